@@ -32,6 +32,7 @@ DEEP = "input-node name=input dim=4\n" + "".join(
 
 
 ROUNDED = 0.2       # coordinates in files have one decimal
+HEAD_WIDTH = 7.6    # of an arrow, as svg.py draws it
 
 
 def overlaps(first: tuple[float, float, float, float], second: tuple[float, float, float, float]) -> bool:
@@ -71,11 +72,8 @@ def test_layouts_have_no_overlaps(case: tuple) -> None:
 def test_recorded_cases_can_be_drawn(name: str) -> None:
     nnet, asked, _ = recorded_case(name)
     computation = compile(nnet, asked, shortcut=False)
-    for title, drawing in drawings(nnet, asked, computation).items():
-        if title == "memory":       # bars of matrices that live for one command have no room for a name
-            ElementTree.fromstring(drawing.svg())
-        else:
-            check(drawing)
+    for drawing in drawings(nnet, asked, computation).values():
+        check(drawing)
     assert (CASES / name).is_dir()
 
 
@@ -131,6 +129,18 @@ def test_arrows_end_at_points_of_their_own() -> None:
     assert len(tips) == 6 and len(set(tips)) == 6
 
 
+def test_arrow_heads_do_not_pile_up() -> None:
+    names = [f"i{number}" for number in range(14)]
+    drawing = draw_network(Nnet.from_config("".join(f"input-node name={name} dim=1\n" for name in names)
+                                            + "component name=s type=SigmoidComponent dim=14\n"
+                                            f"component-node name=s component=s input=Append({','.join(names)})\n"
+                                            "output-node name=output input=s\n"))
+    tips = sorted(float(head.attrib["points"].split(",")[0]) for head in
+                  check(drawing).iter("{http://www.w3.org/2000/svg}polygon"))
+    apart = [after - before for before, after in itertools.pairwise(tips[:])]
+    assert len(tips) == 15 and sum(gap < HEAD_WIDTH for gap in apart) <= 1      # the arrow below is on its own
+
+
 def test_a_recurrence_within_a_layer_is_one_loop() -> None:
     nnet = Nnet.from_config(RECURRENT.replace("name=a", "name=l.a").replace("component=a", "component=l.a")
                             .replace("(a,", "(l.a,").replace("input=a\n", "input=l.a\n")
@@ -184,6 +194,34 @@ def test_memory_marks_the_peak_and_every_matrix() -> None:
             for rect in root.iter("{http://www.w3.org/2000/svg}rect") if len(rect)]
     areas = [(x + ROUNDED, y + ROUNDED, x + width - ROUNDED, y + height - ROUNDED) for x, y, width, height in bars]
     assert not any(overlaps(first, second) for first, second in itertools.combinations(areas, 2))
+
+
+def test_every_bar_has_a_name_where_there_is_room_and_no_line_goes_through_it() -> None:
+    nnet = Nnet.from_config(TDNN)
+    computation = compile(nnet, request(product([0, 1], range(-4, 5)), product([0, 1], range(3)), train=True))
+    drawing = draw_memory(computation, nnet)
+    root = check(drawing)
+    names = {text.split()[0] for text, _ in drawing.texts if text.startswith("m")}
+    unnamed = [int(text.split()[0]) for text, _ in drawing.texts if text.endswith("point at one to see what it is")]
+    assert len(names) + sum(unnamed) == len(computation.matrices) - 1 and len(names) > sum(unnamed)
+    shapes = list(root)
+    for text, (left, top, right, bottom) in drawing.texts:
+        place = next(place for place, shape in enumerate(shapes) if shape.text == text)
+        crossing = [number for number, shape in enumerate(shapes) if shape.tag.endswith("path")
+                    and overlaps((left, top, right, bottom), extent(shape))]
+        covering = [number for number, shape in enumerate(shapes) if shape.tag.endswith("rect") and number < place
+                    and float(shape.attrib["x"]) <= left + 1 <= right - 1 <= sum(
+                        float(shape.attrib[key]) for key in ("x", "width"))]
+        assert not crossing or max(crossing) < max(covering), text
+
+
+def extent(path: ElementTree.Element) -> tuple[float, float, float, float]:
+    """Of a straight line; nothing for one with corners, which is drawn above the bars."""
+    points = [tuple(map(float, point.split())) for point in path.attrib["d"].removeprefix("M ").split(" L ")]
+    if len(points) != 2:
+        return (0.0, 0.0, 0.0, 0.0)
+    (x, y), (other_x, other_y) = points
+    return (min(x, other_x), min(y, other_y), max(x, other_x), max(y, other_y))
 
 
 def test_files(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import CommandType
 from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes, memory_in_use
-from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, Drawing, fitted
+from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, PALE, Drawing, text_width
 from nnet3py.report.tables import bytes_text
 from nnet3py.runtime.memory_plan import plan_memory
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.network.nnet import Nnet
 
-WIDTH, HEIGHT = 1100.0, 520.0
+WIDTH = 960.0
+_HEIGHT, _MOST_HEIGHT = 520.0, 900.0       # the second where most bars would have no room for a name otherwise
 _KINDS = {"input": GREEN, "output": GREEN, "value": BLUE, "derivative": ORANGE}
-_LABEL = 13.0
+_LABEL, _SMALLEST = 13.0, 9.0              # sizes of names
+_LINES = 1.05                              # height of a text by its size
 _TICKS = 8
+
+Area = tuple[float, float, float, float]   # left, top, right, bottom
 
 
 def draw_memory(computation: Computation, nnet: Nnet, title: str = "Memory") -> Drawing:
@@ -36,22 +40,31 @@ class _Picture:
         self.plan = plan_memory(computation)
         self.num_commands = max(len(computation.commands), 1)
         self.size = max(self.plan.size * BYTES, 1)
+        middle = float(np.median([life.num_bytes for life in self.lives])) if self.lives else 0.0
+        self.height = min(max(_HEIGHT, (_LABEL + 2) * self.size / max(middle, 1.0)), _MOST_HEIGHT)
+        self.bars = [self._area(life) for life in self.lives]
 
     def _x(self, command: float) -> float:
         return WIDTH * command / self.num_commands
 
     def _y(self, byte: float) -> float:
-        return HEIGHT * (1 - byte / self.size)
+        return self.height * (1 - byte / self.size)
+
+    def _area(self, life: Lifetime) -> Area:
+        bottom = self._y(int(self.plan.offsets[life.matrix]) * BYTES)
+        return (self._x(life.begin), bottom - self.height * max(life.num_bytes, 1) / self.size, self._x(life.end),
+                bottom)
 
     def draw(self, title: str) -> Drawing:
         """The drawing."""
         drawing = Drawing(title)
         self._axes(drawing)
         for c in self._markers():      # lines lie under the bars, so that none goes through a label
-            drawing.line([(self._x(c), 0), (self._x(c), HEIGHT)], GREY, 1.5, dashed=True)
+            drawing.line([(self._x(c), 0), (self._x(c), self.height)], GREY, 1.5, dashed=True)
         self._peak(drawing)
-        for life in self.lives:
-            self._bar(drawing, life)
+        for life, area in zip(self.lives, self.bars, strict=True):
+            _bar(drawing, life, area)
+        self._names(drawing)
         left, top, _, _ = drawing.bounds
         drawing.text(left, top - 56, title, 22, bold=True)
         colors = {_KINDS[life.kind] for life in self.lives}
@@ -65,36 +78,51 @@ class _Picture:
                 if command.type == CommandType.NO_OPERATION_MARKER]
 
     def _axes(self, drawing: Drawing) -> None:
-        drawing.box(0, 0, WIDTH, HEIGHT, GREY, "#ffffff", radius=0, border=1)
+        step = _step(self.size)
+        for byte in range(step, self.size + 1, step):
+            drawing.line([(0, self._y(byte)), (WIDTH, self._y(byte))], PALE, 1.0)
+        drawing.box(0, 0, WIDTH, self.height, GREY, "none", radius=0, border=1)
         for command in range(0, self.num_commands, _step(self.num_commands)):
             x = self._x(command)
-            drawing.line([(x, HEIGHT), (x, HEIGHT + 6)], GREY)
-            drawing.text(x, HEIGHT + 22, f"c{command}", 14, "middle")
+            drawing.line([(x, self.height), (x, self.height + 6)], GREY)
+            drawing.text(x, self.height + 22, f"c{command}", 14, "middle")
         words = "command (dashed: the backward pass begins)" if self._markers() else "command"
-        drawing.text(WIDTH / 2, HEIGHT + 48, words, 14, "middle")
-        step = _step(self.size)
+        drawing.text(WIDTH / 2, self.height + 48, words, 14, "middle")
         for byte in range(0, self.size + 1, step):
             y = self._y(byte)
             drawing.line([(-6, y), (0, y)], GREY)
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
-    def _bar(self, drawing: Drawing, life: Lifetime) -> None:
-        left, right = self._x(life.begin), self._x(life.end)
-        bottom = self._y(int(self.plan.offsets[life.matrix]) * BYTES)
-        height = HEIGHT * max(life.num_bytes, 1) / self.size
-        tip = f"m{life.matrix}, {life.num_rows} x {life.num_cols}, {bytes_text(life.num_bytes)}, c{life.begin} to " \
-              f"c{life.end}: {life.contents}"
-        border = 1.0 if height > 3 else 0.3
-        drawing.box(left, bottom - height, right - left, height, _KINDS[life.kind], radius=0, border=border, tip=tip)
-        if height >= _LABEL + 2:
-            what = "derivative of " if life.kind == "derivative" or life.contents.startswith("derivative") else ""
-            room = right - left - 6
-            for text in (f"m{life.matrix} {what}{life.nodes}", f"m{life.matrix} {life.nodes}", f"m{life.matrix}"):
-                label = fitted(text, room, _LABEL)
-                if label and not label.endswith("…"):
-                    break
-            if label:
-                drawing.text(left + 4, bottom - height / 2 + 0.35 * _LABEL, label, _LABEL)
+    def _names(self, drawing: Drawing) -> None:
+        """A name in each bar that has room for it, or else beside it; a line says how many have none."""
+        missing = 0
+        beside = []
+        for life, area in zip(self.lives, self.bars, strict=True):
+            size = min((area[3] - area[1]) / _LINES, _LABEL)
+            name = next((name for name in _wordings(life) if text_width(name, size) <= area[2] - area[0] - 6), "")
+            if name and size >= _SMALLEST:
+                drawing.text(area[0] + 4, (area[1] + area[3]) / 2 + 0.33 * size, name, size)
+            else:
+                beside.append((life, area))
+        for life, area in beside:
+            missing += not self._name_beside(drawing, life, area)
+        if missing:
+            _, _, _, bottom = drawing.bounds
+            drawing.text(0, bottom + 24, f"{missing} bars have no room for a name: point at one to see what it is", 13)
+
+    def _name_beside(self, drawing: Drawing, life: Lifetime, area: Area) -> bool:
+        """Write the name to the right or left of a bar, if nothing is there."""
+        middle = (area[1] + area[3]) / 2
+        for name in _wordings(life):
+            width = text_width(name, _SMALLEST)
+            for left in (area[2] + 3, area[0] - 3 - width):
+                room = (left, middle - _SMALLEST / 2 - 1, left + width, middle + _SMALLEST / 2 + 1)
+                if left >= 1 and room[2] <= WIDTH - 1 and 0 <= room[1] and room[3] <= self.height and not any(
+                        _overlap(room, other) for other in (*self.bars, *(box for _, box in drawing.texts))):
+                    drawing.box(left, room[1], width, room[3] - room[1], "none", "#ffffff", radius=0, border=0)
+                    drawing.text(left, middle + 0.33 * _SMALLEST, name, _SMALLEST)      # over lines that go there
+                    return True
+        return False
 
     def _peak(self, drawing: Drawing) -> None:
         """A line at the command with the most memory in use, and above the bars how the use rises and falls."""
@@ -109,13 +137,35 @@ class _Picture:
             points += [(self._x(c), y), (self._x(c + 1), y)]
         drawing.line([*points, (WIDTH, base)], BLUE, 2.0)
         drawing.line([(0, base), (WIDTH, base)], GREY, 1.0)
+        for byte in (0, int(used.max())):
+            drawing.line([(-6, y := base - height * byte / max(int(used.max()), 1)), (0, y)], GREY)
+            drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
         drawing.text(-12, base - height / 2 + 5, "in use", 14, "end")
         x = self._x(peak + 0.5)
         drawing.line([(x, base - height - 8), (x, 0)], INK, 2.0)
-        drawing.line([(x, 0), (x, HEIGHT)], INK, 1.0)
-        right = x > WIDTH * 0.6
+        drawing.line([(x, 0), (x, self.height)], INK, 1.0)
+        right = x > WIDTH * 0.55
         words = f"peak {bytes_text(int(used.max()))} after c{peak}; block of the runtime: {bytes_text(self.size)}"
         drawing.text(x + (-8 if right else 8), -20, words, 15, "end" if right else "start", bold=True)
+
+
+def _bar(drawing: Drawing, life: Lifetime, area: Area) -> None:
+    left, top, right, bottom = area
+    tip = f"m{life.matrix}, {life.num_rows} x {life.num_cols}, {bytes_text(life.num_bytes)}, c{life.begin} to " \
+          f"c{life.end}: {life.contents}"
+    border = 1.0 if bottom - top > 3 else 0.3
+    drawing.box(left, top, right - left, bottom - top, _KINDS[life.kind], radius=0, border=border, tip=tip)
+
+
+def _wordings(life: Lifetime) -> list[str]:
+    """What a bar may be called, the longest first; a derivative is never called by its node alone."""
+    if life.kind == "derivative" or life.contents.startswith("derivative"):
+        return [f"m{life.matrix} derivative of {life.nodes}", f"m{life.matrix} ∂{life.nodes}", f"m{life.matrix}"]
+    return [f"m{life.matrix} {life.nodes}", f"m{life.matrix}"]
+
+
+def _overlap(first: Area, second: Area) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
 def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _COLORS = {"input": GREEN, "component": BLUE, "output": ORANGE, "range": GREY}
 _KINDS = {"range": "range of columns"}     # in the legend; others as they are called
 _NAME, _LINE, _LABEL = 17.0, 13.5, 13.5
-_PAD, _GAP = 14.0, 64.0
+_PAD, _GAP = 14.0, 68.0
+_BETWEEN_HEADS = 12.0      # of arrows that end at the same side of a box
 
 
 def draw_network(nnet: Nnet, title: str = "Network", most: int = MOST_NODES) -> Drawing:
@@ -71,6 +72,8 @@ def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
 
 def _size(unit: Unit, links: Links, number: int) -> tuple[float, float]:
     width = max([text_width(unit.name, _NAME, bold=True), *(text_width(line, _LINE) for line in unit.lines)])
+    touching = sum(1 for a, b in links if a != b and number in (a, b))
+    width = max(width, (touching + 1) * _BETWEEN_HEADS - 2 * _PAD)
     labels = [link.label() for (a, b), link in links.items() if b == number != a]
     if any(labels):     # arrows' ends are spread evenly, and their labels must not touch
         width = max(width, (len(labels) + 1) * (max(text_width(label, _LABEL) for label in labels) + 12) - 2 * _PAD)
@@ -115,7 +118,7 @@ def _draw_links(drawing: Drawing, layout: Layout, sizes: list[tuple[float, float
         if label:
             b = edge[1]
             down = 1.0 if layout.y[b] > layout.y[edge[0]] else -1.0
-            y = layout.y[b] - down * (sizes[b][1] / 2 + 20)
+            y = layout.y[b] - down * (sizes[b][1] / 2 + 24)
             width = text_width(label, _LABEL)
             drawing.box(ports[edge, b] - width / 2 - 2, y - 9, width + 4, 18, "none", "#ffffff", radius=0, border=0)
             drawing.text(ports[edge, b], y + 5, label, _LABEL, "middle")

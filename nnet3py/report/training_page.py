@@ -54,7 +54,8 @@ tbody th { min-width: 8rem } td.number { white-space: nowrap }
 progress { width: 100%; max-width: 24rem; display: block }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #eef1f4; padding: .6rem .8rem; font-size: .82rem }
 details { margin: .6rem 0 } summary { cursor: pointer } details td { overflow-wrap: anywhere }
-@media (max-width: 30rem) { body { margin: 1rem auto; padding: 0 .8rem } th, td { padding-right: .6rem } }
+@media (max-width: 30rem) { body { margin: 1rem auto; padding: 0 .8rem } th, td { padding-right: .6rem }
+  .network svg { max-width: none } }
 """
 
 
@@ -159,7 +160,7 @@ def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str
                 return f"<p>{html.escape(name)} cannot be drawn: {html.escape(str(error))}</p>"
             svg = drawing.svg()
             write_text(str(output / "network.svg"), svg)
-            return f"<figure>{_inline(svg)}</figure>"
+            return f'<figure class="network">{_inline(svg)}</figure>'
     return f"<p>There is no model in {html.escape(str(folder))}.</p>"
 
 
