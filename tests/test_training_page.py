@@ -186,7 +186,7 @@ def test_what_was_reached_comes_first_with_the_command(tmp_path: Path) -> None:
     order = [texts.index(words) for words in (
         "Not finished: epoch 1.50 of 1.5, iteration 2 of 3.", "word error rate, decode", "5.00 % (50 of 1,000)",
         "objective of 'output', held-out data", "-0.7500 (best -0.7500)", "objective of 'output', training data",
-        "duration" if "duration" in texts else "time in training jobs", "train-dnn --dir=a<b", "trainer.srand")]
+        "time in training jobs", "train-dnn \\\n  '--dir=a<b'", "trainer.srand")]
     assert order == sorted(order) and "http-equiv" not in text
     assert '<figure id="norm">' in text and "<figcaption>2-norm of the parameters." in text
 

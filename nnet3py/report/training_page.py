@@ -6,6 +6,7 @@ import html
 import io
 import math
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ figcaption { color: #66727e; font-size: .87rem }
 .scroll { overflow-x: auto } .state { margin: .8rem 0 }
 tbody th { min-width: 8rem } td.number { white-space: nowrap }
 progress { width: 100%; max-width: 24rem; display: block }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #eef1f4; padding: .6rem .8rem; font-size: .82rem }
+pre { overflow-x: auto; background: #eef1f4; padding: .6rem .8rem; font-size: .82rem }
 details { margin: .6rem 0 } summary { cursor: pointer } details td { overflow-wrap: anywhere }
 @media (max-width: 30rem) { body { margin: 1rem auto; padding: 0 .8rem } th, td { padding-right: .6rem }
   .network svg { max-width: none } }
@@ -213,12 +214,20 @@ def _how(overview: Overview) -> str:
     """The command, and the options folded away; nothing where they are not known."""
     parts = []
     if overview.command:
-        parts.append(f"<h2>Command</h2><pre>{html.escape(overview.command)}</pre>")
+        parts.append(f"<h2>Command</h2><pre>{html.escape(_lines(overview.command))}</pre>")
     if overview.options:
         rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
                        for name, value in sorted(overview.options.items()))
         parts.append(f'<details><summary>Options</summary><div class="scroll"><table>{rows}</table></div></details>')
     return "\n".join(parts)
+
+
+def _lines(command: str) -> str:
+    """A command with an option in each line, still for a shell; as it is if it cannot be taken apart."""
+    try:
+        return " \\\n  ".join(map(shlex.quote, shlex.split(command)))
+    except ValueError:
+        return command
 
 
 def _folded_list(lines: Sequence[str]) -> str:
