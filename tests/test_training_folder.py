@@ -13,7 +13,7 @@ from nnet3py.report.training_folder import is_running, read_overview, seconds_be
 from nnet3py.report.training_logs import Iteration, TrainLog
 
 HEAD = "# Started at Tue Nov  3 23:59:30 UTC 2026\n"
-TAIL = "# Ended (code 0) at Wed Nov  4 00:01:00 UTC 2026, elapsed time 90 seconds\n"
+TAIL = "# Ended (code 0) at Wed Nov  4 00:01:00 +03 2026, elapsed time 90 seconds\n"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ LOCK, RECORD = ".lock", "driver_options.json"              # files of a driver
 COMMAND, PLAN, FINISHED, EGS_INFO = "command", "plan", "finished", "egs info"       # in its record
 _NO_OPTIONS = (COMMAND, PLAN, FINISHED, EGS_INFO)
 
-_TIME = re.compile(r"^# (?:Started at|Ended \(code -?\d+\) at) \w+ (\w+ +\d+ [\d:]+) \w+ (\d+)", re.MULTILINE)
+_TIME = re.compile(r"^# (?:Started at|Ended \(code -?\d+\) at) \w+ (\w+ +\d+ [\d:]+) \S+ (\d+)", re.MULTILINE)
 _WORD_ERRORS = re.compile(r"^%WER ([0-9.]+) \[ (\d+) / (\d+)", re.MULTILINE)
 _WORD_ERROR_FILES = ("wer*", "scoring*/best_wer", "scoring*/wer*")      # in a folder decode*
 _SHORT = 100_000       # bytes; files of word error rates are much shorter
