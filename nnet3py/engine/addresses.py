@@ -11,6 +11,7 @@ from numba.np import arrayobj
 _I64 = ir.IntType(64)
 _FLOATS: dict[str, tuple[Any, Any]] = {"float": (ir.FloatType(), types.float32),
                                        "double": (ir.DoubleType(), types.float64)}
+_KINDS = {**_FLOATS, "int": (ir.IntType(32), types.int32)}
 
 
 def _address(typingctx, array):
@@ -40,7 +41,7 @@ def _on_stack(kind: str) -> Any:
 
 def _getter(kind: str) -> Any:
     """The number at an address."""
-    llvm_type, numba_type = _FLOATS[kind]
+    llvm_type, numba_type = _KINDS[kind]
 
     def intrinsic_function(typingctx, address):
         def codegen(context, builder, signature, args):
@@ -88,5 +89,5 @@ def _stack_vector(typingctx, count):
 address: Any = intrinsic(_address)
 stack_vector: Any = intrinsic(prefer_literal=True)(_stack_vector)
 stack_floats, stack_doubles = _on_stack("float"), _on_stack("double")
-get_float, get_double = _getter("float"), _getter("double")
+get_float, get_double, get_int = _getter("float"), _getter("double"), _getter("int")
 set_float, set_double = _setter("float"), _setter("double")

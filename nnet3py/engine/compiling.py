@@ -16,6 +16,8 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.compiler import Flags
+from numba.core.targetconfig import ConfigStack
 from numba.np import arrayobj
 
 from nnet3py.engine import compile_notice, entries
@@ -87,7 +89,9 @@ def make_c_function(function: Callable[..., Any], signature: Sequence[Any], need
 
 def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any) -> Any:
     _load_numba_without_scipy()
-    with compile_notice.compiling():
+    defaults: Any = Flags()          # not the flags of a function that is being compiled and needs this one
+    defaults.nrt = True
+    with compile_notice.compiling(), ConfigStack().enter(defaults):
         dispatcher: Any = numba.njit(signature, error_model="numpy", fastmath=fastmath, **_OPTIONS)(function)
     return dispatcher.overloads[dispatcher.signatures[0]]
 

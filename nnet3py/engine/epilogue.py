@@ -5,8 +5,14 @@ values after the floor; each is over ROWS_OF_A_SUM rows, so that it does not dep
 """
 from __future__ import annotations
 
-from nnet3py.engine import blas
-from nnet3py.engine.addresses import address, stack_floats
+from typing import Any
+
+from numba.core import types
+
+from nnet3py.engine import blas, compiling, symbols
+from nnet3py.engine.addresses import address, get_int, stack_floats
+from nnet3py.engine.c_functions import c_function
+from nnet3py.engine.code_files import Code
 from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import (
@@ -123,58 +129,74 @@ def _narrow_rest(first_row, last_row, first, last, dst, sums, src, weights, bias
     _finish(part, first_row, first, floor, scale, offset, sums)
 
 
-@inline
-def _rows_by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
-                   floor):
+def _affine(first_row, last_row, first, last, dst, dst_step, sums, sums_step, num_sums, src, src_step, weights,
+            weights_step, bias, scale, offset, starts, num_parts, dim, stride, floor):
+    """Finished columns that are whole vectors; matrices and vectors are addresses, and bytes from row to row.
+
+    ``scale`` is 0 if there is none; ``starts`` are int32.
+    """
     panel, packed = stack_floats(PANEL_SIZE), stack_floats(LEFT_SIZE)
-    dim, num_parts, num_rows = src.shape[1], starts.shape[0], last_row - first_row
-    row_step, block_depth = src.strides[0] * stride, depth_of(dim)
+    num_rows, row_step, block_depth = last_row - first_row, src_step * stride, depth_of(dim)
     copies_left = last - first >= LEAST_COLUMNS_TO_COPY_FOR
     for p in range(num_parts):
         for k0 in range(0, dim, block_depth):
             depth = min(block_depth, dim - k0)
             is_first, is_last = p == 0 and k0 == 0, p == num_parts - 1 and k0 + depth == dim
-            left = address(src) + (starts[p] + first_row * stride) * src.strides[0] + k0 * ITEM
+            left = src + (get_int(starts + p * ITEM) + first_row * stride) * src_step + k0 * ITEM
+            group_step, tile_row_step, tile_k_step = TILE_ROWS * row_step, row_step, ITEM
             if copies_left:
                 transpose_left(packed, left, row_step, num_rows, depth)
+                left, group_step, tile_row_step, tile_k_step = packed, GROUP_SIZE * ITEM, ITEM, TILE_ROWS * ITEM
             j0 = first
             while j0 < last:
                 width = panel_width(last - j0)
-                block = address(weights) + j0 * weights.strides[0] + (p * dim + k0) * ITEM
-                right, right_step = panel_of_right(panel, block, ITEM, weights.strides[0], depth, width,
-                                                   width // VECTOR, num_rows)
-                part = dst[first_row:last_row, j0:j0 + width]
-                if copies_left:
-                    _tiles_of_panel(part, packed, GROUP_SIZE * ITEM, ITEM, TILE_ROWS * ITEM, right, right_step, depth,
-                                    is_first, is_last, first_row, j0, bias, floor, scale, offset, sums)
-                else:
-                    _tiles_of_panel(part, left, TILE_ROWS * row_step, row_step, ITEM, right, right_step, depth,
-                                    is_first, is_last, first_row, j0, bias, floor, scale, offset, sums)
+                block = weights + j0 * weights_step + (p * dim + k0) * ITEM
+                right, right_step = panel_of_right(panel, block, ITEM, weights_step, depth, width, width // VECTOR,
+                                                   num_rows)
+                at = j0 * ITEM
+                _tiles_of_panel(first_row, num_rows, width // VECTOR, dst + first_row * dst_step + at, dst_step, left,
+                                group_step, tile_row_step, tile_k_step, right, right_step, depth, is_first, is_last,
+                                bias + at, floor, scale + at if scale else 0, offset + at, sums + at, sums_step,
+                                num_sums)
                 j0 += width
 
 
 @inline
-def _tiles_of_panel(part, left, group_step, row_step, k_step, right, right_step, depth, is_first, is_last, first_row,
-                    j0, bias, floor, scale, offset, sums):
-    result, i0, step, vectors, count = address(part), 0, part.strides[0], part.shape[1] // VECTOR, sums.shape[0] // 2
-    scale_at = offset_at = sums_at = squares_at = 0
-    if scale.shape[0]:
-        scale_at, offset_at = address(scale) + j0 * ITEM, address(offset) + j0 * ITEM
-    while i0 < part.shape[0]:
-        left_over = min(part.shape[0] - i0, TILE_ROWS - i0 % TILE_ROWS)
-        if is_last and count:           # a tile adds to one sum, so it ends where that does
+def _tiles_of_panel(first_row, num_rows, vectors, result, step, left, group_step, row_step, k_step, right, right_step,
+                    depth, is_first, is_last, bias, floor, scale, offset, sums, sums_step, num_sums):
+    i0 = sums_at = squares_at = 0
+    while i0 < num_rows:
+        left_over = min(num_rows - i0, TILE_ROWS - i0 % TILE_ROWS)
+        if is_last and num_sums:        # a tile adds to one sum, so it ends where that does
             left_over = min(left_over, ROWS_OF_A_SUM - i0 % ROWS_OF_A_SUM)
         rows = next_rows(left_over)
         left_at, result_at = left + i0 // TILE_ROWS * group_step + i0 % TILE_ROWS * row_step, result + i0 * step
-        addend, addend_step = (address(bias) + j0 * ITEM, 0) if is_first else (result_at, step)
+        addend, addend_step = (bias, 0) if is_first else (result_at, step)
         if is_last:
-            if count:
-                block = (first_row + i0) // ROWS_OF_A_SUM
-                sums_at = address(sums) + block * sums.strides[0] + j0 * ITEM
-                squares_at = sums_at + count * sums.strides[0]
+            if num_sums:
+                sums_at = sums + (first_row + i0) // ROWS_OF_A_SUM * sums_step
+                squares_at = sums_at + num_sums * sums_step
             last_tile(rows, vectors, depth, left_at, row_step, k_step, right, right_step, result_at, step, addend,
-                      addend_step, floor, scale_at, offset_at, sums_at, squares_at)
+                      addend_step, floor, scale, offset, sums_at, squares_at)
         else:
             tile(rows, vectors, depth, left_at, row_step, k_step, right, right_step, result_at, step, addend,
                  addend_step, ONE, ONE)
         i0 += rows
+
+
+_AFFINE_KINDS = (types.intp,) * 20 + (types.float32,)
+_call_affine: Any = c_function(symbols.AFFINE, _AFFINE_KINDS)
+
+
+@inline
+def _rows_by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
+                   floor):
+    _call_affine(first_row, last_row, first, last, address(dst), dst.strides[0], address(sums), sums.strides[0],
+                 sums.shape[0] // 2, address(src), src.strides[0], address(weights), weights.strides[0], address(bias),
+                 address(scale) if scale.shape[0] else 0, address(offset), address(starts), starts.shape[0],
+                 src.shape[1], stride, floor)
+
+
+def make_affine() -> Code:
+    """Machine code of the C function ``symbols.AFFINE``."""
+    return compiling.make_c_function(_affine, _AFFINE_KINDS)

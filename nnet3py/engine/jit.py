@@ -119,7 +119,6 @@ class Kernel:
         return self._compiled
 
     def _make_code(self) -> Code:
-        kernel_files.provide([symbols.SHARE])        # numba, too, loads what it has compiled
         return compiling.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:

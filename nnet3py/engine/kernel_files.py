@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
+
 from nnet3py.engine import code_files, entries, symbols
 from nnet3py.engine.code_files import Code
 from nnet3py.engine.kernel_cache import folder_of
@@ -59,3 +61,15 @@ def provide(needs: Iterable[str]) -> None:
     for symbol in needs:
         if symbol in symbols.PROVIDERS:
             import_module(symbols.PROVIDERS[symbol])
+
+
+def add_function(symbol: str, source: Path, name: str) -> None:
+    """Make the C function ``name`` of a source file known to LLVM as ``symbol``: from the disk, or compiled now.
+
+    The module of that source file has a function ``make_`` + ``name``, which compiles it.
+    """
+    def make() -> Code:
+        code: Code = getattr(import_module(f"nnet3py.engine.{source.stem}"), f"make_{name}")()
+        return code
+
+    llvmlite.binding.add_symbol(symbol, address_of(source, name, make))

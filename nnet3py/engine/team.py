@@ -3,10 +3,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
-
-import llvmlite.binding
 
 from nnet3py.engine import kernel_files, symbols
 from nnet3py.engine.code_files import Code
@@ -16,17 +13,13 @@ _CODE = Path(__file__).resolve().with_name("team_code.py")
 _lock = threading.Lock()
 
 
-def _maker(name: str) -> Callable[[], Code]:
-    def make() -> Code:
-        from nnet3py.engine import team_code
+def _make_serve() -> Code:
+    from nnet3py.engine import team_code
 
-        code: Code = getattr(team_code, name)()
-        return code
-
-    return make
+    return team_code.make_serve()
 
 
-llvmlite.binding.add_symbol(symbols.SHARE, kernel_files.address_of(_CODE, "share", _maker("make_share")))
+kernel_files.add_function(symbols.SHARE, _CODE, "share")
 
 
 def set_team_size(count: int) -> None:
@@ -36,7 +29,7 @@ def set_team_size(count: int) -> None:
         if count - 1 > workers:
             if not workers:
                 words[SLEEP], words[WAKE] = os.pipe()
-            serve = kernel_files.find_or_make(_CODE, "serve", _maker("make_serve"))
+            serve = kernel_files.find_or_make(_CODE, "serve", _make_serve)
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
             words[WORKERS] = count - 1

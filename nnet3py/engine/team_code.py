@@ -20,6 +20,7 @@ from numba.core.compiler import Flags
 from numba.extending import intrinsic
 
 from nnet3py.engine import compiling, symbols
+from nnet3py.engine.c_functions import c_function
 from nnet3py.engine.code_files import Code
 from nnet3py.engine.numba_target import numba
 from nnet3py.engine.team_memory import (
@@ -318,22 +319,14 @@ def _sleep(last_job):
     read_byte(peek(SLEEP))
 
 
-def _call_share(typingctx, function, arguments, count, work_per_unit, multiple, per_thread):
-    """``_share``, which is compiled once and not into every kernel: that would take most of a second each time."""
-    def codegen(context, builder, signature, args):
-        function_type = ir.FunctionType(ir.VoidType(), [_I64] * 6)
-        builder.call(cgutils.get_or_insert_function(builder.module, function_type, symbols.SHARE), args)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 6), codegen
-
-
-share: Any = intrinsic(_call_share)
+# compiled once: in every kernel it would take most of a second each time
+_SHARE_KINDS = (types.intp,) * 6
+share: Any = c_function(symbols.SHARE, _SHARE_KINDS)
 
 
 def make_share() -> Code:
     """Machine code of the C function ``symbols.SHARE``."""
-    return compiling.make_c_function(_share, (types.intp,) * 6, symbols.PROVIDERS)
+    return compiling.make_c_function(_share, _SHARE_KINDS, symbols.PROVIDERS)
 
 
 def make_serve() -> Code:

@@ -15,8 +15,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from nnet3py.engine import compiling, symbols
 from nnet3py.engine.addresses import address, get_float, set_float, stack_floats
-from nnet3py.engine.jit import inline
+from nnet3py.engine.c_functions import c_function
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.inline import inline
 from nnet3py.engine.processor import AVX2, AVX512, GENERIC, processor
 
 # Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
@@ -294,6 +297,7 @@ transpose_square: Any = intrinsic(_transpose(VECTOR))
 transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))
 copy_vectors: Any = intrinsic(_copy_vectors)
 ZERO, ONE = np.float32(0), np.float32(1)
+TRANS_A, TRANS_B = 2, 1       # what is transposed, as a number
 
 
 @inline
@@ -405,15 +409,12 @@ def transpose_left(packed, left, row_step, rows, count):
             k += 1
 
 
-@inline
-def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
-    m, n = dst.shape
-    k = a.shape[0] if trans_a else a.shape[1]
+def _multiply(result, result_step, left, left_step, right, given_right_step, m, n, k, alpha, beta, form):
+    """``multiply`` of matrices that are given as addresses of their first elements and bytes from row to row."""
+    trans_a, trans_b = form >= TRANS_A, form % TRANS_A == TRANS_B
     panels, edge, packed = stack_floats(PANELS_SIZE), stack_floats(TILE_SIZE), stack_floats(LEFT_SIZE)
-    left, right, result = address(a), address(b), address(dst)
-    row_step, k_step = (ITEM, a.strides[0]) if trans_a else (a.strides[0], ITEM)
-    right_step, column_step = (ITEM, b.strides[0]) if trans_b else (b.strides[0], ITEM)
+    row_step, k_step = (ITEM, left_step) if trans_a else (left_step, ITEM)
+    right_step, column_step = (ITEM, given_right_step) if trans_b else (given_right_step, ITEM)
     depth, copies_left = depth_of(k), n >= (4 * PANEL if trans_a else LEAST_COLUMNS_TO_COPY_FOR)
     for first in range(0, m, ROW_BLOCK):
         num_rows = min(ROW_BLOCK, m - first)
@@ -422,11 +423,13 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
             scale = beta if k0 == 0 else ONE
             left_at = left + first * row_step + k0 * k_step
             copies_right = column_step == ITEM and num_rows >= LEAST_ROWS_TO_COPY_FOR
+            group_step, tile_row_step, tile_k_step = TILE_ROWS * row_step, row_step, k_step
             if copies_left:
                 if trans_a:
                     _copy_left(packed, left_at, k_step, num_rows, count)
                 else:
                     transpose_left(packed, left_at, row_step, num_rows, count)
+                left_at, group_step, tile_row_step, tile_k_step = packed, GROUP_SIZE * ITEM, ITEM, TILE_ROWS * ITEM
             j0 = 0
             while j0 < n:
                 width = panel_width(n - j0)
@@ -439,13 +442,9 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
                 else:
                     rows_at, rows_step = panel_of_right(place, right_at, right_step, column_step, count, width,
                                                         -(-width // VECTOR), num_rows)
-                result_at = result + first * dst.strides[0] + j0 * ITEM
-                if copies_left:
-                    _multiply_panel(num_rows, width, count, packed, GROUP_SIZE * ITEM, ITEM, TILE_ROWS * ITEM, rows_at,
-                                    rows_step, result_at, dst.strides[0], edge, alpha, scale)
-                else:
-                    _multiply_panel(num_rows, width, count, left_at, TILE_ROWS * row_step, row_step, k_step, rows_at,
-                                    rows_step, result_at, dst.strides[0], edge, alpha, scale)
+                result_at = result + first * result_step + j0 * ITEM
+                _multiply_panel(num_rows, width, count, left_at, group_step, tile_row_step, tile_k_step, rows_at,
+                                rows_step, result_at, result_step, edge, alpha, scale)
                 j0 += width
 
 
@@ -468,3 +467,21 @@ def _multiply_panel(num_rows, width, count, left, group_step, row_step, k_step, 
                  alpha, beta)
             _copy_rows(result_at, result_step, edge, edge_step, rows, width)
         i0 += rows
+
+
+_MULTIPLY_KINDS = (types.intp,) * 9 + (types.float32,) * 2 + (types.intp,)
+_call_multiply: Any = c_function(symbols.MULTIPLY, _MULTIPLY_KINDS)
+
+
+@inline
+def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
+    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+    m, n = dst.shape
+    k = a.shape[0] if trans_a else a.shape[1]
+    _call_multiply(address(dst), dst.strides[0], address(a), a.strides[0], address(b), b.strides[0], m, n, k, alpha,
+                   beta, (TRANS_A if trans_a else 0) + (TRANS_B if trans_b else 0))
+
+
+def make_multiply() -> Code:
+    """Machine code of the C function ``symbols.MULTIPLY``."""
+    return compiling.make_c_function(_multiply, _MULTIPLY_KINDS)
