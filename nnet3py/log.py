@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -289,16 +289,45 @@ def _width(stream: Any) -> int:
         return _USUAL_WIDTH
 
 
-def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[T]:
-    """Yield ``items``; how many they were is shown on a terminal, where there is one (see :func:`show_status`)."""
+def progress(items: Iterable[T], label: str, length: int | None = None,
+             size: Callable[[T], int] | None = None) -> Iterator[T]:
+    """Yield ``items``; on a terminal show how many they were, how many a second, and the time left.
+
+    Where there is no terminal, nothing is written (see :func:`show_status`).
+
+    Parameters
+    ----------
+    label : what goes on
+    length : how many items there will be; None: not known, and no time left is shown
+    size : how many examples are in an item; None: items are counted
+    """
     start = shown = time.monotonic()
     total = "" if length is None else f" of {length}"
+    unit = " a second" if size is None else " examples a second"
+    amount = 0
     try:
         for count, item in enumerate(items):
             now = time.monotonic()
             if now - shown >= _SECONDS_BETWEEN:
                 shown = now
-                show_status(f"{label}: {count}{total} done, {now - start:.0f} s")
+                seconds = max(now - start, 1e-3)
+                left = ""
+                if length is not None and count:
+                    left = f", {clock_time(seconds * max(0, length - count) / count)} left"
+                show_status(f"{label}: {count}{total} done, {seconds:.0f} s, {rate(amount / seconds)}{unit}{left}")
             yield item
+            amount += 1 if size is None else size(item)
     finally:
         show_status("")
+
+
+def rate(value: float) -> str:
+    """A number a second: whole ones from ten on, below with a digit after the point."""
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.1f}"
+
+
+def clock_time(seconds: float) -> str:
+    """A duration as ``h:mm:ss``, from a day on with the days before it."""
+    from datetime import timedelta  # most commands show no time left
+
+    return str(timedelta(seconds=round(seconds)))

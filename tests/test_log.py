@@ -118,9 +118,20 @@ def terminal_as_stderr(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_as_stderr(monkeypatch)
+    times = iter([0.0, 0.0, 2.0, 4.0])
+    monkeypatch.setattr(log.time, "monotonic", lambda: next(times))
     assert list(log.progress(range(3), "work", length=3)) == [0, 1, 2]
-    assert re.sub(r"[\d.]+ s", "0 s", terminal.getvalue()) == "".join(
-        f"{CLEAR}{text}" for text in (*(f"work: {count} of 3 done, 0 s" for count in range(3)), ""))
+    assert terminal.getvalue() == "".join(f"{CLEAR}{text}" for text in (
+        "work: 0 of 3 done, 0 s, 0.0 a second", "work: 1 of 3 done, 2 s, 0.5 a second, 0:00:04 left",
+        "work: 2 of 3 done, 4 s, 0.5 a second, 0:00:02 left", ""))
+
+
+def test_progress_counts_the_examples_of_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_as_stderr(monkeypatch)
+    times = iter([0.0, 0.0, 2.0])
+    monkeypatch.setattr(log.time, "monotonic", lambda: next(times))
+    list(log.progress([64, 32], "training", size=lambda item: item))
+    assert "training: 1 done, 2 s, 32 examples a second" in terminal.getvalue() and "left" not in terminal.getvalue()
 
 
 def test_log_lines_go_above_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def train(args: list[str], options: Options) -> int:
     from nnet3py.cli.discriminative_setup import discriminative_options, model_in_test_mode
     from nnet3py.cli.train_setup import finish, read_cache, trainer_options
     from nnet3py.egs.discriminative_example import read_discriminative_egs
-    from nnet3py.egs.reading_ahead import examples_ahead
+    from nnet3py.egs.reading_ahead import examples_ahead, num_merged
     from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
 
     objective = discriminative_options(options)
@@ -42,7 +42,7 @@ def train(args: list[str], options: Options) -> int:
     trainer = DiscriminativeTrainer(model, trainer_options(options), objective, options.apply_deriv_weights)
     if options.read_cache:
         read_cache(trainer, options.read_cache)
-    for key, eg in log.progress(examples_ahead(read_discriminative_egs(args[1])), "training"):
+    for key, eg in log.progress(examples_ahead(read_discriminative_egs(args[1])), "training", size=num_merged):
         with within(f"example {key}"):
             trainer.train(eg)
     return finish(trainer, args[2], options, "Wrote raw nnet model to")

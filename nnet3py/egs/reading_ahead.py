@@ -34,6 +34,12 @@ def _inputs(example: Any) -> list[Any]:
     return example.io if hasattr(example, "io") else example.inputs
 
 
+def num_merged(entry: tuple[str, Any]) -> int:
+    """How many examples were merged into that of a (key, example): 1 + the n of its first input's last index."""
+    inputs = _inputs(entry[1])
+    return int(inputs[0].indexes[-1, 0]) + 1 if inputs and len(inputs[0].indexes) else 1
+
+
 def num_bytes(example: Any) -> int:
     """About how much memory an example takes."""
     total = 0

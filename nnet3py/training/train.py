@@ -168,7 +168,8 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
             rate = rate_of_pass(number, num_epochs, learning_rate, final_learning_rate or -1.0)
             for network in (nnet, trainer.delta):
                 set_learning_rate(network, rate)
-        epoch = _pass(trainer, source, number, rate, validator)
+        length = history.epochs[-1].num_minibatches if history.epochs else None
+        epoch = _pass(trainer, source, number, rate, validator, length)
         history.epochs.append(epoch)
         logger.info("%s", epoch)
         if folder is not None:
@@ -186,10 +187,11 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
     return history
 
 
-def _pass(trainer: NnetTrainer, source: Minibatches, number: int, rate: float, validator: _Validator | None) -> Epoch:
+def _pass(trainer: NnetTrainer, source: Minibatches, number: int, rate: float, validator: _Validator | None,
+          length: int | None) -> Epoch:
     begin, first = time.monotonic(), trainer.num_minibatches
     before = _totals(trainer)
-    for eg in log.progress(source.minibatches(trainer.options.srand + number), f"pass {number + 1}"):
+    for eg in log.progress(source.minibatches(trainer.options.srand + number), f"pass {number + 1}", length):
         trainer.train(eg)
     trainer.synchronise()
     objective, weight = (after - earlier for after, earlier in zip(_totals(trainer), before, strict=True))
