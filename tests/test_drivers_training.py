@@ -212,7 +212,8 @@ def test_a_regression_is_shown_without_accuracy(folder: Path) -> None:
     terminal = io.StringIO()
     options = RawDnnOptions(dir="exp", egs_dir="egs", num_epochs=0.1, num_jobs_final=1, use_gpu="no")
     frame_level.train_raw_dnn(options, terminal=terminal)
-    assert "valid: -0.75" in terminal.getvalue() and "accuracy" not in terminal.getvalue()
+    rows = terminal.getvalue().replace("\r\x1b[K", "\n").split("\n")
+    assert rows[-2].split()[4:7] == ["-1.5", "-0.75", "1"], "train, valid, the model's number"
     assert lines[1] in (folder / "log" / "compute_prob_valid.0.log").read_text()
     assert (folder / "accuracy.output.report").read_text().splitlines()[1].endswith("\t-0.75\t-0.75\t0")
 
@@ -222,9 +223,11 @@ def test_a_terminal_is_rewritten(folder: Path) -> None:
     options = RawDnnOptions(dir="exp", egs_dir="egs", num_epochs=0.1, num_jobs_final=1, use_gpu="no")
     frame_level.train_raw_dnn(options, terminal=terminal)
     lines = terminal.getvalue().split("\n")
-    assert lines[0].startswith("\r\x1b[KIter: 0/1   Jobs: 1   Epoch: 0.00/0.1 (0.0% complete)   lr: 0.000300   …\r")
-    assert "train: -1.5" in lines[0] and "accuracy: 0.5" in lines[1] and "frames/s" in lines[1]
-    assert lines[1].endswith("0:00:00 left")
+    assert lines[0].split()[1:] == "iter jobs epoch rate train valid accuracy of frames/s left".split()
+    running, done = lines[1].split("\r\x1b[K")
+    assert running == "     0/1    1   0.00 0.000300   …" and done.startswith("     0/1    1   0.00 0.000300     -1.5")
+    cells = lines[2].split("\r\x1b[K")[-1].split()
+    assert cells[0] == "1/1" and cells[-5:-2] == ["-1.5", "0.5", "1"] and cells[-1] == "0:00:00"
 
 
 def test_two_drivers_do_not_share_a_folder(folder: Path) -> None:

@@ -2,10 +2,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from driver_cases import NUM_CLASSES as CLASSES_OF_EGS
+from driver_cases import TDNN, write_alignments, write_configs, write_egs
+from paths import ROOT
 from runtime_cases import class_example, parameters
 
 import nnet3py
@@ -112,3 +119,33 @@ def test_wrong_options(options: dict, message: str) -> None:
 def test_rates_of_passes() -> None:
     assert [rate_of_pass(number, 2, 0.4, 0.1) for number in range(2)] == pytest.approx([0.4, 0.2])
     assert rate_of_pass(1, 2, 0.4) == 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "classes"), [("train-raw-dnn", CLASSES_OF_EGS), ("train-dnn", 10)])
+def test_the_drivers_go_on_from_a_checkpoint(tmp_path: Path, command: str, classes: int) -> None:
+    """With the real programs: model 0 is the checkpoint, and the last one has been trained further."""
+    write_egs(tmp_path / "egs", classes=classes)
+    write_configs(tmp_path / "exp", TDNN, (2, 2), classes)
+    if command == "train-dnn":
+        write_alignments(tmp_path / "ali")
+    nnet = Nnet.from_config(TDNN.format(classes=classes))
+    history = nnet3py.train(nnet, f"ark:{tmp_path / 'egs' / 'egs.1.ark'}", num_epochs=2, minibatch_size=2,
+                            learning_rate=0.002, checkpoints=tmp_path / "mine")
+    checkpoint = Path(history.checkpoints[-1]).relative_to(tmp_path)
+    words = [str(ROOT / "bin" / command), "--dir=exp", "--egs.dir=egs", f"--trainer.input-model={checkpoint}",
+             "--use-gpu=no", "--num-threads=2", "--cleanup=false", "--trainer.num-epochs=0.5",
+             "--trainer.optimization.num-jobs-final=2", "--trainer.optimization.minibatch-size=2"]
+    words += ["--ali-dir=ali", "--trainer.num-jobs-compute-prior=2"] if command == "train-dnn" else []
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={**os.environ, "NNET3PY_PYTHON": sys.executable})
+    assert done.returncode == 0, done.stderr
+    suffix = "mdl" if command == "train-dnn" else "raw"
+    began, ended = (nnet3py.read_nnet(tmp_path / "exp" / f"{name}.{suffix}") for name in ("0", "final"))
+    given = parameters(nnet3py.read_nnet(tmp_path / checkpoint))
+    for name, value in parameters(began).items():
+        np.testing.assert_array_equal(value, given[name])
+    assert any((value != given[name]).any() for name, value in parameters(ended).items())
+    objectives = [float(re.search(r"\btrain: (\S+)", line)[1])                             # type: ignore[index]
+                  for line in done.stderr.splitlines() if "Iter: " in line]
+    assert len(objectives) >= 2 and objectives[-1] > objectives[0]
