@@ -1,6 +1,6 @@
 """How much the folder of compiled computations saves a second process, and how large it is.
 
-usage: python benchmarks/compile_cache.py [--runs=9]
+usage: python benchmarks/compile_cache.py [--runs=9] [--only=NAME]
 
 Every run is a process of its own, which compiles the requests of benchmarks/compiling.py: that of a training
 minibatch, or all that nnet3-compute asks for in 120 utterances; without any folder (none), with an empty one (first),
@@ -57,11 +57,14 @@ def size(folder: Path) -> tuple[int, float]:
 
 @click.command()
 @click.option("--runs", default=9, show_default=True, help="Runs of each row.")
-def main(runs: int) -> None:
+@click.option("--only", default="", help="Only rows whose network and request contain this.")
+def main(runs: int, only: str) -> None:
     """Print the seconds without a folder, of the first process and of the second."""
     click.echo(f"{'network':10} {'request':14} {'none':>7} {'first':>7} {'second':>7}   second/none   folder")
     for name in ("tdnnf", "tdnn-lstm"):
         for kind in ("training", "nnet3-compute"):
+            if only not in f"{name} {kind}":
+                continue
             found: dict[str, list[float]] = {"none": [], "first": [], "second": []}
             for _ in range(runs):
                 with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """How long compiling takes, as ratios to Kaldi's times, measured elsewhere, for the same networks and requests.
 
-usage: python benchmarks/compiling.py [--runs=7] [--profile=ROWS]
+usage: python benchmarks/compiling.py [--runs=7] [--only=NAME] [--profile=ROWS]
 
 Rows with 64 sequences: inputs from t = -context to 149 + context, outputs at every third t from 0 to 147, parameter,
 input and output derivatives; with shortcut compilation and without. Rows of nnet3-compute: all that it compiles for 120
@@ -102,12 +102,12 @@ def cases(name: str) -> dict[str, Callable[[], CachingCompiler]]:
     return {"shortcut": lambda: train(True), "whole": lambda: train(False), "nnet3-compute": compute}
 
 
-def print_gains(runs: int) -> None:
+def print_gains(runs: int, only: str) -> None:
     """Print what compiling a training request takes with the shortcut and without, by the number of sequences."""
     click.echo(f"\n{'network':10} {'sequences':>9} {'shortcut':>9} {'whole':>7} {'gain':>5}")
     for name in CONTEXT:
         nnet = Nnet.from_config((NETS / f"{name}.config").read_text(encoding="utf-8"))
-        for num_sequences in MORE_SEQUENCES:
+        for num_sequences in (count for count in MORE_SEQUENCES if only in f"{name} {count} sequences"):
             request = training_request(CONTEXT[name], num_sequences)
             seconds: dict[bool, list[float]] = {True: [], False: []}
             for _ in range(runs):
@@ -129,14 +129,17 @@ def profile(run: Callable[[], CachingCompiler], rows: int) -> None:
 
 @click.command()
 @click.option("--runs", default=7, show_default=True, help="Runs of each row.")
+@click.option("--only", default="", help="Only rows whose network and request contain this.")
 @click.option("--profile", "rows", default=0, help="Print so many rows of a profile of what misses its goal.")
-def main(runs: int, rows: int) -> None:
+def main(runs: int, only: str, rows: int) -> None:
     """Print how long compiling takes, and its ratio to Kaldi's time elsewhere."""
     logging.disable(logging.WARNING)      # random networks have no statistics for their test mode
     click.echo(f"{'network':10} {'request':14} {'clock':>7} {'cpu':>7} {'Kaldi*':>7} {'ratio':>6} {'goal':>5}"
                "   of which by the clock")
     for name in CONTEXT:
-        for kind, run in cases(name).items():
+        for kind, run in cases(name).items() if any(only in f"{name} {kind}" for kind in GOAL) else ():
+            if only not in f"{name} {kind}":
+                continue
             run()      # once unmeasured
             clock, cpu, parts = [], [], []
             for _ in range(runs):
@@ -152,7 +155,7 @@ def main(runs: int, rows: int) -> None:
             if rows and seconds > GOAL[kind] * there:
                 profile(run, rows)
     click.echo(f"* {kaldi.WHERE}")
-    print_gains(runs)
+    print_gains(runs, only)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a call of ``nnet3py.compute`` costs beyond the computing, for a network that it has computed before.
 
-usage: python benchmarks/computing_calls.py [--runs=200] [FRAMES...]
+usage: python benchmarks/computing_calls.py [--runs=200] [--only=NAME] [FRAMES...]
 
 The computing is one run of the same compiled computation, its inputs being in place. Medians.
 """
@@ -41,11 +41,14 @@ def with_statistics(nnet: nnet3py.Nnet) -> nnet3py.Nnet:
 
 @click.command()
 @click.option("--runs", default=200, show_default=True, help="Calls of each kind, in turns.")
+@click.option("--only", default="", help="Only networks whose name contains this.")
 @click.argument("frames", type=int, nargs=-1)
-def main(runs: int, frames: tuple[int, ...]) -> None:
+def main(runs: int, only: str, frames: tuple[int, ...]) -> None:
     """Print the time of a first call, of a later one, and of the computing alone."""
     print(f"{'network':28}{'frames':>8}{'first':>12}{'later':>12}{'computing':>12}{'beyond':>12}")
     for name, config in NETS.items():
+        if only not in name:
+            continue
         nnet = with_statistics(nnet3py.Nnet.from_config(config.read_text(encoding="utf-8")))
         for count in frames or (100, 300):
             feats = np.random.default_rng(0).standard_normal((count, nnet.input_dim("input")), dtype=np.float32)

@@ -1,6 +1,6 @@
 """Compiles every GPU kernel for two generations of GPUs and prints what ptxas makes of it; needs no GPU.
 
-    python benchmarks/cuda_kernels.py [--write]
+    python benchmarks/cuda_kernels.py [--write] [--only rows.copy_rows]
 
 For each kernel: registers of a thread, bytes spilled to local memory (stores and loads), bytes of a thread's stack, and
 bytes of shared memory of a block. With ``--write`` the table goes to benchmarks/results/cuda-kernels.txt. NVVM and
@@ -9,6 +9,7 @@ PTX are shown.
 """
 from __future__ import annotations
 
+import argparse
 import importlib
 import pkgutil
 import re
@@ -78,8 +79,8 @@ def version(assembler: str) -> str:
     return text.strip().splitlines()[-1]
 
 
-def table() -> list[str]:
-    """The lines of the table, with totals below."""
+def table(only: str = "") -> list[str]:
+    """The lines of the table, with totals below; of kernels whose names contain ``only``."""
     import numba
 
     assembler = ptxas()
@@ -92,6 +93,8 @@ def table() -> list[str]:
     lines.append(f"{'kernel':<44}{head}")
     count = spilling = 0
     for family, name, kernel in kernels():
+        if only not in f"{family}.{name}":
+            continue
         row, spills = f"{family + '.' + name:<44}", False
         for compute_capability in COMPUTE_CAPABILITIES:
             ptx = kernel.ptx(compute_capability)
@@ -107,9 +110,15 @@ def table() -> list[str]:
 
 def main() -> None:
     """Print the table, and keep it if asked to."""
-    text = "\n".join(table()) + "\n"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only kernels whose names contain this")
+    parser.add_argument("--write", action="store_true", help="keep the table of all kernels")
+    options = parser.parse_args()
+    if options.only and options.write:
+        parser.error("--write keeps the table of all kernels: leave out --only")
+    text = "\n".join(table(options.only)) + "\n"
     print(text, end="")
-    if "--write" in sys.argv[1:]:
+    if options.write:
         RESULTS.write_text(text)
 
 

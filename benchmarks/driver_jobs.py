@@ -1,6 +1,6 @@
 """Two training jobs of a driver side by side: sharing the cores, against each taking all of them.
 
-    python benchmarks/driver_jobs.py [--jobs 2] [--runs 5]
+    python benchmarks/driver_jobs.py [--jobs 2] [--runs 5] [--minibatches 60] [--utterances N]
 
 Drivers give each of J jobs cores // J threads. The same two jobs (a pass of nnet3-train over a third of the digits
 recipe's examples, its TDNN) run in this way, then each with as many threads as there are cores, as programs would that
@@ -14,13 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from training import ROOT, machine, make_examples, run
+from cpu_parts import data
+from cpu_parts.processes import describe_machine, program, sgemm_rate
 
 from nnet3py.drivers.jobs.executor import Job
 from nnet3py.drivers.jobs.local import LocalExecutor
 from nnet3py.system import available_cores
-
-EGS_EACH_JOB = 60      # merged minibatches
 
 
 def seconds(folder: Path, num_jobs: int, threads_each: int) -> float:
@@ -38,13 +37,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--minibatches", type=int, default=60, help="of each job")
+    parser.add_argument("--utterances", type=int, help="no more data than this, for a first look")
     options = parser.parse_args()
     cores = available_cores()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        examples = make_examples(folder)
-        run("nnet3-subset-egs", f"--n={EGS_EACH_JOB}", examples, f"ark:{folder}/part.ark")
-        run("nnet3-init", "--srand=1", str(ROOT / "egs" / "digits" / "conf" / "tdnn.config"), f"{folder}/tdnn.raw")
+        data.make(folder, ["tdnn"], options.utterances)
+        program("nnet3-subset-egs", f"--n={options.minibatches}", f"ark:{folder}/recipe.ark", f"ark:{folder}/part.ark",
+                threads=1)
         ways = {"one job, all cores": (1, cores), "sharing the cores": (options.jobs, max(1, cores // options.jobs)),
                 "all cores for each": (options.jobs, cores)}
         times: dict[str, list[float]] = {way: [] for way in ways}
@@ -53,7 +54,7 @@ def main() -> None:
         for _ in range(options.runs):
             for way, arguments in ways.items():
                 times[way].append(seconds(folder, *arguments))
-    print(machine())
+    print(describe_machine(cores, [sgemm_rate(cores)]))
     for way, values in times.items():
         print(f"{way:20} {ways[way][0]} jobs, {ways[way][1]} threads each: {statistics.median(values):.2f} s "
               f"({min(values):.2f} to {max(values):.2f})")

@@ -1,6 +1,6 @@
 """How soon a command that computes has its first result, beyond what importing numpy and numba takes.
 
-usage: python benchmarks/first_result.py [--runs=7]
+usage: python benchmarks/first_result.py [--runs=7] [--only=NAME]
 
 Kernels are compiled before (nnet3py warmup). nnet3-compute then computes one utterance of 100 frames: starting, reading
 the network, compiling it for the utterance, loading kernels, computing, writing. Runs are interleaved; medians.
@@ -41,13 +41,16 @@ def seconds(command: list[str]) -> float:
 
 @click.command()
 @click.option("--runs", default=7, show_default=True, help="Runs of each network.")
-def main(runs: int) -> None:
+@click.option("--only", default="", help="Only networks whose name contains this.")
+def main(runs: int, only: str) -> None:
     """Print the time to the first result of each network, and how much of it is beyond the import."""
     compileall.compile_dir(ROOT / "nnet3py", quiet=2)
     subprocess.run([ROOT / "bin" / "nnet3py", "warmup", "--device=cpu"], check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "NNET3PY_PYTHON": sys.executable})
     with tempfile.TemporaryDirectory() as temp:
         for name, config in NETS.items():
+            if only not in name:
+                continue
             nnet = Nnet.from_config(config.read_text(encoding="utf-8"))
             nnet.write(f"{temp}/net.raw")
             with TableWriter(f"ark:{temp}/feats.ark", FLOAT_MATRIX) as writer:

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from cpu_parts import sides
+from cpu_parts.sides import seconds_of
 
 SHAPES = [(2048, 2048, 2048), (3456, 96, 768), (3712, 192, 768), (64, 640, 2048), (3456, 768, 96), (2048, 600, 128),
           (64, 128, 512), (512, 512, 512), (256, 1536, 160), (6400, 1536, 160), (6400, 160, 1536), (768, 3456, 288),
@@ -26,26 +23,6 @@ QUICK_SHAPES = [(64, 32, 48), (100, 40, 40)]
 FORMS = {"plain": (False, False), "right transposed": (False, True), "left transposed": (True, False)}
 FUSED = "affine and floor"
 RUNS, LEAST_SECONDS = 7, 2e-3      # of a measurement, and of what is called again and again until so much has passed
-
-
-def seconds_of(function: Callable[[], Any], runs: int) -> float:
-    """Seconds of one call, the median of ``runs`` measurements."""
-    function()
-    repeat = 1
-    while True:
-        start = time.perf_counter()
-        for _ in range(repeat):
-            function()
-        if time.perf_counter() - start > LEAST_SECONDS:
-            break
-        repeat *= 2
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        for _ in range(repeat):
-            function()
-        times.append((time.perf_counter() - start) / repeat)
-    return float(np.median(times))
 
 
 def matrices(m: int, k: int, n: int, form: tuple[bool, bool]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -69,11 +46,11 @@ def our_times(shapes: list[tuple[int, int, int]], threads: int, runs: int) -> li
         for name, form in FORMS.items():
             dst, a, b = matrices(m, k, n, form)
             times[name] = seconds_of(lambda dst=dst, a=a, b=b, form=form: ops.add_mat_mat(dst, a, b, 1.0, 0.0, *form),
-                                     runs)
+                                     runs, LEAST_SECONDS)
         dst, a, b = matrices(m, k, n, (False, True))
         bias, sums = np.ones(n, np.float32), np.zeros((0, n), np.float32)
         times[FUSED] = seconds_of(lambda dst=dst, a=a, b=b, bias=bias, sums=sums: ops.spliced_affine(
-            dst, sums, a, b, bias, none, none, start, 1, 0.0), runs)
+            dst, sums, a, b, bias, none, none, start, 1, 0.0), runs, LEAST_SECONDS)
         results.append(times)
     return results
 
@@ -89,18 +66,10 @@ def numpys_times(shapes: list[tuple[int, int, int]], threads: int, runs: int) ->
             for name, form in FORMS.items():
                 dst, a, b = matrices(m, k, n, form)
                 left, right = a.T if form[0] else a, b.T if form[1] else b
-                times[name] = seconds_of(lambda dst=dst, left=left, right=right: np.matmul(left, right, out=dst), runs)
+                times[name] = seconds_of(lambda dst=dst, left=left, right=right: np.matmul(left, right, out=dst),
+                                         runs, LEAST_SECONDS)
             times[FUSED] = times["right transposed"]
             results.append(times)
-    return results
-
-
-def in_a_process(who: str, options: argparse.Namespace) -> list[dict[str, float]]:
-    """What one process of ``ours`` or ``numpy`` measures."""
-    words = [sys.executable, __file__, f"--child={who}", f"--threads={options.threads}", f"--runs={options.runs}",
-             *(["--quick"] if options.quick else [])]
-    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
-    results: list[dict[str, float]] = json.loads(done.stdout)
     return results
 
 
@@ -110,7 +79,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--quick", action="store_true", help="two small shapes")
-    parser.add_argument("--child", choices=["ours", "numpy"], help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=sides.SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     from nnet3py.system import available_cores
 
@@ -123,7 +92,8 @@ def main() -> None:
     from nnet3py.engine import product_rule
     from nnet3py.ops import device
 
-    rounds = [(in_a_process("ours", options), in_a_process("numpy", options)) for _ in range(options.rounds)]
+    words = [f"--threads={options.threads}", f"--runs={options.runs}", *(["--quick"] if options.quick else [])]
+    rounds = sides.take_turns(__file__, words, options.rounds)
     print(f"{device.describe('cpu')}, of which {options.threads} here; rule of products: {product_rule.rule():#x}")
     print(f"{'m x k x n':22s}" + "".join(f"{name:>26s}" for name in (*FORMS, FUSED)))
     ratios: list[float] = []

@@ -1,6 +1,6 @@
 """Tables and examples: commands that copy, shuffle, merge and compress, beside Kaldi's.
 
-usage: python benchmarks/tables.py [--runs=9] [--data=egs/digits/data/train]
+usage: python benchmarks/tables.py [--runs=9] [--data=egs/digits/data/train] [--megabytes=128] [--utterances=N]
 
 Whole processes, their start included; every command takes turns with a bare interpreter that imports what some of
 them cannot do without (numpy; llvmlite, which loads compiled loops), so that a busy machine slows all of them alike.
@@ -26,7 +26,6 @@ from cpu_parts import kaldi
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "egs" / "digits" / "data" / "train"
-FEATURE_BYTES = 128_000_000
 IMPORTS = {"python": "pass", "numpy": "import numpy", "llvmlite": "import llvmlite.binding",
            "numpy, llvmlite": "import numpy, llvmlite.binding", "numba": "import numba"}
 STARTING = ("copy-feats", "ark:small.ark", "ark:out.tmp")
@@ -56,18 +55,22 @@ def run(*words: str) -> float:
     return taken
 
 
-def make_inputs(data: Path) -> str:
-    """Write egs.ark, feats.ark and compressed.ark into the current folder; returns what they are."""
+def make_inputs(data: Path, feature_bytes: int, utterances: int) -> str:
+    """Write egs.ark, feats.ark and compressed.ark into the current folder; returns what they are.
+
+    Examples are made of the first ``utterances`` utterances, features repeated until they are so many bytes.
+    """
     sys.path.insert(0, str(ROOT))
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.formats.matrix_files import read_matrices
     from nnet3py.io.tables import TableWriter
 
-    run(*GET_EGS, f"ark:{data}/feats.ark", f"ark:{ROOT}/bin/ali-to-post ark:{data}/ali.txt ark:-|", "ark:egs.ark")
+    run("subset-feats", f"--n={utterances}", f"ark:{data}/feats.ark", "ark:some.ark")
+    run(*GET_EGS, "ark:some.ark", f"ark:{ROOT}/bin/ali-to-post ark:{data}/ali.txt ark:-|", "ark:egs.ark")
     matrices = [matrix for _, matrix in read_matrices(f"ark:{data}/feats.ark")]
     size = count = 0
     with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        while size < FEATURE_BYTES:
+        while size < feature_bytes:
             matrix = matrices[count % len(matrices)]
             writer.write(f"utt-{count:06d}", matrix)
             size, count = size + matrix.nbytes, count + 1
@@ -124,24 +127,24 @@ def rate(label: str, num_bytes: int, work: Callable[[], object], runs: int) -> N
     click.echo(f"{label:62} {median:6.3f} {min(taken):6.3f}{speed}")
 
 
-def measure_reading(runs: int) -> None:
+def measure_reading(runs: int, feature_bytes: int) -> None:
     """Print how fast tables are read in one process, after its first run, with numba loaded."""
     from nnet3py.egs.example import read_egs
     from nnet3py.egs.reading_ahead import examples_ahead
     from nnet3py.formats.matrix_files import read_matrices
 
     run("nnet3-merge-egs", "--minibatch-size=64", "ark:egs.ark", "ark:merged.ark")
-    block = np.ones(FEATURE_BYTES // 4, dtype=np.float32)
+    block = np.ones(feature_bytes // 4, dtype=np.float32)
     target = np.empty_like(block)
     click.echo(f"\n{'in one process (bytes of float32 that come out)':62} median    min")
-    rate("copying memory", FEATURE_BYTES, lambda: np.copyto(target, block), runs)
+    rate("copying memory", feature_bytes, lambda: np.copyto(target, block), runs)
 
     def read(path: str) -> Callable[[], int]:
         return lambda: sum(matrix.size for _, matrix in read_matrices(f"ark:{path}"))
 
     read("compressed.ark")()                                # until compiled code decodes
-    rate("read_matrices, floats", FEATURE_BYTES, read("feats.ark"), runs)
-    rate("read_matrices, compressed", FEATURE_BYTES, read("compressed.ark"), runs)
+    rate("read_matrices, floats", feature_bytes, read("feats.ark"), runs)
+    rate("read_matrices, compressed", feature_bytes, read("compressed.ark"), runs)
     size = Path("merged.ark").stat().st_size
     rate("read_egs, merged minibatches", size, lambda: sum(1 for _ in read_egs("ark:merged.ark")), runs)
     for ahead in (False, True):
@@ -221,15 +224,17 @@ def waiting(entries: object, reading: Callable) -> float:
 @click.option("--runs", default=9, show_default=True, help="Runs of each command.")
 @click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), default=DATA,
               show_default=True, help="The folder with feats.ark and ali.txt.")
-def main(runs: int, data: Path) -> None:
+@click.option("--megabytes", default=128, show_default=True, help="Of features.")
+@click.option("--utterances", default=1_000_000, help="Make examples of so many at most.")
+def main(runs: int, data: Path, megabytes: int, utterances: int) -> None:
     """Print the seconds of commands on tables, Kaldi's, and their ratio."""
     compileall.compile_dir(ROOT / "nnet3py", quiet=2)
     data = data.resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        click.echo(make_inputs(data))
+        click.echo(make_inputs(data, megabytes * 1_000_000, utterances))
         measure_commands(runs)
-        measure_reading(runs)
+        measure_reading(runs, megabytes * 1_000_000)
         measure_parts(runs)
         os.chdir(ROOT)
 

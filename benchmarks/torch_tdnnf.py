@@ -1,6 +1,6 @@
 """The TDNN-F of benchmarks/nets/tdnnf.config in PyTorch on the CPU: what cpu.py compares nnet3py with.
 
-    python benchmarks/torch_tdnnf.py train|compute [--threads 2] [--way conv1d] [--json]
+    python benchmarks/torch_tdnnf.py train|compute [--threads 2] [--way conv1d] [--steps 13] [--frames 24717] [--json]
 
 The layers are read from the config by nnet3py's parser, so that dimensions, time offsets and bypasses are the same.
 They are affine maps of a few frames, batch normalisation without an affine map of its own, ReLU, sums scaled by 0.66,
@@ -234,13 +234,13 @@ def train_step(model: Model, layers: list[Layer]) -> Callable[[], Any]:
     return step
 
 
-def compute_pass(model: Model, layers: list[Layer]) -> Callable[[], Any]:
-    """A function that computes ``TOTAL`` frames in pieces of ``PIECE``, each with its context."""
+def compute_pass(model: Model, layers: list[Layer], total: int) -> Callable[[], Any]:
+    """A function that computes ``total`` frames in pieces of ``PIECE``, each with its context."""
     import torch
 
     model.training = False
     pieces = [model.input(1, frames + sum(context(layers)))
-              for frames in [PIECE] * (TOTAL // PIECE) + [TOTAL % PIECE]]
+              for frames in [PIECE] * (total // PIECE) + [total % PIECE] if frames]
 
     def run() -> None:
         with torch.inference_mode():
@@ -250,8 +250,8 @@ def compute_pass(model: Model, layers: list[Layer]) -> Callable[[], Any]:
     return run
 
 
-def seconds(task: str, way: str, threads: int) -> float:
-    """Seconds of ``STEPS`` training steps, or of computing all frames, after a first step or piece."""
+def seconds(task: str, way: str, threads: int, steps: int, frames: int) -> float:
+    """Seconds of ``steps`` training steps, or of computing ``frames`` frames, after a first step or piece."""
     import torch
 
     torch.set_num_threads(threads)
@@ -263,10 +263,10 @@ def seconds(task: str, way: str, threads: int) -> float:
             step = train_step(model, layers)
             step()
             start = time.perf_counter()
-            for _ in range(STEPS):
+            for _ in range(steps):
                 step()
         else:
-            run = compute_pass(model, layers)
+            run = compute_pass(model, layers, frames)
             with torch.inference_mode():
                 model(model.input(1, PIECE + sum(context(layers))))
             start = time.perf_counter()
@@ -286,6 +286,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--way", choices=(*WAYS["compute"], "all"), default="all")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=STEPS, help="of training")
+    parser.add_argument("--frames", type=int, default=TOTAL, help="to compute")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     if not is_installed():
@@ -293,7 +295,8 @@ def main() -> None:
         return
     import torch
 
-    measured = {way: statistics.median(seconds(args.task, way, args.threads) for _ in range(args.runs))
+    measured = {way: statistics.median(seconds(args.task, way, args.threads, args.steps, args.frames)
+                                       for _ in range(args.runs))
                 for way in (WAYS[args.task] if args.way == "all" else (args.way,))}
     if args.json:
         print(json.dumps({"version": torch.__version__, "seconds": measured}))

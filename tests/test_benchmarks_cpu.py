@@ -17,7 +17,6 @@ from nnet3py.network.nnet import Nnet
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import cpu  # noqa: E402
-import ops  # noqa: E402
 import torch_tdnnf  # noqa: E402
 from cpu_parts import clock, kaldi, processes  # noqa: E402
 
@@ -210,19 +209,3 @@ def test_the_benchmark_itself_stays_small() -> None:
     code = "import sys, cpu; print(*sorted({'numpy', 'nnet3py', 'torch', 'numba'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
-
-
-def test_operations_are_compared_with_numpy(monkeypatch: pytest.MonkeyPatch,
-                                            capsys: pytest.CaptureFixture[str]) -> None:
-    """benchmarks/ops.py from end to end, on small matrices."""
-    monkeypatch.setattr(sys, "argv", ["ops.py", "--threads=2", "--runs=1"])
-    monkeypatch.setattr(ops, "PRODUCTS", [(8, 16, 16), (16, 3, 5)])
-    monkeypatch.setattr(ops, "SHAPE", (64, 32))
-    try:
-        ops.main()
-    finally:
-        ops.threads.set_num_threads(None)
-    printed = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"cpu \(\S+, \w+, 2 threads\); microseconds, median of 1", printed[0])
-    assert len(printed) == 2 + 2 * 2 + 12
-    assert all(re.search(r" \d+\.\d +\d+\.\d +\d+\.\d\d  ", line) for line in printed[2:])

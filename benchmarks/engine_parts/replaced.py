@@ -66,7 +66,7 @@ def _instead_of_kernels(make: Callable[[Any], Callable[..., Any]]) -> None:
 
     def compile_kernel(self: Any) -> Callable[..., Any]:
         if self._compiled is None:
-            kernel_files.provide([symbols.SHARE])
+            kernel_files.provide(symbols.PROVIDERS)
             self._compiled = _with_defaults(make(self), self.function)
         return self._compiled  # type: ignore[no-any-return]
 
