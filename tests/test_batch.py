@@ -58,6 +58,13 @@ def test_outputs_of_a_network_without_recurrence(config, batch):
     assert_same(batch_outputs(nnet, utterances(), batch=batch), one_by_one(nnet, utterances()))
 
 
+def test_an_utterance_larger_than_what_may_wait():
+    """All of its minibatches were full and have run: there is nothing left to run when its size is looked at."""
+    nnet, data = Nnet.from_config(TDNN), utterances((300, 20, 1500))
+    batch = BatchOptions(minibatch_size=1, edge_minibatch_size=1, max_pending=50)
+    assert_same(batch_outputs(nnet, data, batch=batch), one_by_one(nnet, data, max_pending=50))
+
+
 @pytest.mark.parametrize("options", [
     ComputeOptions(frames_per_chunk=20, frame_subsampling_factor=3), ComputeOptions(extra_left_context=3),
     ComputeOptions(extra_left_context_initial=0, extra_left_context=2, extra_right_context_final=4),

@@ -98,10 +98,10 @@ class MinibatchComputer:
                 break
             for shape in [shape for shape, chunks in self._groups.items() if len(chunks) >= shape.full_size]:
                 self._run(shape)
-            while self._num_pending > self._max_pending:
+            yield from self._finished()
+            while self._num_pending > self._max_pending:       # something is waited for: what is not has been yielded
                 self._run_what_is_waited_for()
                 yield from self._finished()
-            yield from self._finished()
         while self._groups:
             self._run_what_is_waited_for()
             yield from self._finished()
