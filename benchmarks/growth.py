@@ -225,7 +225,7 @@ def draw(tables: dict[Axis, list[Row]], path: Path) -> None:
             pane.axhline(1.0, color="#666666", linewidth=0.8, linestyle="--")
             pane.set_title(f"{task}: {what} of each, the smallest size's being 1")
             pane.xaxis.set_major_formatter("{x:g}")
-        panes[0, column].legend(fontsize=8, frameon=False, loc="lower left")
+        panes[1, column].legend(fontsize=8, frameon=False, loc="upper right")
         panes[1, column].set_xlabel("times the smallest size (dashed: linear growth)")
     figure.savefig(path, metadata={"Date": None})
 
