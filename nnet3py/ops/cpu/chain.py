@@ -33,8 +33,9 @@ def chain_exp(dst, src, limit, first, num_sequences):
         for p in range(cols):
             d = row(dst, t * cols + p)
             for s in range(width):
-                value = src[t * num_sequences + first + s, p]
-                value = value if value > -limit else -limit
+                d[s] = src[t * num_sequences + first + s, p]
+            for s in range(width):          # by itself: the processor does several at once
+                value = d[s] if d[s] > -limit else -limit
                 d[s] = exp(value if value < limit else limit)
 
 
