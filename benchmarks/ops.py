@@ -119,12 +119,13 @@ def main() -> None:
     if options.child:
         print(json.dumps(measure(options.child, options)))
         return
+    from nnet3py.engine.threads import set_num_threads
     from nnet3py.ops import device
 
+    set_num_threads(options.threads)    # what the line below says is what both sides use
     words = [f"--threads={options.threads}", f"--runs={options.runs}", *(["--quick"] if options.quick else [])]
     rounds = sides.take_turns(__file__, words, options.rounds)
-    print(f"{device.describe('cpu')}, of which {options.threads} here; microseconds, medians of "
-          f"{options.rounds} rounds")
+    print(f"{device.describe('cpu')}; microseconds, medians of {options.rounds} rounds")
     print(f"{'operation':44s} {'nnet3py':>10s} {'numpy':>10s} {'ratio':>7s}   {'rate':>7s}")
     for i, case in enumerate(cases(None, options.quick)):
         ours, numpys = (float(np.median([one[side][i] for one in rounds])) for side in (0, 1))

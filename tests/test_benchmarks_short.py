@@ -99,7 +99,7 @@ FORMS = [
           {rf"tdnn, (?:as Kaldi lists them|fused|fused, places shared) +(?:\d+ MB|a few) +{NUMBER} MB .*": 3,
            rf".*sgemm {NUMBER} GFLOP/s .*": 1}, is_slow=True),
     Short("ops", ("--quick", "--runs=1", "--rounds=1", "--threads=2"),
-          {r"cpu \(\S+, \w+, 2 threads\), of which 2 here; microseconds, medians of 1 rounds": 1,
+          {r"cpu \(\S+, \w+, 2 threads\); microseconds, medians of 1 rounds": 1,
            rf"\S+ .* +{NUMBER} +{NUMBER} +{NUMBER} +\d+\.\d G(?:FLOP|B)/s": 2 * 2 + 12}),
     Short("recognition", ("--seconds=1", "--hours=0", "--no-wide", "--no-rival", "--runs=1", "--only=start",
                           "--only=latency"),
