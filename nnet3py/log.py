@@ -289,8 +289,8 @@ def _width(stream: Any) -> int:
         return _USUAL_WIDTH
 
 
-def progress(items: Iterable[T], label: str, length: int | None = None,
-             size: Callable[[T], int] | None = None) -> Iterator[T]:
+def progress(items: Iterable[T], label: str, length: int | None = None, size: Callable[[T], int] | None = None,
+             share: Callable[[], float | None] | None = None) -> Iterator[T]:
     """Yield ``items``; on a terminal show how many they were, how many a second, and the time left.
 
     Where there is no terminal, nothing is written (see :func:`show_status`).
@@ -298,11 +298,13 @@ def progress(items: Iterable[T], label: str, length: int | None = None,
     Parameters
     ----------
     label : what goes on
-    length : how many items there will be; None: not known, and no time left is shown
+    length : how many items there will be, or examples if ``size`` is given; None: not known
     size : how many examples are in an item; None: items are counted
+    share : how much of the whole was read until now, from 0 to 1, which tells the time left where ``length`` does not;
+        its None: not known
     """
     start = shown = time.monotonic()
-    total = "" if length is None else f" of {length}"
+    total = f" of {length}" if length and size is None else ""
     unit = " a second" if size is None else " examples a second"
     amount = 0
     try:
@@ -311,9 +313,8 @@ def progress(items: Iterable[T], label: str, length: int | None = None,
             if now - shown >= _SECONDS_BETWEEN:
                 shown = now
                 seconds = max(now - start, 1e-3)
-                left = ""
-                if length is not None and count:
-                    left = f", {clock_time(seconds * max(0, length - count) / count)} left"
+                done = amount / length if length else share() if share and count else None
+                left = f", {clock_time(seconds * (1.0 / min(done, 1.0) - 1.0))} left" if done else ""
                 show_status(f"{label}: {count}{total} done, {seconds:.0f} s, {rate(amount / seconds)}{unit}{left}")
             yield item
             amount += 1 if size is None else size(item)

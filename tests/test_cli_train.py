@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -197,3 +198,34 @@ def test_a_missing_or_damaged_cache_is_a_warning(folder, capfd, content, message
         (folder / "cache.1").write_bytes(content)
     assert train.execute(["--read-cache=cache.1", "plain.raw", "ark:plain.egs", "1.raw"]) == 0
     assert message in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="pseudo-terminals are POSIX's")
+def test_on_a_terminal_it_shows_examples_a_second_and_the_time_left(folder):
+    with TableWriter("ark,scp:many.egs,many.scp", EXAMPLE) as writer:
+        for i in range(300):
+            writer.write(f"eg{i}", class_example(seed=i))
+    (folder / "long.scp").write_text((folder / "many.scp").read_text() * 10)
+    for rspecifier in ("ark:many.egs", "scp:long.scp"):
+        main, other = os.openpty()
+        with subprocess.Popen([ROOT / "bin" / "nnet3-train", "plain.raw", rspecifier, "1.raw"],
+                              env={**os.environ, "NNET3PY_PYTHON": sys.executable}, stdout=subprocess.DEVNULL,
+                              stderr=other) as process:
+            os.close(other)
+            shown = read_until_closed(main)
+        assert process.returncode == 0, shown
+        if rspecifier.startswith("scp"):
+            assert re.search(r"training: \d+ done, \d+ s, \d+ examples a second, 0:00:\d\d left", shown), shown
+        assert OBJECTIVE.search(shown)
+
+
+def read_until_closed(descriptor: int) -> str:
+    """What a terminal was shown, until nobody has it open any more (which Linux tells by an error)."""
+    data = b""
+    try:
+        while piece := os.read(descriptor, 1 << 16):
+            data += piece
+    except OSError:
+        pass
+    os.close(descriptor)
+    return data.decode()

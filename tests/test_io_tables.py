@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 BROKEN = "a 1\nb 2\nc x\nd 4\n"
@@ -136,3 +136,19 @@ def test_a_script_of_a_pipe_is_warned_about(tmp_path: Path, caplog: pytest.LogCa
         writer.write("a", [1])
     assert "is not a file, so its script cannot be used" in caplog.text
     assert numbers(f"ark:{tmp_path / 'x.ark'}") == {"a": [1]}
+
+
+def test_the_share_that_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with TableWriter("ark,scp:a.ark,a.scp", FLOAT_VECTOR) as writer:
+        for number in range(4):
+            writer.write(f"utt{number}", np.zeros(3, np.float32))
+    with SequentialReader("scp:a.scp", FLOAT_VECTOR) as reader:
+        assert reader.share_read() == 0.0
+        assert [round(4 * reader.share_read()) for _ in reader] == [1, 2, 3, 4]     # a line each
+    assert reader.share_read() is None
+    with SequentialReader("ark:a.ark", FLOAT_VECTOR) as reader:
+        shares = [reader.share_read() for _ in reader]
+        assert shares == sorted(shares) and 0.0 < shares[0] <= shares[-1] == 1.0
+    with SequentialReader("ark:cat a.ark |", FLOAT_VECTOR) as reader:
+        assert [reader.share_read() for _ in reader] == [None] * 4

@@ -134,6 +134,17 @@ def test_progress_counts_the_examples_of_minibatches(monkeypatch: pytest.MonkeyP
     assert "training: 1 done, 2 s, 32 examples a second" in terminal.getvalue() and "left" not in terminal.getvalue()
 
 
+def test_progress_tells_the_time_left_by_examples_or_by_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_as_stderr(monkeypatch)
+    for settings in ({"length": 128}, {"share": lambda: 0.75}, {"share": lambda: None}, {"share": lambda: 0.0}):
+        times = iter([0.0, 0.0, 3.0])
+        monkeypatch.setattr(log.time, "monotonic", lambda times=times: next(times))
+        list(log.progress([96, 32], "training", size=lambda item: item, **settings))
+    known, unknown = "training: 1 done, 3 s, 32 examples a second, 0:00:01 left", (
+        "training: 1 done, 3 s, 32 examples a second")
+    assert [text for text in terminal.getvalue().split(CLEAR) if ": 1 " in text] == [known, known, unknown, unknown]
+
+
 def test_log_lines_go_above_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_as_stderr(monkeypatch)
     for item in log.progress(range(2), "work"):

@@ -58,6 +58,7 @@ def combine2(args: list[str], options: Options) -> int:
 def _combine(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.cli.chain_setup import chain_options, examples
     from nnet3py.cli.compute_setup import compiler_options, set_up
+    from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
     from nnet3py.training.chain_outputs import graph_folder, one_graph
@@ -72,7 +73,7 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     settings.check()
     first = read_nnet(sources[0])
     graphs = (graph_folder if by_language else one_graph)(first, den_fst)
-    egs = [eg for _, eg in examples(egs_name, by_language)]
+    egs = [eg for _, eg in examples(read_chain_egs(egs_name), by_language)]
     log.log(f"Read {len(egs)} examples.")
 
     def diagnostics(nnet: Nnet, compiler: CachingCompiler | None, store_stats: bool) -> Any:

@@ -29,6 +29,7 @@ def compute_prob(args: list[str], options: Options) -> int:
     """Print the objective; 1 if no output had any weight."""
     from nnet3py.cli.chain_setup import chain_options, examples
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
@@ -45,7 +46,7 @@ def compute_prob(args: list[str], options: Options) -> int:
     diagnostics = ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
         chain=objective, optimize=optimize_options(options), compiler=compiler_options(options),
         debug=options["computation.debug"], device=device))
-    for key, eg in examples(args[2], by_language):
+    for key, eg in examples(read_chain_egs(args[2]), by_language):
         with within(f"example {key}"):
             diagnostics.compute(eg)
     has_weight = diagnostics.log_totals()

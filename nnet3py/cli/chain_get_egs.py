@@ -73,7 +73,7 @@ class _Job:
                        if options.deriv_weights_rspecifier else None)
             # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
             reader = stack.enter_context(SequentialReader(features, GENERAL_MATRIX))
-            for utterance, matrix in log.progress(reader, "Making examples"):
+            for utterance, matrix in log.progress(reader, "Making examples", share=reader.share_read):
                 made = self._of_utterance(utterance, matrix, targets, ivectors, weights)
                 self._num_errors += not made
                 for key, example in made:
@@ -184,7 +184,7 @@ def chain_e2e_get_egs(args: list[str], options: Options) -> int:
         matrices = stack.enter_context(RandomAccessReader(features, GENERAL_MATRIX))
         ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
         reader = stack.enter_context(SequentialReader(fsts, FST))
-        for utterance, graph in log.progress(reader, "Making examples"):
+        for utterance, graph in log.progress(reader, "Making examples", share=reader.share_read):
             example = _whole_utterance(maker, utterance, graph, model, matrices, ivectors, options.length_tolerance)
             if example is None:
                 num_errors += 1

@@ -1,7 +1,7 @@
 """What the commands of chain training share: the options of the objective, and examples by language."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nnet3py.cli.options import Options
@@ -27,16 +27,16 @@ def chain_options(options: Options) -> ChainOptions:
     return result
 
 
-def examples(rspecifier: str, by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
-    """Chain examples and keys; ``by_language``: the outputs ``output`` are renamed to those of the key's language.
+def examples(reader: Iterable[tuple[str, NnetChainExample]],
+             by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
+    """Keys and chain examples; ``by_language``: the outputs ``output`` are renamed to those of the key's language.
 
     A thread reads ahead of what is worked on.
     """
-    from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.egs.reading_ahead import examples_ahead
     from nnet3py.egs.sequence_merger import language_of, rename_outputs
 
-    for key, eg in examples_ahead(read_chain_egs(rspecifier)):
+    for key, eg in examples_ahead(reader):
         if by_language:
             with within(f"example {key}"):
                 rename_outputs(eg, language_of(key) or DEFAULT_LANGUAGE)

@@ -54,7 +54,7 @@ def get_supervision(args: list[str], options: Options) -> int:
     num_done = num_errors = 0
     # The reader is closed first: a damaged archive then leaves no output that looks complete.
     with TableWriter(args[3], SUPERVISION) as writer, SequentialReader(args[2], holder) as reader:
-        for key, value in log.progress(reader, "Making supervisions"):
+        for key, value in log.progress(reader, "Making supervisions", share=reader.share_read):
             try:
                 with within(f"utterance {key}"):
                     proto = (proto_from_lattice(value, how) if options.lattice_input
@@ -88,7 +88,7 @@ def normalize_egs(args: list[str], options: Options) -> int:
     normalizer = read_normalizer(args[0], options.normalization_fst_scale)
     num_done = num_errors = 0
     with TableWriter(args[2], CHAIN_EXAMPLE) as writer, SequentialReader(args[1], CHAIN_EXAMPLE) as reader:
-        for key, example in log.progress(reader, "Normalising examples"):
+        for key, example in log.progress(reader, "Normalising examples", share=reader.share_read):
             if len(example.outputs) != 1:
                 raise Nnet3Error(f"Expected example to have exactly one output; '{key}' has {len(example.outputs)}")
             output = example.outputs[0]

@@ -1,6 +1,8 @@
 """nnet3-chain-train and nnet3-chain-train2: train a network on chain examples."""
 from __future__ import annotations
 
+from contextlib import closing
+
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY, CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
@@ -46,7 +48,9 @@ def train2(args: list[str], options: Options) -> int:
 def _train(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.cli.chain_setup import chain_options, examples
     from nnet3py.cli.train_setup import finish, read_cache, trainer_options
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.reading_ahead import num_merged
+    from nnet3py.io.tables import SequentialReader
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_outputs import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainTrainer
@@ -57,7 +61,8 @@ def _train(args: list[str], options: Options, by_language: bool) -> int:
     trainer = ChainTrainer(nnet, graphs, trainer_options(options), objective, options.apply_deriv_weights)
     if options.read_cache:
         read_cache(trainer, options.read_cache)
-    for key, eg in log.progress(examples(args[2], by_language), "training", size=num_merged):
-        with within(f"example {key}"):
-            trainer.train(eg)
+    with SequentialReader(args[2], CHAIN_EXAMPLE) as reader, closing(examples(reader, by_language)) as egs:
+        for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
+            with within(f"example {key}"):
+                trainer.train(eg)
     return finish(trainer, args[3], options, "Wrote raw model to")

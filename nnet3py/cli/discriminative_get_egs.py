@@ -51,7 +51,7 @@ def discriminative_get_egs(args: list[str], options: Options) -> int:
         ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
         # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
         reader = stack.enter_context(SequentialReader(args[1], GENERAL_MATRIX))
-        for utterance, matrix in log.progress(reader, "Making examples"):
+        for utterance, matrix in log.progress(reader, "Making examples", share=reader.share_read):
             examples = _of_utterance(maker, utterance, matrix, lattices, alignments, ivectors, options)
             num_errors += examples is None
             for key, example in examples or ():

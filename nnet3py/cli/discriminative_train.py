@@ -1,6 +1,8 @@
 """nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and what comes of it."""
 from __future__ import annotations
 
+from contextlib import closing
+
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.discriminative_setup import DISCRIMINATIVE
@@ -33,8 +35,9 @@ def train(args: list[str], options: Options) -> int:
     """Train on discriminative examples; 1 if there was nothing to train on."""
     from nnet3py.cli.discriminative_setup import discriminative_options, model_in_test_mode
     from nnet3py.cli.train_setup import finish, read_cache, trainer_options
-    from nnet3py.egs.discriminative_example import read_discriminative_egs
+    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.reading_ahead import examples_ahead, num_merged
+    from nnet3py.io.tables import SequentialReader
     from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
 
     objective = discriminative_options(options)
@@ -42,9 +45,11 @@ def train(args: list[str], options: Options) -> int:
     trainer = DiscriminativeTrainer(model, trainer_options(options), objective, options.apply_deriv_weights)
     if options.read_cache:
         read_cache(trainer, options.read_cache)
-    for key, eg in log.progress(examples_ahead(read_discriminative_egs(args[1])), "training", size=num_merged):
-        with within(f"example {key}"):
-            trainer.train(eg)
+    with SequentialReader(args[1], DISCRIMINATIVE_EXAMPLE) as reader, \
+            closing(examples_ahead(reader)) as egs:        # type: ignore[type-var]
+        for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
+            with within(f"example {key}"):
+                trainer.train(eg)
     return finish(trainer, args[2], options, "Wrote raw nnet model to")
 
 

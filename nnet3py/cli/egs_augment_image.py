@@ -38,7 +38,7 @@ def egs_augment_image(args: list[str], options: Options) -> int:
     num_done = 0
     # The reader is closed first: a damaged archive then leaves no output that looks complete.
     with TableWriter(args[1], EXAMPLE) as writer, SequentialReader(args[0], EXAMPLE) as reader:
-        for key, example in log.progress(reader, "Changing images"):
+        for key, example in log.progress(reader, "Changing images", share=reader.share_read):
             with within(f"example {key}"):
                 augmenter.change(example)
             writer.write(key, example)

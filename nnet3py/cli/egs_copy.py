@@ -158,7 +158,7 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
         reader = stack.enter_context(SequentialReader(source, holder))
         num_read = num_written = 0
         keep_proportion, at_random = options.keep_proportion, options.random
-        for key, example in log.progress(reader, "Copying examples"):
+        for key, example in log.progress(reader, "Copying examples", share=reader.share_read):
             num_read += 1
             count = random.count(keep_proportion)
             for copy in changes.copies(key, example, count) if changes.needed else repeat(example, count):

@@ -100,7 +100,7 @@ class _Job:
             ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
             # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
             features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
-            for utterance, matrix in log.progress(features, "Making examples"):
+            for utterance, matrix in log.progress(features, "Making examples", share=features.share_read):
                 target = targets.get(utterance)
                 if target is None:
                     log.warning(f"{missing} {utterance}", file=self._file, line=300)

@@ -34,7 +34,7 @@ def get_egs_simple(args: list[str], options: Options) -> int:
         others = [stack.enter_context(RandomAccessReader(rspecifier, GENERAL_MATRIX)) for rspecifier in rspecifiers[1:]]
         # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
         reader = stack.enter_context(SequentialReader(rspecifiers[0], GENERAL_MATRIX))
-        for key, first in log.progress(reader, "Making examples"):
+        for key, first in log.progress(reader, "Making examples", share=reader.share_read):
             num_read += 1
             matrices = [first, *(other.get(key) for other in others)]
             missing = [name for name, matrix in zip(names, matrices, strict=True) if matrix is None]

@@ -85,7 +85,7 @@ def _merge(args: list[str], holder: Any, merger: Any, prepare: Callable[[str, An
     source, target = args
     # The reader is closed first: a damaged archive then leaves no output that looks complete.
     with TableWriter(target, holder) as writer, SequentialReader(source, holder) as reader:
-        for key, minibatch in merger.merge(log.progress(examples(reader), "Merging examples")):
+        for key, minibatch in merger.merge(log.progress(examples(reader), "Merging examples", share=reader.share_read)):
             writer.write(key, minibatch)
     merger.log_report()
     return 0 if merger.num_minibatches else 1

@@ -63,7 +63,7 @@ def _subset(args: list[str], options: Options, holder: Any, what: str) -> int:
 
     source, target = args
     with SequentialReader(source, holder) as reader:
-        kept, seen = subset(log.progress(reader, "Reading examples"), options.n, options.srand,
+        kept, seen = subset(log.progress(reader, "Reading examples", share=reader.share_read), options.n, options.srand,
                             options.randomize_order)
     with TableWriter(target, holder) as writer:
         for key, value in kept:

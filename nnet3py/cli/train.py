@@ -55,11 +55,13 @@ def train(args: list[str], options: Options) -> int:
     if direct:
         _train_directly(trainer, nnet, options)
     else:
-        from nnet3py.egs.example import read_egs
+        from nnet3py.egs.example import EXAMPLE
         from nnet3py.egs.reading_ahead import examples_ahead, num_merged
+        from nnet3py.io.tables import SequentialReader
 
-        with closing(examples_ahead(read_egs(args[1]))) as egs:        # type: ignore[type-var]
-            for key, eg in log.progress(egs, "training", size=num_merged):
+        with SequentialReader(args[1], EXAMPLE) as reader, \
+                closing(examples_ahead(reader)) as egs:        # type: ignore[type-var]
+            for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
                 with within(f"example {key}"):
                     trainer.train(eg)
     return finish(trainer, args[-1], options, "Wrote model to")
@@ -67,6 +69,7 @@ def train(args: list[str], options: Options) -> int:
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
     """Train on features and targets, ``--num-epochs`` passes with falling learning rates."""
+    from nnet3py.egs.reading_ahead import num_merged
     from nnet3py.network.whole_model import set_learning_rate
     from nnet3py.training.minibatches import MinibatchOptions, TableMinibatches
     from nnet3py.training.train import rate_of_pass
@@ -81,14 +84,12 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
         left_context=options.left_context, right_context=options.right_context, num_frames=options.num_frames,
         minibatch_size=options.minibatch_size, dense_targets=options.dense_targets))
     log.log(f"Training on {data.num_utterances} utterances, failed for {data.num_failed}")
-    length = None           # minibatches of a pass, once there was one
     for epoch in range(options.num_epochs):
         if options.learning_rate >= 0.0:
             rate = rate_of_pass(epoch, options.num_epochs, options.learning_rate, options.final_learning_rate)
             for network in (nnet, trainer.delta):
                 set_learning_rate(network, rate)
             log.log(f"Pass {epoch + 1} of {options.num_epochs} with learning rate {rate:.6g}")
-        first = trainer.num_minibatches
-        for eg in log.progress(data.minibatches(options.srand + epoch), f"pass {epoch + 1}", length):
+        for eg in log.progress(data.minibatches(options.srand + epoch), f"pass {epoch + 1}", data.num_examples,
+                               size=lambda eg: num_merged(("", eg))):
             trainer.train(eg)
-        length = trainer.num_minibatches - first

@@ -41,7 +41,7 @@ def xvector_get_egs(args: list[str], options: Options) -> int:
         writers = [stack.enter_context(TableWriter(target, EXAMPLE)) for target in targets]
         # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
         reader = stack.enter_context(SequentialReader(rspecifier, FLOAT_MATRIX))
-        for utterance, features in log.progress(reader, "Making examples"):
+        for utterance, features in log.progress(reader, "Making examples", share=reader.share_read):
             wanted = ranges.get(utterance)
             if wanted is None:
                 log.warning(f"Could not create examples from utterance {utterance} because it has no entry in the "

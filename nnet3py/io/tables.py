@@ -97,6 +97,16 @@ class SequentialReader(_Closing, Generic[Value]):
         """Bytes of the archive; None for scripts and pipes."""
         return self.stream.size if self.specifier.kind == "ark" else None
 
+    def share_read(self) -> float | None:
+        """How much of the archive or script was read until now, from 0 to 1; None where that cannot be known (pipes).
+
+        Some of an archive is read ahead.
+        """
+        try:
+            return self.stream.tell() / self.stream.size if self.stream.size else None
+        except (OSError, ValueError):          # it is closed
+            return None
+
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
         if self.specifier.kind == "ark":

@@ -48,6 +48,11 @@ class ExampleMinibatches:
         self._sizes, self._minibatch_size = MinibatchSizes(minibatch_size), minibatch_size
         self._examples = list(examples)
 
+    @property
+    def num_examples(self) -> int:
+        """Examples in memory, of one sequence each or minibatches, as they were given."""
+        return len(self._examples)
+
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """One pass over the examples in an order that depends on ``seed``.
 
