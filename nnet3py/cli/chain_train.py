@@ -61,7 +61,8 @@ def _train(args: list[str], options: Options, by_language: bool) -> int:
     trainer = ChainTrainer(nnet, graphs, trainer_options(options), objective, options.apply_deriv_weights)
     if options.read_cache:
         read_cache(trainer, options.read_cache)
-    with SequentialReader(args[2], CHAIN_EXAMPLE) as reader, closing(examples(reader, by_language)) as egs:
+    with SequentialReader(args[2], CHAIN_EXAMPLE) as reader, \
+            closing(examples(reader, by_language)) as egs:        # type: ignore[type-var]
         for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
             with within(f"example {key}"):
                 trainer.train(eg)
