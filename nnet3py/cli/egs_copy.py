@@ -41,7 +41,7 @@ e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
 ])
 def copy_egs(args: list[str], options: Options) -> int:
     """Copy examples; without being decoded where nothing is changed."""
-    from nnet3py.egs.raw_example import RAW_EXAMPLE
+    from nnet3py.egs.raw_example import RAW_EXAMPLE, are_binary
     from nnet3py.random_sequence import CRandom
 
     random = CRandom(options.srand)
@@ -51,7 +51,14 @@ def copy_egs(args: list[str], options: Options) -> int:
         from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
 
         selection = Selection.parse(options.frame, options.left_context, options.right_context, options.frame_shift)
-        selector = None if selection.is_everything() else ExampleSelector(selection, random)
+        if selection.is_everything():
+            return _Kind(EXAMPLE, None, scale_outputs, rename_output)
+        selector = ExampleSelector(selection, random)
+        if not (options.weights or options.outputs) and are_binary(*args[1:]):
+            from nnet3py.egs.packed_example import PACKED_EXAMPLE
+            from nnet3py.egs.packed_select import PackedSelector
+
+            return _Kind(PACKED_EXAMPLE, PackedSelector(selector))
         return _Kind(EXAMPLE, selector, scale_outputs, rename_output)
 
     done = _copy(args, options, RAW_EXAMPLE, changing, random)

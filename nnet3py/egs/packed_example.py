@@ -51,7 +51,7 @@ class PackedLayout:
     """
 
     def __init__(self, layout: Layout) -> None:
-        self.example = _decoded(layout.sample)
+        self.example = decoded(layout.sample)
         self.parts: tuple[Part, ...] = layout.parts
         self.length = len(layout.sample)
         self.structure = self.example.structure()
@@ -101,7 +101,8 @@ class PackedExample:
         return self.layout.size
 
 
-def _decoded(data: bytes) -> NnetExample:
+def decoded(data: bytes) -> NnetExample:
+    """The example that these bytes are in a file, without the header. Raises FormatError."""
     return NnetExample.read(TokenReader(io.BytesIO(data), binary=True))
 
 
@@ -158,7 +159,7 @@ def _read(entries: list[Entry]) -> list[Entry]:
     values = []
     for key, value in entries:
         try:
-            values.append((key, _decoded(value)))
+            values.append((key, decoded(value)))
         except Nnet3Error:
             break
     return values
@@ -192,7 +193,7 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces 
     """
     first = examples[0]
     if not all(isinstance(example, PackedExample) and example.layout is first.layout for example in examples):
-        return merge_examples([_decoded(example.data) if isinstance(example, PackedExample) else example
+        return merge_examples([decoded(example.data) if isinstance(example, PackedExample) else example
                                for example in examples],
                               compress)
     layout, count = first.layout, len(examples)

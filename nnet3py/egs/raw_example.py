@@ -71,7 +71,11 @@ _DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
              RAW_DISCRIMINATIVE_EXAMPLE: _discriminative_example}
 
 
+def are_binary(*wspecifiers: str) -> bool:
+    """Whether everything is written in binary to tables of these wspecifiers. Raises SpecifierError."""
+    return all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
+
+
 def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
     """The holder for examples that are only moved: ``raw`` if everything is written in binary, else what decodes."""
-    binary = all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
-    return raw if binary else _DECODING[raw]()
+    return raw if are_binary(*wspecifiers) else _DECODING[raw]()

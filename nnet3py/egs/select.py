@@ -62,21 +62,16 @@ class ExampleSelector:
 
         Nnet3Error for an example that is merged already, or without ``input`` and ``output``.
         """
-        times = self._output_times(example)
-        if times is None:
-            return None
-        low, high = times
-        kept = []
-        for io in example.io:
-            if io.name == "output":
-                io = _filter(io, low, high)
-            elif io.name == "input":
-                io = self._limit_context(io, low, high)
-            kept.append(shifted(io, self.selection.frame_shift))
-        return NnetExample(kept)
+        times = self.chosen_times(*self.output_range(example))
+        return None if times is None else self.cut(example, *times)
 
-    def _output_times(self, example: NnetExample) -> tuple[int, int] | None:
-        """The first and last output time to keep."""
+    @property
+    def shift(self) -> int:
+        """What is added to every t but those of iVectors."""
+        return self.selection.frame_shift
+
+    def output_range(self, example: NnetExample) -> tuple[int, int]:
+        """The first and the last output time of an example that can be cut; Nnet3Error for any other."""
         for name in ("input", "output"):
             io = example.find(name)
             if io is None or not len(io.indexes):
@@ -84,12 +79,26 @@ class ExampleSelector:
         if any(io.indexes[:, 0].any() for io in example.io):
             raise Nnet3Error("merged examples cannot be cut", "select frames before merging")
         times = example.find("output").indexes[:, 1]  # type: ignore[union-attr]
-        low, high = int(times.min()), int(times.max())
+        return int(times.min()), int(times.max())
+
+    def chosen_times(self, low: int, high: int) -> tuple[int, int] | None:
+        """The first and the last output time to keep of those from ``low`` to ``high``; None if there is none."""
         frame = self.selection.frame
         if frame is None:
             return low, high
         chosen = self._random.integer(low, high) if frame == "random" else int(frame)
         return (chosen, chosen) if low <= chosen <= high else None
+
+    def cut(self, example: NnetExample, low: int, high: int) -> NnetExample:
+        """A new example with the outputs from time ``low`` to ``high`` and the inputs that they are to have."""
+        kept = []
+        for io in example.io:
+            if io.name == "output":
+                io = _filter(io, low, high)
+            elif io.name == "input":
+                io = self._limit_context(io, low, high)
+            kept.append(shifted(io, self.shift))
+        return NnetExample(kept)
 
 
 class ContextLimit:
