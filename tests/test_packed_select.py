@@ -31,8 +31,8 @@ def alike(count: int, compress: bool = False, dense: bool = False) -> list[NnetE
     made = []
     for _ in range(count):
         features = rng.normal(size=(12, DIM)).astype(np.float32)
-        pairs = [[(int(column), float(rng.uniform())) for column in sorted(rng.choice(NUM_CLASSES, size, replace=False))]
-                 for size in (1, 2, 0, 1)]
+        columns = [np.sort(rng.choice(NUM_CLASSES, size, replace=False)).tolist() for size in (1, 2, 0, 1)]
+        pairs = [[(column, float(rng.uniform())) for column in row] for row in columns]
         outputs = (rng.normal(size=(NUM_FRAMES, NUM_CLASSES)).astype(np.float32) if dense
                    else SparseMatrix.from_rows(pairs, NUM_CLASSES))
         made.append(NnetExample([
