@@ -158,6 +158,17 @@ PATIENCE = 2.0   # seconds between SIGTERM, at which commands remove their tempo
 _POLL = 0.02     # seconds
 
 
+CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
+"""Whether a process can be copied that has loaded libraries; those of macOS forbid it."""
+
+
+pipe_starter: Callable[[str, bool], Any] | None = None
+"""``pipe_starter(command, reads)`` may start what a pipe names, and returns what a subprocess.Popen would be.
+
+None, and what it returns None for, is left to a shell. ``reads``: this process reads what the command writes.
+"""
+
+
 def shell_words(command: str) -> list[str]:
     """The words that run a command line in POSIX's shell.
 

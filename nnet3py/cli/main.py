@@ -9,9 +9,9 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from nnet3py import log
+from nnet3py import log, system
 from nnet3py.cli.command import load
 from nnet3py.cli.process import run_process
 
@@ -31,9 +31,16 @@ def collect_rarely() -> None:
     atexit.register(gc.freeze)
 
 
+def _start_pipe(command: str, reads: bool) -> Any:
+    from nnet3py.cli.own_pipelines import start_own_pipeline  # few commands are given pipes
+
+    return start_own_pipeline(command, reads)
+
+
 def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
     """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
     collect_rarely()
+    system.pipe_starter = _start_pipe
     log.set_program(name)
     words = sys.argv[1:] if args is None else args
     run_process(lambda: load(name).execute(words))   # a module that cannot be imported becomes an ERROR line, too
@@ -42,6 +49,7 @@ def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The ``nnet3py`` command."""
     collect_rarely()
+    system.pipe_starter = _start_pipe
     log.set_program("nnet3py")
     words = list(sys.argv[1:] if args is None else args)
 

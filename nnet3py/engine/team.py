@@ -10,6 +10,7 @@ from nnet3py.engine.code_files import Code
 from nnet3py.engine.team_memory import LIMIT, SLEEP, WAKE, WORKERS, words
 
 _CODE = Path(__file__).resolve().with_name("team_code.py")
+_NAME = "nnet3py-"          # of threads, before their numbers
 _lock = threading.Lock()
 
 
@@ -31,9 +32,14 @@ def set_team_size(count: int) -> None:
                 words[SLEEP], words[WAKE] = os.pipe()
             serve = kernel_files.find_or_make(_CODE, "serve", _make_serve)
             for worker in range(workers, count - 1):
-                threading.Thread(target=serve, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
+                threading.Thread(target=serve, args=(worker,), name=f"{_NAME}{worker}", daemon=True).start()
             words[WORKERS] = count - 1
         words[LIMIT] = count
+
+
+def is_worker(thread: threading.Thread) -> bool:
+    """Whether a thread is one of the team: it sleeps between two calls of kernels, and does not hinder a fork."""
+    return thread.name.removeprefix(_NAME).isdigit()
 
 
 def size() -> int:

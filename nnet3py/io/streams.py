@@ -11,15 +11,12 @@ import logging
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from nnet3py import system
 from nnet3py.errors import Nnet3Error
 from nnet3py.io import temporary_files
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
-
-if TYPE_CHECKING:
-    import subprocess
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +41,17 @@ def _reason(error: OSError) -> str:
 # -- pipes -----------------------------------------------------------------------------------------------------------
 
 
+class PipeProcess(Protocol):
+    """What runs behind a pipe, as far as streams know it: a subprocess.Popen has all of it."""
+
+    stdin: Any
+    stdout: Any
+
+    def wait(self) -> int:
+        """Wait for its end; its exit status."""
+
+
+
 def forbid_pipes() -> None:
     """Refuse every ``command |`` and ``| command`` in this process from now on; there is no way back.
 
@@ -53,14 +61,17 @@ def forbid_pipes() -> None:
     _pipes_forbidden = True
 
 
-def _start_command(command: str, path: str, reads: bool) -> subprocess.Popen:
+def _start_command(command: str, path: str, reads: bool) -> PipeProcess:
     """Start what a pipe names, to read what it writes or the other way round. Nnet3Error if pipes are forbidden."""
     if _pipes_forbidden or os.environ.get(PIPES_VARIABLE, "yes") != "yes":
         raise Nnet3Error(f"'{path}' would run a shell command, which is forbidden here", "name a file instead; pipes "
                          f"are forbidden by {PIPES_VARIABLE}=no in the environment, or by forbid_pipes()")
+    _flush_standard_output()
+    process = None if system.pipe_starter is None else system.pipe_starter(command, reads)
+    if process is not None:
+        return process
     import subprocess  # slow to load, and only pipes need it
 
-    _flush_standard_output()
     stdin, stdout = (None, subprocess.PIPE) if reads else (subprocess.PIPE, None)
     return subprocess.Popen(system.shell_words(command), stdin=stdin, stdout=stdout, bufsize=0)
 
@@ -117,7 +128,7 @@ class InputStream(io.BufferedReader):
     status : of a pipe's command, after ``close``; 0 if all went well
     """
 
-    def __init__(self, source: Any, path: str, process: subprocess.Popen | None = None, keep: bool = False) -> None:
+    def __init__(self, source: Any, path: str, process: PipeProcess | None = None, keep: bool = False) -> None:
         super().__init__(_RawInput(source, path), BUFFER_SIZE)
         self.path = path
         self.size = _size_of(source)
@@ -288,7 +299,7 @@ class OutputStream(io.BufferedWriter):
     As a context manager it commits, or closes if an exception passes. ``path`` is the wxfilename, for messages.
     """
 
-    def __init__(self, target: Any, path: str, process: subprocess.Popen | None = None, standard: bool = False,
+    def __init__(self, target: Any, path: str, process: PipeProcess | None = None, standard: bool = False,
                  temporary: str | None = None) -> None:
         self._raw_output = _RawOutput(target, path, standard)
         super().__init__(self._raw_output, BUFFER_SIZE if temporary is None else _FILE_BUFFER_SIZE)

@@ -1,0 +1,159 @@
+"""Pipes that name nothing but our own commands are run by copies of this process.
+
+``ark:nnet3-copy-egs … | nnet3-merge-egs … |`` would start a shell, a launcher and a Python for each program, and each
+Python would load what this process has loaded already: 0.2 s of processor time each, of which a training by Kaldi's
+scripts has hundreds. A fork takes some milliseconds. What a command reads, writes and logs, and the status it ends
+with, are the same. ``NNET3PY_FORK=no`` in the environment leaves everything to the shell.
+"""
+from __future__ import annotations
+
+import gc
+import os
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from nnet3py import log, system
+from nnet3py.cli.command import load
+from nnet3py.cli.process import FATAL, guarded
+from nnet3py.cli.registry import COMMANDS
+
+FORK_VARIABLE = "NNET3PY_FORK"           # any value but "yes" forbids it
+# Words and bars in which a shell would see nothing special; quotes may hold more.
+_WORD = re.compile(r"""\s*(?:(\|)|((?:[\w@%+=:,./^-]|'[^']*'|"[^"$`\\]*")+))""", re.ASCII)
+_QUOTED = re.compile("'([^']*)'|\"([^\"]*)\"")
+_FIRST_OTHER = 3                         # descriptor after the standard ones
+
+
+def stages(command: str) -> list[list[str]] | None:
+    """The words of each program of a shell's pipeline; None if it is more than programs, plain words and quotes."""
+    programs: list[list[str]] = [[]]
+    at, text = 0, command.rstrip()
+    while at < len(text):
+        match = _WORD.match(text, at)
+        if match is None:
+            return None
+        at = match.end()
+        if match[1]:
+            programs.append([])
+        else:
+            programs[-1].append(_QUOTED.sub(lambda quoted: quoted[1] or quoted[2] or "", match[2]))
+    return programs if all(programs) else None
+
+
+def start_own_pipeline(command: str, reads: bool) -> ForkedPipeline | None:
+    """Start what a pipe names, if it is all ours and this process may be copied now; None: let a shell do it.
+
+    Parameters
+    ----------
+    command : a shell's command line
+    reads : whether this process reads what the last program writes; else it writes what the first one reads
+    """
+    if not _may_fork():
+        return None
+    programs = stages(command)
+    if programs is None or not all(_is_ours(words[0]) for words in programs):
+        return None
+    return ForkedPipeline(programs, reads)
+
+
+def _may_fork() -> bool:
+    """Whether no thread but the team's works beside this one, and no GPU is open, which copies could not use."""
+    if not system.CAN_FORK or os.environ.get(FORK_VARIABLE, "yes") != "yes" or "numba.cuda" in sys.modules:
+        return False
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    if others:
+        from nnet3py.engine.team import is_worker
+
+        return all(map(is_worker, others))
+    return True
+
+
+def _is_ours(name: str) -> bool:
+    """Whether the shell would start the launcher of this package for this name."""
+    if name not in COMMANDS:
+        return False
+    from shutil import which
+
+    from nnet3py.drivers.jobs.launchers import CHECKOUT_FOLDER, INSTALLED_FOLDER
+
+    path = which(name)
+    return path is not None and os.path.dirname(os.path.realpath(path)) in map(str, (CHECKOUT_FOLDER, INSTALLED_FOLDER))
+
+
+class ForkedPipeline:
+    """Copies of this process that run commands, each reading what the one before writes.
+
+    ``stdout`` is what the last one writes, or ``stdin`` what the first one reads, as a pipe's unbuffered file.
+    """
+
+    def __init__(self, programs: Sequence[Sequence[str]], reads: bool) -> None:
+        self.stdin: Any = None
+        self.stdout: Any = None
+        self._processes: list[int] = []
+        self._status: int | None = None
+        source: int | None = None
+        if not reads:
+            source, ours = os.pipe()
+            self.stdin = open(ours, "wb", buffering=0)          # noqa: SIM115 - who started the pipeline closes it
+        for number, words in enumerate(programs):
+            behind, target = (None, None) if number + 1 == len(programs) and not reads else os.pipe()
+            self._processes.append(_fork(words, source, target))
+            for done in (source, target):
+                if done is not None:
+                    os.close(done)
+            source = behind
+        if source is not None:
+            self.stdout = open(source, "rb", buffering=0)       # noqa: SIM115
+
+    def wait(self) -> int:
+        """Wait for all of them; the exit status of the last one, as a shell says it."""
+        if self._status is None:
+            for process in self._processes:
+                status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            self._status = 128 - status if status < 0 else status
+        return self._status
+
+
+def _fork(words: Sequence[str], source: int | None, target: int | None) -> int:
+    """A copy of this process that runs a command on these standard streams (None: this one's); its process number."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)      # of threads, which BLAS ends before each fork
+        process = os.fork()
+    if process == 0:
+        run_in_copy(words, (source, target, None))
+    return process
+
+
+def run_in_copy(words: Sequence[str], streams: Sequence[int | None]) -> NoReturn:
+    """In a copy of a process: run a command, with these descriptors as standard streams, and end.
+
+    All other files that the process had open are closed. ``streams``: input, output, errors; None leaves one as it is.
+    """
+    status = FATAL
+    with suppress(BaseException):
+        import atexit
+
+        atexit._clear()                  # what the first process does at its end is not for its copies to do
+        gc.freeze()                      # nor what it would do with its objects, whose files are closed here
+        for number, descriptor in enumerate(streams):
+            if descriptor is not None:
+                os.dup2(descriptor, number)
+        os.closerange(_FIRST_OTHER, system.open_file_limit() or os.sysconf("SC_OPEN_MAX"))
+        for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+            stream = getattr(sys, name) or getattr(sys, f"__{name}__")
+            if stream is not None or streams[number] is not None:      # nothing of what was read or is still buffered
+                stream = open(number, mode, encoding=getattr(stream, "encoding", None),        # noqa: SIM115
+                              errors=getattr(stream, "errors", None), closefd=False)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+        log.leave_status_to_others()
+        log.set_program(words[0])
+        status = guarded(lambda: load(words[0]).execute(words[1:]))
+        atexit._run_exitfuncs()
+    os._exit(status)
