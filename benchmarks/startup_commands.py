@@ -116,6 +116,7 @@ _CHILDREN = "it runs other commands"
 NOT_MEASURED = {
     "warmup": "it compiles kernels",
     "tune": "it measures products",
+    "resident": "it loads everything",
     **dict.fromkeys(("listen", "serve", "fine-tune"), "it loads a model for recognition"),
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",

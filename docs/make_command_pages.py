@@ -46,6 +46,8 @@ SHARED = (
 )
 # What an argument is, by its name; the first pattern that fits.
 ARGUMENTS: tuple[tuple[str, str], ...] = (
+    ("command", "a program to run"),
+    ("argument", "its options and arguments, as they are"),
     ("symbol*", "the number of a nonterminal in phones.txt"),
     ("top-level-fst", "a graph to read, in which decoding begins"),
     ("page", "a page, a command, or a public name in Python"),

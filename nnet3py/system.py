@@ -162,6 +162,26 @@ CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process can be copied that has loaded libraries; those of macOS forbid it."""
 
 
+def fork() -> int:
+    """Copy this process: 0 in the copy, the copy's number in this one. Only where :data:`CAN_FORK`.
+
+    No other thread may be at work: what it holds would be held for ever in the copy.
+    """
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)      # of threads, which BLAS ends before each fork
+        return os.fork()
+
+
+def close_files_from(first: int) -> None:
+    """Close all files of this process from a descriptor on."""
+    os.closerange(first, open_file_limit() or os.sysconf("SC_OPEN_MAX"))
+
+
+TELLS_OF_PROCESSES = os.path.exists("/proc/self/status") and hasattr(os, "sched_getaffinity")
+"""Whether /proc says what a process was started with, as Linux's does."""
+
 pipe_starter: Callable[[str, bool], Any] | None = None
 """``pipe_starter(command, reads)`` may start what a pipe names, and returns what a subprocess.Popen would be.
 

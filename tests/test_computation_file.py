@@ -13,15 +13,16 @@ from paths import DATA, shared_golden
 
 import nnet3py
 from nnet3py.compiler import cache as cache_module
-from nnet3py.compiler.cache import CachingCompiler
+from nnet3py.compiler.cache import MOST_UNUSED_WRITTEN, CachingCompiler
 from nnet3py.compiler.cache_file import read_cache, read_optimize_options, write_cache, write_optimize_options
 from nnet3py.compiler.check_loaded import check_loaded
 from nnet3py.compiler.commands import Command, CommandType
 from nnet3py.compiler.computation import Computation, MatrixInfo
 from nnet3py.compiler.computation_file import read_computation, read_request, write_computation, write_request
 from nnet3py.compiler.optimize import OptimizeOptions
-from nnet3py.compiler.request import ComputationRequest
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CheckError, FormatError, Nnet3Error
+from nnet3py.io.object_files import read_object
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.memory_plan import plan_memory
 
@@ -157,6 +158,23 @@ def test_a_cached_computation_gives_the_same_and_nothing_is_compiled(
     assert all(np.array_equal(mine, other) for mine, other in zip(found, expected, strict=True))
     reading.write_cache(str(tmp_path / "again"), binary)
     assert (tmp_path / "again").read_bytes() == (tmp_path / "cache").read_bytes()
+
+
+def test_of_what_was_read_and_not_used_little_is_written(tmp_path: Path) -> None:
+    nnet, _ = case(CASES / "affine")
+    requests = [ComputationRequest([IoSpecification.frames("input", count, -9, 13)],
+                                   [IoSpecification.frames("output", count, 0, 4)]) for count in range(1, 7)]
+    compiler = CachingCompiler(nnet, use_shortcut=False)
+    for request in requests:
+        compiler.compile(request)
+    compiler.write_cache(str(tmp_path / "cache"))
+    reading = CachingCompiler(nnet, use_shortcut=False)
+    assert reading.read_cache(str(tmp_path / "cache")) == len(requests)
+    reading.compile(requests[1])
+    reading.write_cache(str(tmp_path / "again"))
+    left = read_object(str(tmp_path / "again"), lambda reader: read_cache(reader, OptimizeOptions()))
+    assert left is not None
+    assert [request for request, _ in left] == [*requests[-MOST_UNUSED_WRITTEN:], requests[1]]
 
 
 def test_what_does_not_fit_the_network_is_compiled_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

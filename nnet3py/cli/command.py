@@ -42,7 +42,7 @@ from nnet3py.cli.options import (
     print_error_text,
     usage_text,
 )
-from nnet3py.cli.parser import ARGUMENTS, KaldiParser, attach_values, options_first
+from nnet3py.cli.parser import ARGUMENTS, KaldiParser, attach_values, options_first, program_apart
 from nnet3py.cli.process import WRONG_USAGE, guarded
 from nnet3py.cli.registry import COMMANDS
 
@@ -92,10 +92,11 @@ class KaldiCommand(Runnable):
     """
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
-                 options: Sequence[Option], detached_values: bool = False, options_anywhere: bool = False) -> None:
+                 options: Sequence[Option], detached_values: bool = False, options_anywhere: bool = False,
+                 runs_program: bool = False) -> None:
         own = {option_.name: option_ for option_ in options}      # may have another default for a standard one
         self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
-        self._options_anywhere = options_anywhere
+        self._options_anywhere, self._runs_program = options_anywhere, runs_program
         self.declared = tuple(option_ for option_ in options if option_.name not in _STANDARD)
         self.standard = tuple(own.get(option_.name, option_) for option_ in STANDARD_OPTIONS)
         super().__init__(name, callback=function, help=self.usage, add_help_option=False, params=[
@@ -127,6 +128,7 @@ class KaldiCommand(Runnable):
         log.set_program(self.name or "")
         words = attach_values(self._options(), args) if self._detached_values else list(args)
         words = options_first(words) if self._options_anywhere else words
+        words = program_apart(words) if self._runs_program else words
         echo = command_echo(self.name or "", words)
         try:
             super().parse_args(ctx, words)
@@ -168,7 +170,7 @@ class KaldiCommand(Runnable):
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
                   options: Sequence[Option] = (), detached_values: bool = False,
-                  options_anywhere: bool = False) -> Callable[[Function], KaldiCommand]:
+                  options_anywhere: bool = False, runs_program: bool = False) -> Callable[[Function], KaldiCommand]:
     """Turn ``function(args, options) -> exit status or None`` into a command.
 
     Parameters
@@ -179,9 +181,10 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     options : besides the standard ones
     detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
     options_anywhere : options may stand behind arguments
+    runs_program : the arguments are another program and its words, options included
     """
     def decorate(function: Function) -> KaldiCommand:
-        return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere)
+        return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere, runs_program)
     return decorate
 
 

@@ -17,6 +17,7 @@ from nnet3py.cli.process import run_process
 
 __all__ = ["collect_rarely", "load", "main", "run", "run_person_name"]
 
+_BLAS_PATIENCE = "20"           # 2 to this power cycles
 GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python's own is 700 to 2,000
 
 
@@ -31,6 +32,15 @@ def collect_rarely() -> None:
     atexit.register(gc.freeze)
 
 
+def let_blas_sleep() -> None:
+    """Let the threads of numpy's BLAS, which it starts when it is imported, wait for work asleep.
+
+    By default they try for a tenth of a second, on a core that the next process needs; that is a third of a short
+    command's time. Half a millisecond is left, for products that follow each other. A value of the user's own stays.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _BLAS_PATIENCE)
+
+
 def _start_pipe(command: str, reads: bool) -> Any:
     from nnet3py.cli.own_pipelines import start_own_pipeline  # few commands are given pipes
 
@@ -40,6 +50,7 @@ def _start_pipe(command: str, reads: bool) -> Any:
 def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
     """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
     collect_rarely()
+    let_blas_sleep()
     system.pipe_starter = _start_pipe
     log.set_program(name)
     words = sys.argv[1:] if args is None else args
@@ -49,6 +60,7 @@ def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The ``nnet3py`` command."""
     collect_rarely()
+    let_blas_sleep()
     system.pipe_starter = _start_pipe
     log.set_program("nnet3py")
     words = list(sys.argv[1:] if args is None else args)

@@ -7,25 +7,23 @@ with, are the same. ``NNET3PY_FORK=no`` in the environment leaves everything to 
 """
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from nnet3py import log, system
 from nnet3py.cli.command import load
-from nnet3py.cli.process import FATAL, guarded
+from nnet3py.cli.forked import fork
+from nnet3py.cli.process import guarded
 from nnet3py.cli.registry import COMMANDS
 
 FORK_VARIABLE = "NNET3PY_FORK"           # any value but "yes" forbids it
 # Words and bars in which a shell would see nothing special; quotes may hold more.
 _WORD = re.compile(r"""\s*(?:(\|)|((?:[\w@%+=:,./^-]|'[^']*'|"[^"$`\\]*")+))""", re.ASCII)
 _QUOTED = re.compile("'([^']*)'|\"([^\"]*)\"")
-_FIRST_OTHER = 3                         # descriptor after the standard ones
 
 
 def stages(command: str) -> list[list[str]] | None:
@@ -101,7 +99,7 @@ class ForkedPipeline:
             self.stdin = open(ours, "wb", buffering=0)          # noqa: SIM115 - who started the pipeline closes it
         for number, words in enumerate(programs):
             behind, target = (None, None) if number + 1 == len(programs) and not reads else os.pipe()
-            self._processes.append(_fork(words, source, target))
+            self._processes.append(_start(words, source, target))
             for done in (source, target):
                 if done is not None:
                     os.close(done)
@@ -118,42 +116,10 @@ class ForkedPipeline:
         return self._status
 
 
-def _fork(words: Sequence[str], source: int | None, target: int | None) -> int:
-    """A copy of this process that runs a command on these standard streams (None: this one's); its process number."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)      # of threads, which BLAS ends before each fork
-        process = os.fork()
-    if process == 0:
-        run_in_copy(words, (source, target, None))
-    return process
-
-
-def run_in_copy(words: Sequence[str], streams: Sequence[int | None]) -> NoReturn:
-    """In a copy of a process: run a command, with these descriptors as standard streams, and end.
-
-    All other files that the process had open are closed. ``streams``: input, output, errors; None leaves one as it is.
-    """
-    status = FATAL
-    with suppress(BaseException):
-        import atexit
-
-        atexit._clear()                  # what the first process does at its end is not for its copies to do
-        gc.freeze()                      # nor what it would do with its objects, whose files are closed here
-        for number, descriptor in enumerate(streams):
-            if descriptor is not None:
-                os.dup2(descriptor, number)
-        os.closerange(_FIRST_OTHER, system.open_file_limit() or os.sysconf("SC_OPEN_MAX"))
-        for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-            stream = getattr(sys, name) or getattr(sys, f"__{name}__")
-            if stream is not None or streams[number] is not None:      # nothing of what was read or is still buffered
-                stream = open(number, mode, encoding=getattr(stream, "encoding", None),        # noqa: SIM115
-                              errors=getattr(stream, "errors", None), closefd=False)
-            setattr(sys, name, stream)
-            setattr(sys, f"__{name}__", stream)
-        log.leave_status_to_others()
+def _start(words: Sequence[str], source: int | None, target: int | None) -> int:
+    """Run a command in a copy of this process, with these standard streams; its process number."""
+    def body() -> int:
         log.set_program(words[0])
-        status = guarded(lambda: load(words[0]).execute(words[1:]))
-        atexit._run_exitfuncs()
-    os._exit(status)
+        return guarded(lambda: load(words[0]).execute(words[1:]))
+
+    return fork(body, (source, target, None))

@@ -114,6 +114,12 @@ def options_first(words: Sequence[str]) -> list[str]:
             *(word for word in words[:end] if not word.startswith("--")), *words[end:]]
 
 
+def program_apart(words: Sequence[str]) -> list[str]:
+    """The words with ``--`` before the first that is no option: what follows is another program's."""
+    first = next((number for number, word in enumerate(words) if not word.startswith("--") or word == "--"), len(words))
+    return [*words] if words[first:first + 1] == ["--"] else [*words[:first], "--", *words[first:]]
+
+
 def _split(word: str) -> tuple[str, str | None]:
     key, text = split(word)
     if text is not None and not key:

@@ -32,6 +32,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                           launcher=False),
         "warmup": Entry("warmup", "warmup", "Compile all kernels for this machine once, so that no command has to.",
                         launcher=False),
+        "resident": Entry("resident", "resident", "Run a script whose programs of ours need not be loaded each time.",
+                          launcher=False),
         "tune": Entry("tune", "tune", "Measure whether products of matrices are faster by BLAS here, and keep that.",
                       launcher=False),
         "cuda-gpu-available": Entry("cuda", "cuda_gpu_available", "Test whether a GPU can be used."),

@@ -34,6 +34,7 @@ from nnet3py.network.nnet import Nnet
 logger = logging.getLogger(__name__)
 
 DEFAULT_CAPACITY = 64
+MOST_UNUSED_WRITTEN = 2         # computations; of those that were read from a cache file
 CHECK_EVERY_PASS = 3       # from this --verbose on the computation is checked after every pass, as in Kaldi
 
 __all__ = ["CachingCompiler", "CompilerOptions", "OptimizeOptions"]
@@ -83,6 +84,7 @@ class CachingCompiler:
         self._kept: OrderedDict[_Key, Computation] = OrderedDict()
         self._fused: dict[_Key, dict[frozenset[str], Computation]] = {}     # as handed out, by what devices lack
         self._loaded: set[_Key] = set()         # what came from files
+        self._unused: set[_Key] = set()         # of these, what nobody has asked for
         self._disk = disk_cache(cache_dir)
         self._structure = -1, b""               # of the network on disk: its version, and the digest for that
 
@@ -123,6 +125,7 @@ class CachingCompiler:
         computation = self._kept.get(key) if take_loaded or key not in self._loaded else None
         if computation is not None:
             self._kept.move_to_end(key)
+            self._unused.discard(key)
             return computation
         computation = self._from_disk(key) if take_loaded else None
         if computation is None:
@@ -234,16 +237,23 @@ class CachingCompiler:
                 continue
             key = self.nnet.version, request
             self._loaded.add(key)
+            self._unused.add(key)
             self._keep(key, computation)
             taken += 1
         self.seconds_io += perf_counter() - start
         return taken
 
     def write_cache(self, wxfilename: str, binary: bool = True) -> None:
-        """Write all computations that are kept, in Kaldi's form, the most recently used last. Kaldi: WriteCache."""
+        """Write the computations that are kept, in Kaldi's form, the most recently used last. Kaldi: WriteCache.
+
+        Of those that were read and not used, such as those for the last minibatches of other archives, only the last
+        few: each iteration of a training reads the file of the one before, and reading takes as long as compiling.
+        """
         start = perf_counter()
-        pairs = [(request, computation) for (version, request), computation in self._kept.items()
-                 if version == self.nnet.version]
+        unused = [key for key in self._kept if key in self._unused]
+        left_out = set(unused[:-MOST_UNUSED_WRITTEN])
+        pairs = [(key[1], computation) for key, computation in self._kept.items()
+                 if key[0] == self.nnet.version and key not in left_out]
         write_object(wxfilename, lambda writer: write_cache(writer, self.options, pairs), binary)
         self.seconds_io += perf_counter() - start
 

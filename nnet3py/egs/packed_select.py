@@ -25,7 +25,7 @@ _Piece: TypeAlias = "bytes | slice"          # what is always there, or where it
 
 class _Rows(NamedTuple):
     first: int
-    count: int
+    number: int
 
 
 class PackedSelector:
@@ -96,14 +96,14 @@ def _rows_kept(whole: NnetIo, kept: NnetIo) -> _Rows | None:
 def _matrix_pieces(part: Part, whole: NnetIo, rows: _Rows) -> list[_Piece] | None:
     """The pieces of these rows of a matrix; None for some rows of a compressed one, which become dense."""
     num_rows, num_cols = whole.features.shape
-    if rows.count == num_rows:
+    if rows.number == num_rows:
         return [slice(part.first, part.end)]
     if isinstance(whole.features, SparseMatrix):
         begins = (part.first + SPARSE_HEAD_BYTES + SPARSE_ROW.size * np.arange(num_rows + 1)
                   + SPARSE_PAIR_BYTES * whole.features.row_starts).tolist()
-        return [_written("SM", rows.count), slice(begins[rows.first], begins[rows.first + rows.count])]
+        return [_written("SM", rows.number), slice(begins[rows.first], begins[rows.first + rows.number])]
     if part.kind != "FM":
         return None
     row_bytes = FORMS["FM"].element_bytes * num_cols
     begin = part.end - (num_rows - rows.first) * row_bytes
-    return [head_bytes("FM", rows.count, num_cols), slice(begin, begin + rows.count * row_bytes)]
+    return [head_bytes("FM", rows.number, num_cols), slice(begin, begin + rows.number * row_bytes)]

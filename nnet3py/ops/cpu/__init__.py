@@ -31,6 +31,11 @@ def load(name: str) -> Callable[..., Any]:
     return kernel_files.find(_FOLDER / f"{family}.py", name) or _imported(family, name)
 
 
+def load_compiled() -> int:
+    """Load all operations that are compiled on this machine already, for the copies of a process; how many they are."""
+    return sum(kernel_files.find(_FOLDER / f"{family}.py", name) is not None for name, family in FAMILY_OF.items())
+
+
 def _imported(family: str, name: str) -> Callable[..., Any]:
     """An operation that is not on disk: it is compiled now, or is a plain function."""
     operation = getattr(import_module(f"{__name__}.{family}"), name)
