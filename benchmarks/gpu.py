@@ -1,6 +1,6 @@
 """Measures nnet3py on a GPU: single operations, training steps and computing, beside PyTorch in the same run.
 
-    python benchmarks/gpu.py [--write] [--no-compile]        (or: make bench-gpu)
+    python benchmarks/gpu.py [--write] [--no-compile] [--only=PART ...]        (or: make bench-gpu)
 
 The networks are a TDNN-F of 16 layers of 1536/160 and a TDNN-LSTM of two layers of 1024/256, on minibatches of 64
 sequences of 60 frames and their context. A step of training is all of nnet3-train's: natural gradient, max-change,
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,13 @@ from gpu_parts import in_torch, kernels, nets, steps  # noqa: E402
 from nnet3py.extras import install_command  # noqa: E402
 
 MATRIX = 2**15, 1536        # of the single operations: larger than any cache
+NETS = {"TDNN-F": nets.tdnnf, "TDNN-LSTM": nets.tdnn_lstm}
+OPERATIONS = "operations"
+PARTS = ("products", OPERATIONS, *NETS)
 
 
-def report(sizes: nets.Sizes, compile_too: bool) -> Iterator[str]:
-    """The lines of the report, as they are measured."""
+def report(sizes: nets.Sizes, compile_too: bool, parts: Collection[str] = PARTS) -> Iterator[str]:
+    """The lines of the report, as they are measured; products always, since all else is compared with them."""
     from nnet3py.ops import get_ops
     from nnet3py.ops.cuda import cublas
     from nnet3py.ops.device import describe, is_simulated
@@ -42,13 +45,15 @@ def report(sizes: nets.Sizes, compile_too: bool) -> Iterator[str]:
         rates[tf32] = kernels.product_rate(ops, (8,) if simulated else kernels.PRODUCTS)
         yield f"products in {arithmetic(tf32)}: {rates[tf32] / 1e12:.1f} TFLOP/s"
     cublas.allow_tf32(False)
-    yield f"operations on {MATRIX[0]} x {MATRIX[1]} matrices, and their share of a copy's bandwidth"
-    yield from kernels.lines(ops, *((6, 5) if simulated else MATRIX))
-    for net, text in (("TDNN-F", nets.tdnnf(sizes)), ("TDNN-LSTM", nets.tdnn_lstm(sizes))):
+    if OPERATIONS in parts:
+        rows, cols = (6, 5) if simulated else MATRIX
+        yield f"operations on {rows} x {cols} matrices, and their share of a copy's bandwidth"
+        yield from kernels.lines(ops, rows, cols)
+    for net in (name for name in NETS if name in parts):
         for tf32 in (False, True):
             yield f"{net}, {arithmetic(tf32)}"
             cublas.allow_tf32(tf32)
-            yield from of_net(net, text, sizes, rates[tf32], tf32, compile_too)
+            yield from of_net(net, NETS[net](sizes), sizes, rates[tf32], tf32, compile_too)
     cublas.allow_tf32(False)
 
 
@@ -91,6 +96,7 @@ def main(arguments: Any = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="keep the report in benchmarks/results/")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes minutes")
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part, and products (again for more)")
     args = parser.parse_args(arguments)
     from nnet3py.ops import device
 
@@ -99,7 +105,7 @@ def main(arguments: Any = None) -> None:
         print(f"There is nothing to measure: {reason}")
         return
     found = []
-    for line in report(nets.TINY if device.is_simulated() else nets.LARGE, not args.no_compile):
+    for line in report(nets.TINY if device.is_simulated() else nets.LARGE, not args.no_compile, args.only or PARTS):
         print(line, flush=True)
         found.append(line)
     if args.write and not device.is_simulated():

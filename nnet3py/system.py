@@ -345,11 +345,13 @@ _M_ARENA_MAX = -8           # of glibc's mallopt
 
 
 def address_of_c_function(name: str) -> int:
-    """Where a function of the C library is: ``read`` or ``write``."""
+    """Where a function of the C library is: ``read``, ``write`` or ``sched_yield``, or what does the same."""
     import ctypes
 
     if sys.platform == "win32":
-        function = getattr(ctypes.cdll.msvcrt, f"_{name}")
+        windows: Any = ctypes
+        function = (windows.windll.kernel32.SwitchToThread if name == "sched_yield"
+                    else getattr(ctypes.cdll.msvcrt, f"_{name}"))
     else:
         function = getattr(ctypes.CDLL(None), name)
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)

@@ -15,9 +15,9 @@ from typing import Any
 
 from nnet3py.engine import team_code
 
-STEPS = ("peek", "poke", "add", "swap", "relax", "read_byte", "write_byte", "call_part")
-FUNCTIONS = ("_chunk_size", "_run_shared", "_share", "_wake", "_run_chunk", "_take_first", "_take_last", "_enter",
-             "_sleep", "serve")
+STEPS = ("peek", "poke", "add", "swap", "relax", "give_way", "read_byte", "write_byte", "call_part")
+FUNCTIONS = ("_chunk_size", "_run_shared", "_share", "_wait_for_workers", "_wake", "_run_chunk",
+             "_take_first", "_take_last", "_enter", "_sleep", "serve")
 UNITS = 2                   # rows of a chunk; each row's work is enough for a thread
 Step = tuple[Any, ...]
 
@@ -44,7 +44,7 @@ def stepwise(change: tuple[str, str] = ("", "")) -> dict[str, Any]:
             node.decorator_list = []
             body.append(_Stepwise().visit(node))
     names = {name: value for name, value in vars(team_code).items() if isinstance(value, int)}
-    names.update(SPINS=1, LEAST_WORK=1)
+    names.update(LEAST_WORK=1, _part_of=team_code._part_of.py_func)
     exec(compile(ast.fix_missing_locations(ast.Module(body, [])), team_code.__file__, "exec"), names)
     return names
 
@@ -63,6 +63,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.words = dict.fromkeys(range(64), 0)
+        self.words[team_code.WATCH] = 1
         self.words[team_code.LIMIT], self.words[team_code.WORKERS] = 1 + self.num_workers, self.num_workers
         callers = [Thread(self, self._call(number, jobs)) for number, jobs in enumerate(self.jobs)]
         self.threads = callers + [Thread(self, self.functions["serve"](i)) for i in range(self.num_workers)]
@@ -138,6 +139,7 @@ class Thread:
         elif kind == "write_byte":
             world.bytes_in_pipe += 1
         elif kind == "read_byte":
+            value = 1
             world.bytes_in_pipe -= 1
         elif kind == "call_part":
             function, arguments, first, last = args

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,17 +43,46 @@ def test_the_committed_table():
         assert MOST_THREADS * max(map(int, registers)) <= REGISTERS and max(map(int, shared)) <= SHARED, "a block fits"
 
 
-@pytest.mark.slow
-def test_every_operation_is_measured():
-    """In the simulator, in a process of its own."""
-    program = ("import simulator_turns; simulator_turns.install(); from gpu_parts import kernels; from nnet3py.ops "
-               "import get_ops; kernels.seconds = lambda run, *counts: (run(), 1.0)[1]; "
-               "print(len(kernels.lines(get_ops('cuda'), 6, 5)))")
+NUMBER = r"\d+(?:\.\d+)?"
+START = [r"cuda \(numba's simulator\)",
+         *(rf"products in {arithmetic}: \d+\.\d TFLOP/s" for arithmetic in ("float32", "TF32"))]
+STEPS = [*(rf"  {what} +{NUMBER} ms +{NUMBER} % of the rate, [1-9]\d* launches \(\d+ graphs\), 0 MB"
+           for what in ("training, natural gradient", "training, plain SGD", "computing")),
+         r"  PyTorch is not installed, or sees no GPU: .*"]
+
+
+def short_form(*words: str) -> list[str]:
+    """What gpu.py prints in the simulator, in a process of its own: all is computed once, with tiny matrices."""
+    program = "import sys, simulator_turns, gpu; simulator_turns.install(); gpu.main(sys.argv[1:])"
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(
         map(str, (BENCHMARKS.parent, BENCHMARKS, BENCHMARKS.parent / "tests")))}
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
-    assert int(result.stdout) >= 20
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def assert_lines(found: list[str], patterns: list[str]) -> None:
+    assert len(found) == len(patterns), found
+    for line, pattern in zip(found, patterns, strict=True):
+        assert re.fullmatch(pattern, line), line
+
+
+def test_the_short_form_of_products() -> None:
+    assert_lines(short_form("--only=products"), START)
+
+
+@pytest.mark.slow
+def test_the_short_form_of_operations() -> None:
+    title, *lines = short_form("--only=operations")[len(START):]
+    assert title == "operations on 6 x 5 matrices, and their share of a copy's bandwidth" and len(lines) >= 20
+    assert_lines(lines, [rf"  \w[\w, ]+ +{NUMBER} GB/s +{NUMBER} %(?:   below the target)?"] * len(lines))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("net", ["TDNN-F", "TDNN-LSTM"])
+def test_the_short_form_of_networks(net: str) -> None:
+    expected = [line for arithmetic in ("float32", "TF32") for line in (f"{net}, {arithmetic}", *STEPS)]
+    assert_lines(short_form(f"--only={net}", "--no-compile"), START + expected)
 
 
 @pytest.mark.slow       # PyTorch takes long to load

@@ -18,9 +18,9 @@ BENCHMARKS = ROOT / "benchmarks"
 MOST = 1e5            # seconds, milliseconds, megabytes and rates alike: no short form comes near
 TIMEOUT = 300         # seconds, in which a busy machine may also compile kernels
 
-# What is run from end to end, or piece by piece, in a file of its own; gpu.py on a machine with a GPU only.
+# What is run from end to end, or piece by piece, in a file of its own.
 ELSEWHERE = {"discriminative": "test_benchmark_discriminative.py", "export": "test_benchmarks_export.py",
-             "gpu": "gpu_steps.py", "ivectors": "test_benchmark_ivectors.py",
+             "gpu": "test_benchmarks_gpu.py", "ivectors": "test_benchmark_ivectors.py",
              "products": "test_benchmarks_products.py", "startup_commands": "test_startup.py"}
 NUM_CASES = len(list((DATA / "cases").glob("*/computation.txt")))
 NUMBER = r"(\d+(?:\.\d+)?)"

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numba.core import types
+from paths import ROOT
 
 from nnet3py.engine import code_files, compiling, entries
 from nnet3py.engine.kinds import TYPES, kinds_of
+from nnet3py.ops import get_ops
 
 
 def compiled(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
@@ -161,3 +164,37 @@ def test_one_name_twice() -> None:
     first, second = (entries.function_of(code, "first_two") for _ in range(2))
     values = np.array([3, 4], np.int32)
     assert first(values) == second(values) == 7 and len(code_files._engines) >= 2
+
+
+# Kernels from the disk, and a function that numba compiles, in the order given; each gets what it is to refuse.
+REFUSALS = """
+import sys
+from nnet3py.ops import get_ops
+
+def numba():
+    import numba
+    numba.njit(lambda values: len(values))([1, 2.0])        # its machine code finds out
+
+steps = {"numba": numba, "set_vec": lambda: get_ops("cpu").set_vec(None, 2.0),
+         "add_mat": lambda: get_ops("cpu").add_mat(None, None, 2.0)}
+for place, name in enumerate(sys.argv[1:]):
+    try:
+        steps[name]()
+    except TypeError as error:
+        print(error)
+    assert place or ("numba" in sys.modules) == (name == "numba")
+"""
+
+
+@pytest.mark.parametrize("steps", [("set_vec", "numba", "add_mat", "set_vec"), ("numba", "set_vec", "numba")])
+def test_numba_and_kernels_in_one_process(steps: tuple[str, ...]) -> None:
+    """LLVM's symbols are the whole process's: none of ours may have a name to which numba gives another meaning."""
+    ops, vector, matrix = get_ops("cpu"), np.zeros(2, np.float32), np.zeros((2, 2), np.float32)
+    ops.set_vec(vector, 2.0)
+    ops.add_mat(matrix, matrix, 2.0)          # so that they are on the disk
+    done = subprocess.run([sys.executable, "-c", REFUSALS, *steps], cwd=ROOT, capture_output=True, text=True)
+    expected = {"numba": "can't unbox heterogeneous list: int64 != float64",
+                "set_vec": "set_vec(): dst: expected a float32 vector",
+                "add_mat": "add_mat(): dst: expected a float32 matrix"}
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [expected[step] for step in steps]

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from llvmlite import binding
 from paths import ROOT
 
 from nnet3py.engine import code_files
 from nnet3py.engine import processor as module
-from nnet3py.engine.processor import AVX2, AVX512, GENERIC, KINDS, VARIABLE, possible_kinds, processor
+from nnet3py.engine.processor import AVX2, AVX512, GENERIC, KINDS, NEON, VARIABLE, possible_kinds, processor
 from nnet3py.errors import UsageError
 from nnet3py.ops import device
 
@@ -36,6 +37,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator:
 
     yield chosen
     monkeypatch.undo()
+    possible_kinds.cache_clear()
     processor.cache_clear()
     code_files._facts.cache_clear()
 
@@ -55,7 +57,7 @@ def test_the_best_kind_is_the_default(choose) -> None:
 @pytest.mark.parametrize("value", ["avx3", "AVX2", "avx2,avx512"])
 def test_an_unknown_kind_is_refused(choose, value: str) -> None:
     choose(value)
-    with pytest.raises(UsageError, match=re.escape(f"NNET3PY_CPU={value}: expected one of avx512, avx2, generic")):
+    with pytest.raises(UsageError, match=re.escape(f"{VARIABLE}={value}: expected one of {', '.join(KINDS)}")):
         processor()
 
 
@@ -63,6 +65,19 @@ def test_a_kind_that_this_machine_cannot_run_is_refused(choose, monkeypatch: pyt
     monkeypatch.setattr(module, "possible_kinds", lambda: (AVX2, GENERIC))
     choose(AVX512)
     with pytest.raises(UsageError, match="NNET3PY_CPU=avx512: .* cannot run such code .it can do avx2 and generic"):
+        processor()
+
+
+def test_kinds_of_aarch64(choose, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every such processor has NEON; the least of them is not one of x86-64."""
+    monkeypatch.setattr(binding, "get_process_triple", lambda: "aarch64-unknown-linux-gnu")
+    possible_kinds.cache_clear()
+    choose("")
+    assert possible_kinds() == (NEON, GENERIC) and processor().kind == NEON and processor().is_this
+    choose(GENERIC)
+    assert (processor().name, processor().is_this) == ("generic", False)
+    choose(AVX2)
+    with pytest.raises(UsageError, match="it can do neon and generic"):
         processor()
 
 

@@ -8,9 +8,11 @@ MOST_STATES = 400_000
 ONE_JOB = ((2,),)               # of one caller, of two chunks
 TWO_JOBS = ((2, 2),)            # of one caller, of two chunks each
 MISTAKES = {
-    "nobody waits for workers": ("    while peek(GATE) & INSIDE:\n        relax()\n", ""),
+    "nobody waits for workers": ("    _wait_for_workers()\n", ""),
+    "who waits gives up": ("    while peek(GATE) & INSIDE:\n        give_way()\n", ""),
     "the gate stays open": ("while not swap(GATE, gate, gate & ~OPEN):", "while not swap(GATE, gate, gate):"),
     "chunks are taken unseen": ("if swap(CHUNKS, left, left + 1):", "if poke(CHUNKS, left + 1) is None:"),
+    "more are woken than sleep": ("range(min(sleeping, most))", "range(most)"),
     "who wakes up himself stays counted": ("if swap(SLEEPING, sleeping, sleeping - 1):", "if sleeping:"),
 }
 

@@ -166,7 +166,7 @@ class _Python:
         """Leave the entry with TypeError."""
         with self._builder.if_then(condition, likely=False):
             text = self._context.insert_const_string(self._builder.module, message)
-            self.call("PyErr_SetString", ir.VoidType(), self._exception("PyExc_TypeError"), text)
+            self.call("PyErr_SetString", ir.VoidType(), self._object(entries.TYPE_ERROR), text)
             self._fail()
 
     def _fail(self) -> None:
@@ -178,11 +178,6 @@ class _Python:
             raised = self.call("PyErr_Occurred", _POINTER)
             with self._builder.if_then(cgutils.is_not_null(self._builder, raised)):
                 self._fail()
-
-    def _exception(self, name: str) -> Any:
-        return self._builder.load(cgutils.add_global_variable(self._builder.module, _POINTER, name)
-                                  if name not in self._builder.module.globals
-                                  else self._builder.module.get_global(name))
 
     def _object(self, name: str) -> Any:
         """The address of an object that entries.py knows by a symbol."""
@@ -215,7 +210,7 @@ class _Python:
             self._fail_if_raised(self._builder.icmp_signed("==", truth, ir.Constant(_I32, -1)))
             return self._builder.trunc(truth, self._context.get_value_type(kind))
         if isinstance(kind, types.Integer):
-            number = self.call("PyNumber_AsSsize_t", _I64, thing, self._exception("PyExc_OverflowError"))
+            number = self.call("PyNumber_AsSsize_t", _I64, thing, self._object(entries.OVERFLOW_ERROR))
             self._fail_if_raised(self._builder.icmp_signed("==", number, ir.Constant(_I64, -1)))
             wanted = self._context.get_value_type(kind)
             return number if wanted == _I64 else self._builder.trunc(number, wanted)

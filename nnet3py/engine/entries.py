@@ -12,14 +12,18 @@ from typing import Any
 
 from nnet3py.engine import code_files
 from nnet3py.engine.code_files import Code
+from nnet3py.engine.lasting import lasting
 
 METH_FASTCALL = 0x80
 FUNCTIONS = ("PyBytes_AsString", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread",
              "PyFloat_AsDouble", "PyFloat_FromDouble", "PyLong_AsVoidPtr", "PyLong_FromSsize_t", "PyNumber_AsSsize_t",
              "PyObject_IsTrue", "PyType_IsSubtype", "Py_IncRef")
-VARIABLES = ("PyExc_OverflowError", "PyExc_TypeError")
 FREE = "NRT_MemInfo_call_dtor"    # numba's: what frees the memory of arrays; that of those given is their owners'
-NDARRAY, FLOAT, BYTES, NONE = "nnet3py_ndarray", "nnet3py_float", "nnet3py_bytes", "nnet3py_none"    # objects
+# Objects by names of ours: LLVM has one table for the whole process, and numba's PyExc_TypeError in it is an object,
+# CPython's a variable. Whoever came last would have the other's code take the one for the other.
+NDARRAY, FLOAT, BYTES, NONE = "nnet3py_ndarray", "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
+TYPE_ERROR, OVERFLOW_ERROR = "nnet3py_type_error", "nnet3py_overflow_error"
+_OBJECTS = {FLOAT: float, BYTES: bytes, NONE: None, TYPE_ERROR: TypeError, OVERFLOW_ERROR: OverflowError}
 
 
 class _MethodDef(ctypes.Structure):
@@ -29,9 +33,6 @@ class _MethodDef(ctypes.Structure):
                 ("doc", ctypes.c_char_p))
 
 
-_definitions: list[_MethodDef] = []     # must live as long as their functions
-
-
 @cache
 def _register() -> None:
     """Make known to LLVM what entries refer to."""
@@ -39,12 +40,10 @@ def _register() -> None:
 
     for name in FUNCTIONS:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-    for name in VARIABLES:
-        binding.add_symbol(name, ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, name)))
     if binding.address_of_symbol(FREE) is None:      # numba is not loaded
         never_called = ctypes.cast(ctypes.pythonapi.Py_FatalError, ctypes.c_void_p).value
         binding.add_symbol(FREE, never_called)
-    for name, thing in ((FLOAT, float), (BYTES, bytes), (NONE, None)):
+    for name, thing in _OBJECTS.items():
         binding.add_symbol(name, id(thing))
 
 
@@ -66,8 +65,7 @@ def function_of(code: Code, name: str) -> Callable[..., Any]:
     _register()
     if NDARRAY in code.needs:
         _register_arrays()
-    definition = _MethodDef(name.encode(), code_files.load(code), METH_FASTCALL, None)
-    _definitions.append(definition)
+    definition = lasting(_MethodDef(name.encode(), code_files.load(code), METH_FASTCALL, None))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p)
     compiled = make(ctypes.byref(definition), None, None)

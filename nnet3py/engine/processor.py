@@ -13,8 +13,10 @@ from typing import NamedTuple
 from nnet3py.errors import UsageError
 
 VARIABLE = "NNET3PY_CPU"
-AVX512, AVX2, GENERIC = KINDS = ("avx512", "avx2", "generic")     # each can do what those after it can
+# of x86-64 each can do what those after it can; of aarch64, too, all of which have NEON
+AVX512, AVX2, NEON, GENERIC = KINDS = ("avx512", "avx2", "neon", "generic")
 _NEEDED = {AVX512: ("avx512f",), AVX2: ("avx2", "fma"), GENERIC: ()}
+_ARM = ("aarch64", "arm64")                                        # how the names of its systems begin
 _LEAST = {AVX2: "x86-64-v3", GENERIC: "x86-64"}                    # LLVM's names for the least processors of a kind
 
 
@@ -32,8 +34,17 @@ def possible_kinds() -> tuple[str, ...]:
     """The kinds whose code this machine can run, the best first."""
     from llvmlite import binding
 
+    if _is_arm():
+        return NEON, GENERIC
     features = binding.get_host_cpu_features()
-    return tuple(kind for kind in KINDS if all(features.get(name) for name in _NEEDED[kind]))
+    return tuple(kind for kind, needed in _NEEDED.items() if all(features.get(name) for name in needed))
+
+
+def _is_arm() -> bool:
+    from llvmlite import binding
+
+    triple: str = binding.get_process_triple()
+    return triple.startswith(_ARM)
 
 
 @cache
@@ -56,4 +67,4 @@ def processor() -> Processor:
                          f"it can do {' and '.join(possible)}")
     if wanted == possible[0]:
         return Processor(wanted, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), True)
-    return Processor(wanted, _LEAST[wanted], "", False)
+    return Processor(wanted, "generic" if _is_arm() else _LEAST[wanted], "", False)

@@ -4,7 +4,7 @@ The rule is a number of a bit for each class of products: by which matrices are 
 three dimensions are large. A bit that is set stands for BLAS. Kernels read it from memory when they run, so that the
 same machine code serves all rules; a process that needs no BLAS does not load one.
 
-Built in: tiles where their code was written for the processor's registers, BLAS elsewhere. ``nnet3py tune`` measures
+Built in: tiles where they were measured on such processors, BLAS elsewhere. ``nnet3py tune`` measures
 both, and keeps what was faster in the cache folder.
 """
 from __future__ import annotations
@@ -14,11 +14,11 @@ import logging
 from pathlib import Path
 
 import llvmlite.binding
-import numpy as np
 
 from nnet3py.engine import symbols
 from nnet3py.engine.cache_folder import cache_folder
-from nnet3py.engine.processor import GENERIC, processor
+from nnet3py.engine.processor import GENERIC, NEON, processor
+from nnet3py.engine.team_memory import lasting_words
 from nnet3py.trusted_files import read_trusted, write_private
 
 logger = logging.getLogger("nnet3py.ops")
@@ -30,7 +30,7 @@ NUM_CLASSES = 2 * len(FORMS)
 NO_BLAS, ALL_BLAS = 0, (1 << NUM_CLASSES) - 1
 RULE, SGEMM = range(2)      # words of the memory that kernels read
 
-words = np.zeros(2, np.int64)
+words = lasting_words(2)
 
 
 def class_of(m: int, n: int, k: int, trans_a: bool, trans_b: bool) -> int:
@@ -59,7 +59,7 @@ def load_blas() -> None:
 
 def built_in() -> int:
     """The rule for this kind of processor."""
-    return ALL_BLAS if processor().kind == GENERIC else NO_BLAS
+    return ALL_BLAS if processor().kind in (NEON, GENERIC) else NO_BLAS
 
 
 def measured() -> int | None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from nnet3py.engine import kernel_files, symbols
 from nnet3py.engine.code_files import Code
-from nnet3py.engine.team_memory import LIMIT, SLEEP, WAKE, WORKERS, words
+from nnet3py.engine.team_memory import LIMIT, SLEEP, WAKE, WATCH, WORKERS, words
+from nnet3py.system import available_cores
 
 _CODE = Path(__file__).resolve().with_name("team_code.py")
 _NAME = "nnet3py-"          # of threads, before their numbers
 _lock = threading.Lock()
+_LOOKS = 6000       # how often a worker looks for a job before it sleeps: some 100 microseconds
 
 
 def _make_serve() -> Code:
@@ -34,6 +36,8 @@ def set_team_size(count: int) -> None:
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"{_NAME}{worker}", daemon=True).start()
             words[WORKERS] = count - 1
+        # who looks for a job on a core that others wait for does harm
+        words[WATCH] = _LOOKS if count <= available_cores() else 0
         words[LIMIT] = count
 
 

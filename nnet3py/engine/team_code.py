@@ -3,7 +3,8 @@
 A kernel that is worth it hands out chunks of its rows or columns: the calling thread takes them from the front, the
 team's workers from the back, so that in kernel after kernel a worker meets rows that are in its core's cache. Nobody
 waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the caller simply
-does more of them itself. Workers watch for the next job for a moment and then sleep in ``read`` on a pipe.
+does more of them itself. Workers watch for the next job for a moment, or not at all where threads are more than cores,
+and then sleep in ``read`` on a pipe; a job wakes no more of them than it has chunks for.
 
 All of it is compiled code without Python objects, so that sharing costs about a microsecond. One job runs at a time: a
 kernel called from a second Python thread meanwhile does its work alone. Where sums are formed, chunks never split a
@@ -36,12 +37,12 @@ from nnet3py.engine.team_memory import (
     SLEEP,
     SLEEPING,
     WAKE,
+    WATCH,
     WORKERS,
 )
 
 LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: some 8 microseconds
 CHUNKS_PER_THREAD = 4    # at most: more would cut matrices too small for the caches' sake
-SPINS = 6000             # how often a worker looks for a job before it sleeps: some 100 microseconds
 
 # the gate: the number of the job, whether it is open, and how many workers are inside
 OPEN, INSIDE, JOB_SHIFT = 1 << 16, (1 << 16) - 1, 17
@@ -102,6 +103,16 @@ def _relax(typingctx):
             hint = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
             builder.call(cgutils.get_or_insert_function(builder.module, hint, "llvm.aarch64.hint"),
                          [ir.Constant(ir.IntType(32), 1)])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+def _give_way(typingctx):
+    """Let another thread have this core, if one waits for it."""
+    def codegen(context, builder, signature, args):
+        function_type = ir.FunctionType(ir.IntType(32), [])
+        builder.call(cgutils.get_or_insert_function(builder.module, function_type, symbols.YIELD), [])
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -171,6 +182,7 @@ def _address_of(typingctx, arguments):
 
 peek: Any = intrinsic(_peek)
 poke: Any = intrinsic(_poke)
+give_way: Any = intrinsic(_give_way)
 add: Any = intrinsic(_add)
 swap: Any = intrinsic(_swap)
 relax: Any = intrinsic(_relax)
@@ -185,15 +197,26 @@ inline = numba.njit(error_model="numpy")
 
 
 @inline
+def _part_of(count, parts, multiple):
+    """The size of so many equal parts of ``count``, rounded up to a multiple."""
+    return -(-count // (parts * multiple)) * multiple
+
+
+@inline
 def _chunk_size(count, work_per_unit, multiple, per_thread):
     """Rows or columns of a chunk, a multiple of ``multiple``; more than ``count`` if sharing is not worth it."""
-    threads = min(peek(LIMIT), 1 + peek(WORKERS))
-    shares = min(threads, count * work_per_unit // LEAST_WORK)
-    if shares <= 1:
+    work = count * work_per_unit
+    threads = min(peek(LIMIT), 1 + peek(WORKERS), work // LEAST_WORK)
+    if threads <= 1:
         return count + 1
-    chunks = max(shares, min(threads * per_thread, count * work_per_unit // (2 * LEAST_WORK)))
-    size = -(-count // chunks)
-    return -(-size // multiple) * multiple
+    each = max(1, min(per_thread, work // (2 * LEAST_WORK * threads)))
+    size = _part_of(count, each * threads, multiple)
+    # Many help where a thread is late; but where they are rounded up by much, fewer are shared far more evenly.
+    for fewer in range(each - 1, 0, -1):
+        larger = _part_of(count, fewer * threads, multiple)
+        if larger * fewer * 8 < size * each * 7:
+            size, each = larger, fewer
+    return size
 
 
 @inline
@@ -205,11 +228,12 @@ def _run_shared(function, arguments, count, chunk):
     poke(ARGUMENTS, arguments)
     poke(COUNT, count)
     poke(CHUNK, chunk)
-    poke(CHUNKS, (-(-count // chunk)) << 32)
+    chunks = -(-count // chunk)
+    poke(CHUNKS, chunks << 32)
     job = add(JOB, 1) + 1
     poke(GATE, (job << JOB_SHIFT) | OPEN)
     if peek(SLEEPING) > 0:
-        _wake()
+        _wake(chunks - 1 if peek(WORKERS) < peek(LIMIT) else peek(WORKERS))
     number = _take_first()
     while number >= 0:
         _run_chunk(number)
@@ -217,8 +241,7 @@ def _run_shared(function, arguments, count, chunk):
     gate = peek(GATE)
     while not swap(GATE, gate, gate & ~OPEN):
         gate = peek(GATE)
-    while peek(GATE) & INSIDE:
-        relax()
+    _wait_for_workers()
     poke(BUSY, 0)
     return True
 
@@ -236,11 +259,23 @@ def _share(function, arguments, count, work_per_unit, multiple, per_thread):
 
 
 @inline
-def _wake():
+def _wait_for_workers():
+    """Wait for those inside, at last so that one of them has this core if the system has stopped it."""
+    for _ in range(peek(WATCH)):
+        if not peek(GATE) & INSIDE:
+            return
+        relax()
+    while peek(GATE) & INSIDE:
+        give_way()
+
+
+@inline
+def _wake(most):
+    """Wake up to ``most`` sleepers. Which ones is not ours to choose, so all, where some of them are not to work."""
     sleeping = peek(SLEEPING)
-    while not swap(SLEEPING, sleeping, 0):
+    while not swap(SLEEPING, sleeping, sleeping - min(sleeping, most)):
         sleeping = peek(SLEEPING)
-    for _ in range(sleeping):
+    for _ in range(min(sleeping, most)):
         write_byte(peek(WAKE))
 
 
@@ -300,7 +335,7 @@ def serve(worker):
         else:
             idle += 1
             relax()
-        if idle > SPINS:
+        if idle > peek(WATCH):
             _sleep(last_job)
             idle = 0
 
@@ -316,7 +351,8 @@ def _sleep(last_job):
             if swap(SLEEPING, sleeping, sleeping - 1):
                 return
             sleeping = peek(SLEEPING)
-    read_byte(peek(SLEEP))
+    while read_byte(peek(SLEEP)) != 1:      # a signal came: the byte that is meant for this worker will, too
+        relax()
 
 
 # compiled once: in every kernel it would take most of a second each time

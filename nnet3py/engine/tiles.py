@@ -20,16 +20,17 @@ from nnet3py.engine.addresses import address, get_float, set_float, stack_floats
 from nnet3py.engine.c_functions import c_function
 from nnet3py.engine.code_files import Code
 from nnet3py.engine.inline import inline
-from nnet3py.engine.processor import AVX2, AVX512, GENERIC, processor
+from nnet3py.engine.processor import AVX2, AVX512, GENERIC, NEON, processor
 
 # Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
-_SHAPES = {AVX512: (16, 8, 3),      # 32 registers
-           AVX2: (8, 6, 2),         # 16 registers
-           GENERIC: (4, 4, 2)}
-VECTOR, TILE_ROWS, TILE_VECTORS = _SHAPES[processor().kind]
+SHAPES = {AVX512: (16, 8, 3),       # 32 registers
+          AVX2: (8, 6, 2),          # 16 registers
+          NEON: (4, 4, 5),          # 32 registers; a tile has no more rows than a vector has numbers
+          GENERIC: (4, 4, 2)}
+VECTOR, TILE_ROWS, TILE_VECTORS = SHAPES[processor().kind]
 PANEL = VECTOR * TILE_VECTORS     # columns of a tile
 ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
-BLOCK = {AVX512: 160, AVX2: 256, GENERIC: 256}[processor().kind]   # of k: a panel of it is in the first-level cache
+BLOCK = 160 if processor().kind == AVX512 else 256   # of k: a panel of it is in the first-level cache
 ROW_BLOCK = 192                   # of rows: what they have of a block of k is in the second-level cache
 ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
