@@ -40,6 +40,7 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
     ("nnet.forward(feats)", "nnet(feats)"), ("nnet.predict(feats)", "nnet(feats)"),
     ("nnet.fit(feats, feats)", "nnet3py.train"), ("nnet.eval()", "computes in test mode"),
     ("nnet.to('cuda')", "device='cuda'"), ("nnet.save('x')", "nnet.write"), ("nnet.layers", "nnet.summary()"),
+    ("nnet.context", "nnet3py.info(nnet)"), ("nnet3py.torch_data", "import nnet3py.torch_data"),
     ("nnet.parameters()", "nnet[name].parameters()"), ("nnet.sumary()", "did you mean 'summary'"),
     ("nnet['tt']", "did you mean 't'"), ("nnet3py.load('x')", "nnet3py.read_nnet"),
     ("nnet3py.transcribe('a.wav')", "Recognizer"), ("nnet3py.Nnet3Classifier", "from nnet3py.sklearn import"),

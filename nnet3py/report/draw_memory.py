@@ -67,6 +67,7 @@ class _Picture:
         self._names(drawing)
         left, top, _, _ = drawing.bounds
         drawing.text(left, top - 56, title, 22, bold=True)
+        drawing.text(WIDTH, top - 26, f"block of the runtime: {bytes_text(self.size)}", 14, "end")
         colors = {_KINDS[life.kind] for life in self.lives}
         drawing.legend([(color, words) for color, words in ((GREEN, "input or output"), (BLUE, "value"),
                                                             (ORANGE, "derivative")) if color in colors], left, top - 26)
@@ -164,7 +165,7 @@ class _Picture:
         drawing.line([(x, base - height - 8), (x, 0)], INK, 2.0)
         drawing.line([(x, 0), (x, self.height)], INK, 1.0)
         right = x > WIDTH * 0.55
-        words = f"peak {bytes_text(int(used.max()))} after c{peak}; block of the runtime: {bytes_text(self.size)}"
+        words = f"peak {bytes_text(int(used.max()))} after c{peak}"
         drawing.text(x + (-8 if right else 8), -20, words, 15, "end" if right else "start", bold=True)
 
 
