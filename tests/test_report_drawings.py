@@ -22,9 +22,9 @@ from nnet3py.report.draw_graph import draw_graph
 from nnet3py.report.draw_memory import draw_memory
 from nnet3py.report.draw_network import draw_network
 from nnet3py.report.drawings import drawings, write_drawings
-from nnet3py.report.layout import layered
+from nnet3py.report.layout import bypasses, layered
 from nnet3py.report.lifetimes import lifetimes
-from nnet3py.report.network_units import network_units
+from nnet3py.report.network_units import BYPASSED, network_units
 from nnet3py.report.requests import natural_request
 from nnet3py.report.svg import INK, VIOLET, Drawing, fitted, stacked, text_width
 from nnet3py.runtime.memory_plan import plan_memory
@@ -127,6 +127,32 @@ def test_what_leads_back_what_leads_past_and_nothing_else_is_explained() -> None
     plain = [text for text, _ in draw_network(Nnet.from_config(
         "input-node name=input dim=3\noutput-node name=output input=input\n")).texts]
     assert plain == ["input", "3 columns", "output", "3 columns", "of input", "Network", "input", "output"]
+
+
+def test_a_bypass_around_a_layer_is_told() -> None:
+    """Both arrows of a TDNN-F layer come from the layer before, and are one in the drawing."""
+    layer = ("component name={0}.linear type=LinearComponent input-dim=4 output-dim=2\n"
+             "component-node name={0}.linear component={0}.linear input={1}\n"
+             "component name={0}.affine type=AffineComponent input-dim=2 output-dim=4\n"
+             "component-node name={0}.affine component={0}.affine input={0}.linear\n"
+             "component name={0}.noop type=NoOpComponent dim=4\n"
+             "component-node name={0}.noop component={0}.noop input=Sum(Scale(0.66, {1}), {0}.affine)\n")
+    config = "input-node name=input dim=4\n" + "".join(
+        layer.format(f"f{i}", f"f{i - 1}.noop" if i else "input") for i in range(300)) + (
+        "output-node name=output input=f299.noop\n")
+    units, links = network_units(Nnet.from_config(config))
+    assert [unit.name for unit in units] == ["input", "f0 … f299", "output"]
+    assert [BYPASSED in unit.lines for unit in units] == [False, True, False]
+    assert BYPASSED not in network_units(Nnet.from_config(DEEP), most=5)[0][1].lines
+
+
+@given(st.integers(2, 9).flatmap(lambda count: st.lists(
+    st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda e: e[0] < e[1]), unique=True)))
+def test_bypasses_are_edges_beside_a_longer_way(edges: list[tuple[int, int]]) -> None:
+    def leads(a: int, b: int) -> bool:
+        return any(x == a and (y == b or leads(y, b)) for x, y in edges)
+
+    assert bypasses(edges, ()) == {(a, b) for a, b in edges if any(x == a and y != b and leads(y, b) for x, y in edges)}
 
 
 def test_arrows_end_at_points_of_their_own() -> None:
