@@ -214,7 +214,7 @@ def _bypassed(count: int, links: Links, group_of: Mapping[int, int]) -> set[int]
     for a, b in edges:
         if group_of[a] != group_of[b]:
             kinds.setdefault((group_of[a], group_of[b]), set()).add((a, b) in past)
-    return {target for (_, target), found in kinds.items() if len(found) == 2}
+    return {target for (_, target), both in kinds.items() if len(both) == 2}
 
 
 def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:
