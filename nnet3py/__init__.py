@@ -147,6 +147,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("transcribe", "recognize", "recognise"), "nnet3py.Recognizer('model-folder').transcribe('a.wav')"),
     **dict.fromkeys(("Nnet3Classifier", "Nnet3Regressor"), "from nnet3py.sklearn import Nnet3Classifier"),
     "ExampleDataset": "from nnet3py.torch_data import ExampleDataset",
+    **{name: f"import nnet3py.{name}" for name in ("sklearn", "torch_data")},
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -38,6 +38,7 @@ _show_warning_before: Any = None   # warnings.showwarning before connect_logging
 _shown: Any = None       # the handler of show_log
 # What these say at INFO is of no interest to somebody who tries things at a prompt.
 _HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
+_FOR_SCRIPTS = "[this line is to be parsed by a script:]"
 
 T = TypeVar("T")
 
@@ -151,7 +152,7 @@ def show_log(level: str | None = "INFO") -> None:
     _shown = logging.StreamHandler()
     _shown.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     _shown.addFilter(lambda record: record.levelno != logging.INFO or number < logging.INFO
-                     or not record.name.startswith(_HOUSEKEEPING))
+                     or not (record.name.startswith(_HOUSEKEEPING) or record.getMessage().startswith(_FOR_SCRIPTS)))
     logger.addHandler(_shown)
     logger.setLevel(number)
 

@@ -114,6 +114,7 @@ def test_partial_best_paths(graph, likes, use_final):
 def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph, likes):
     search = LatticeDecoder(graph, NARROW)
     search.advance(likes[0][:30])
+    assert repr(search) == "<LatticeDecoder: 30 frames>"
     lattice = search.raw_lattice()
     assert (lattice.next_states > lattice.sources).all() and lattice.start == 0
     times = np.zeros(lattice.num_states, dtype=int)

@@ -79,8 +79,10 @@ def test_models_are_there_as_long_as_diagnostics_may_read_them(folder: Path, mon
         assert {f"{number}.raw" for number in range(max(iteration - 2, 0), iteration + 1)} <= set(models)
 
 
-def test_without_cleaning_up_everything_is_kept(folder: Path) -> None:
+def test_without_cleaning_up_everything_is_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     train(cleanup=False, do_final_combination=False)
+    assert caplog.messages.count("nnet3-report --follow exp writes a page to watch, exp/report/report.html") == 1
     assert numbered(folder) == ["0.raw", "1.raw", "2.raw", "3.raw", "4.raw", "final.raw"]
     assert os.readlink(folder / "final.raw") == "4.raw"
 

@@ -28,7 +28,11 @@ def nnet() -> nnet3py.Nnet:
     "nnet3py.gradients(nnet, feats, targets=classes)", "nnet3py.train(nnet, feats, classes)",
     "nnet3py.train(nnet, (feats, classes))",
     "nnet3py.train(nnet, feats, np.eye(nnet.output_dim())[classes])", "nnet3py.summary(nnet)", "nnet3py.info(nnet)",
-    "nnet.write('a.raw'), nnet3py.read_nnet('a.raw'), nnet3py.inspect('a.raw')", "nnet.copy()", "help(nnet3py.train)"])
+    "nnet.write('a.raw'), nnet3py.read_nnet('a.raw'), nnet3py.inspect('a.raw')", "nnet.copy()", "help(nnet3py.train)",
+    "nnet3py.NnetTrainer(nnet)", "nnet3py.UtteranceComputer(nnet)", "nnet3py.LoopedComputer(nnet)",
+    "nnet3py.LoopedComputer(nnet).stream()", "nnet3py.Computer(nnet3py.compile(nnet, nnet3py.ComputationRequest("
+    "[nnet3py.IoSpecification.frames('input', 1, -5, 9)], "
+    "[nnet3py.IoSpecification.frames('output', 1, 0, 2)])), nnet)"])
 def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     classes = np.arange(len(FEATS)) % nnet.output_dim()
@@ -40,6 +44,7 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
     ("nnet.forward(feats)", "nnet(feats)"), ("nnet.predict(feats)", "nnet(feats)"),
     ("nnet.fit(feats, feats)", "nnet3py.train"), ("nnet.eval()", "computes in test mode"),
     ("nnet.to('cuda')", "device='cuda'"), ("nnet.save('x')", "nnet.write"), ("nnet.layers", "nnet.summary()"),
+    ("nnet.context", "nnet3py.info(nnet)"), ("nnet3py.torch_data", "import nnet3py.torch_data"),
     ("nnet.parameters()", "nnet[name].parameters()"), ("nnet.sumary()", "did you mean 'summary'"),
     ("nnet['tt']", "did you mean 't'"), ("nnet3py.load('x')", "nnet3py.read_nnet"),
     ("nnet3py.transcribe('a.wav')", "Recognizer"), ("nnet3py.Nnet3Classifier", "from nnet3py.sklearn import"),
@@ -58,6 +63,12 @@ def test_it_says_what_to_type(code: str, advice: str, nnet: nnet3py.Nnet, tmp_pa
     with pytest.raises((nnet3py.Nnet3Error, AttributeError), match=re.escape(advice)) as raised:
         eval(code, {"nnet": nnet, "nnet3py": nnet3py, "np": np, "feats": FEATS})
     assert "\n" not in str(raised.value).strip()
+
+
+def test_every_public_class_shows_what_it_is() -> None:
+    values = (getattr(nnet3py, name) for name in nnet3py._PUBLIC)
+    assert [value.__name__ for value in values
+            if isinstance(value, type) and value.__repr__ is object.__repr__] == []
 
 
 def test_what_is_not_there_is_not_there(nnet: nnet3py.Nnet) -> None:

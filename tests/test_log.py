@@ -228,6 +228,8 @@ def test_what_is_shown_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None
         log.show_log("debug")
         logger.info("once")
         logger.debug("all")
+        log.show_log("INFO")
+        logging.getLogger("nnet3py.training").info("[this line is to be parsed by a script:] log-prob-per-frame=-1")
         log.show_log("WARNING")
         logger.info("no more")
         log.connect_logging()

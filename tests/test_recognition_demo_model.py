@@ -1,6 +1,7 @@
 """The demo model that comes with nnet3py: complete, small, and able to recognise a recording."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def test_they_are_installed() -> None:
 def test_a_recording() -> None:
     pytest.importorskip("kaldi_native_fbank", reason="features are computed with the extra 'features'")
     recognizer = nnet3py.Recognizer(demo_folder())
+    assert re.fullmatch(r"<Recognizer: .*final\.mdl, [\d,]+ words, 16000 samples a second>", repr(recognizer))
     result = recognizer.transcribe(RECORDING)
     assert result.text == WORDS
     assert [word.word for word in result.words] == WORDS.split()

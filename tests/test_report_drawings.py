@@ -2,25 +2,32 @@
 from __future__ import annotations
 
 import itertools
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 from compiler_cases import CASES, RNN, TDNN, product, recorded_case, recorded_names, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3py import compile
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
+from nnet3py.report.callouts import crosses
 from nnet3py.report.draw_graph import draw_graph
 from nnet3py.report.draw_memory import draw_memory
 from nnet3py.report.draw_network import draw_network
 from nnet3py.report.drawings import drawings, write_drawings
-from nnet3py.report.layout import layered
-from nnet3py.report.network_units import network_units
+from nnet3py.report.layout import bypasses, layered
+from nnet3py.report.lifetimes import lifetimes
+from nnet3py.report.network_units import BYPASSED, network_units
 from nnet3py.report.requests import natural_request
 from nnet3py.report.svg import INK, VIOLET, Drawing, fitted, stacked, text_width
+from nnet3py.runtime.memory_plan import plan_memory
 
 DEEP = "input-node name=input dim=4\n" + "".join(
     f"component name=tdnn{i}.affine type=NaturalGradientAffineComponent input-dim=8 output-dim=4\n"
@@ -122,6 +129,32 @@ def test_what_leads_back_what_leads_past_and_nothing_else_is_explained() -> None
     assert plain == ["input", "3 columns", "output", "3 columns", "of input", "Network", "input", "output"]
 
 
+def test_a_bypass_around_a_layer_is_told() -> None:
+    """Both arrows of a TDNN-F layer come from the layer before, and are one in the drawing."""
+    layer = ("component name={0}.linear type=LinearComponent input-dim=4 output-dim=2\n"
+             "component-node name={0}.linear component={0}.linear input={1}\n"
+             "component name={0}.affine type=AffineComponent input-dim=2 output-dim=4\n"
+             "component-node name={0}.affine component={0}.affine input={0}.linear\n"
+             "component name={0}.noop type=NoOpComponent dim=4\n"
+             "component-node name={0}.noop component={0}.noop input=Sum(Scale(0.66, {1}), {0}.affine)\n")
+    config = "input-node name=input dim=4\n" + "".join(
+        layer.format(f"f{i}", f"f{i - 1}.noop" if i else "input") for i in range(300)) + (
+        "output-node name=output input=f299.noop\n")
+    units, links = network_units(Nnet.from_config(config))
+    assert [unit.name for unit in units] == ["input", "f0 … f299", "output"]
+    assert [BYPASSED in unit.lines for unit in units] == [False, True, False]
+    assert BYPASSED not in network_units(Nnet.from_config(DEEP), most=5)[0][1].lines
+
+
+@given(st.integers(2, 9).flatmap(lambda count: st.lists(
+    st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda e: e[0] < e[1]), unique=True)))
+def test_bypasses_are_edges_beside_a_longer_way(edges: list[tuple[int, int]]) -> None:
+    def leads(a: int, b: int) -> bool:
+        return any(x == a and (y == b or leads(y, b)) for x, y in edges)
+
+    assert bypasses(edges, ()) == {(a, b) for a, b in edges if any(x == a and y != b and leads(y, b) for x, y in edges)}
+
+
 def test_arrows_end_at_points_of_their_own() -> None:
     drawing = draw_network(Nnet.from_config(RECURRENT))
     tips = [head.attrib["points"].split()[0] for head in
@@ -162,6 +195,18 @@ def test_a_graph_has_a_cell_for_each_cindex() -> None:
     check(drawing)
 
 
+def test_arrows_in_a_graph_end_beside_each_other_and_the_legend_has_what_is_there() -> None:
+    nnet = Nnet.from_config(TDNN)
+    drawing = draw_graph(nnet, request(product([0], range(-4, 4)), product([0], [0, 1])))
+    tips = [tuple(map(float, head.attrib["points"].split()[0].split(","))) for head in
+            check(drawing).iter("{http://www.w3.org/2000/svg}polygon")]
+    assert all(x != other or y != other_y for (x, y), (other, other_y) in itertools.combinations(tips, 2))
+    texts = [text for text, _ in drawing.texts]
+    assert "given" in texts and "given, not used" not in texts
+    unused = draw_graph(nnet, request(product([0], range(-9, 4)), product([0], [0, 1])))
+    assert "given, not used" in [text for text, _ in unused.texts]
+
+
 def test_a_large_graph_is_cut_to_one_output_row() -> None:
     nnet = Nnet.from_config(TDNN)
     drawing = draw_graph(nnet, natural_request(nnet, 100))
@@ -196,32 +241,68 @@ def test_memory_marks_the_peak_and_every_matrix() -> None:
     assert not any(overlaps(first, second) for first, second in itertools.combinations(areas, 2))
 
 
-def test_every_bar_has_a_name_where_there_is_room_and_no_line_goes_through_it() -> None:
-    nnet = Nnet.from_config(TDNN)
-    computation = compile(nnet, request(product([0, 1], range(-4, 5)), product([0, 1], range(3)), train=True))
-    drawing = draw_memory(computation, nnet)
+def check_memory(drawing: Drawing, computation: Computation) -> None:
+    """Every matrix is named, by what it holds or by its number and the list below; no line goes through a text."""
     root = check(drawing)
-    names = {text.split()[0] for text, _ in drawing.texts if text.startswith("m")}
-    unnamed = [int(text.split()[0]) for text, _ in drawing.texts if text.endswith("point at one to see what it is")]
-    assert len(names) + sum(unnamed) == len(computation.matrices) - 1 and len(names) > sum(unnamed)
+    numbers = [f"m{m}" for m in range(1, len(computation.matrices))]
+    texts = [text.strip("\N{NO-BREAK SPACE}") for text, _ in drawing.texts]
+    heading = next((place for place, text in enumerate(texts) if text.startswith("By number")), len(texts))
+    full = {text.split()[0] for text in texts[:heading] if text.startswith("m") and " " in text}
+    tagged = [text for text in texts[:heading] if text in numbers]
+    listed = " ".join(texts[heading:])
+    assert len(tagged) == len(set(tagged)) and not full & set(tagged)
+    for number in set(numbers) - full:
+        found = re.search(rf"\b{number}\b( \(c)?", listed)
+        assert found and bool(found[1]) == (number not in tagged), number
     shapes = list(root)
     for text, (left, top, right, bottom) in drawing.texts:
         place = next(place for place, shape in enumerate(shapes) if shape.text == text)
         crossing = [number for number, shape in enumerate(shapes) if shape.tag.endswith("path")
-                    and overlaps((left, top, right, bottom), extent(shape))]
+                    and crosses(straight(shape), np.array([(left + ROUNDED, top, right - ROUNDED, bottom)]))[0]]
         covering = [number for number, shape in enumerate(shapes) if shape.tag.endswith("rect") and number < place
                     and float(shape.attrib["x"]) <= left + 1 <= right - 1 <= sum(
                         float(shape.attrib[key]) for key in ("x", "width"))]
         assert not crossing or max(crossing) < max(covering), text
 
 
-def extent(path: ElementTree.Element) -> tuple[float, float, float, float]:
-    """Of a straight line; nothing for one with corners, which is drawn above the bars."""
+def straight(path: ElementTree.Element) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The ends of a straight line; a point for one with corners, which is drawn above the bars."""
     points = [tuple(map(float, point.split())) for point in path.attrib["d"].removeprefix("M ").split(" L ")]
-    if len(points) != 2:
-        return (0.0, 0.0, 0.0, 0.0)
-    (x, y), (other_x, other_y) = points
-    return (min(x, other_x), min(y, other_y), max(x, other_x), max(y, other_y))
+    return (points[0], points[1]) if len(points) == 2 else (points[0], points[0])
+
+
+@pytest.mark.parametrize("frames", [3, 40])
+def test_every_bar_has_a_name_and_no_line_goes_through_one(frames: int) -> None:
+    nnet = Nnet.from_config(TDNN)
+    computation = compile(nnet, request(product([0, 1], range(-4, frames + 2)), product([0, 1], range(frames)),
+                                        train=True))
+    check_memory(draw_memory(computation, nnet), computation)
+
+
+def test_bars_without_room_have_tags_or_places_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    nnet = Nnet.from_config(DEEP)
+    computation = compile(nnet, request(product([0, 1], range(-30, 9)), product([0, 1], range(9)), train=True),
+                          OptimizeOptions(optimize=False))
+    assert len(computation.matrices) > 60
+    drawing = draw_memory(computation, nnet)
+    check_memory(drawing, computation)
+    tags = sum(bool(re.fullmatch(r"m\d+", text)) for text, _ in drawing.texts)
+    monkeypatch.setattr("nnet3py.report.draw_memory.MOST_TAGS", 0)
+    drawing = draw_memory(computation, nnet)
+    check_memory(drawing, computation)
+    assert sum(bool(re.fullmatch(r"m\d+", text)) for text, _ in drawing.texts) < tags
+
+
+def test_what_is_in_use_is_what_the_bars_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block of the runtime is never smaller."""
+    nnet = Nnet.from_config(TDNN)
+    computation = compile(nnet, request(product([0, 1], range(-4, 5)), product([0, 1], range(3)), train=True))
+    monkeypatch.setattr("nnet3py.report.draw_memory.bytes_text", "{} B".format)
+    words = " ".join(text for text, _ in draw_memory(computation, nnet).texts)
+    found = re.search(r"\bpeak (\d+) B after c(\d+).* block of the runtime: (\d+) B", words)
+    assert found and 0 < int(found[1]) <= int(found[3]) == 4 * plan_memory(computation).size
+    alive = [life for life in lifetimes(computation, nnet) if life.begin <= int(found[2]) < life.end]
+    assert int(found[1]) == sum(life.num_bytes for life in alive)      # nothing is swapped in this computation
 
 
 def test_files(tmp_path: Path) -> None:

@@ -88,3 +88,29 @@ def test_the_page_of_installation_names_what_is_installed() -> None:
     wanted = set(re.findall(r"^    ([\w-]+)", listed[1], re.MULTILINE)) | {"llvmlite"}
     rows = re.findall(r"^\| ([\w, -]+) \| \d+ \|", (DOCS / "installation.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert {name for row in rows for name in row.split(", ")} == wanted
+
+
+def requirements(section: str) -> set[str]:
+    """What a section of setup.cfg lists, without spaces."""
+    settings = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    [listed] = re.findall(rf"^{section} =\n((?:    .+\n)+)", settings, re.MULTILINE)
+    return {line.replace(" ", "") for line in listed.splitlines()}
+
+
+def test_the_conda_recipe_wants_what_the_package_wants() -> None:
+    recipe = (ROOT / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    run = re.search(r"^  run:\n((?:    - .+\n)+)", recipe, re.MULTILINE)
+    assert run
+    wanted = {line.removeprefix("    - ").replace(" ", "") for line in run[1].splitlines()}
+    by_pip = set(re.findall(r'"([\w-]+>=[\d.]+)"', recipe))
+    assert wanted - {"python>=3.10"} | by_pip == requirements("install_requires")
+    assert "python_requires = >=3.10" in (ROOT / "setup.cfg").read_text(encoding="utf-8") and "python>=3.10" in wanted
+
+
+def test_the_container_installs_extras_that_there_are() -> None:
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    named = re.search(r"pip install --no-cache-dir '\.\[([\w,]+)\]'", text)
+    assert named and all(requirements(extra) for extra in named[1].split(","))
+    version = re.search(r"^FROM python:(3\.\d+)", text, re.MULTILINE)
+    classifiers = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    assert version and f"Programming Language :: Python :: {version[1]}" in classifiers

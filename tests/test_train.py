@@ -59,6 +59,9 @@ def test_a_network_learns_from_arrays(caplog: pytest.LogCaptureFixture) -> None:
     assert list(history.arrays()) == ["epoch", "learning_rate", "objective", "validation_objective",
                                       "validation_accuracy", "num_minibatches", "seconds"]
     assert caplog.messages[0].startswith("pass 1: objective -0.")
+    first, *passes = repr(history).splitlines()
+    assert first == "<History: 6 passes, the network is as after pass 6>"
+    assert passes == [str(epoch) for epoch in history.epochs] and passes[5].startswith("pass 6: objective -")
     assert "<table" in history._repr_html_() and "validation_accuracy" in history._repr_html_()
     with pytest.raises(nnet3py.Nnet3Error, match="a history has no 'loss' .it has epoch, "):
         history["loss"]

@@ -78,6 +78,18 @@ def test_pairs_of_any_lengths(form) -> None:
         (t, t % 4) for frames in (16, 3, 8) for t in range(frames))
 
 
+def test_dicts_by_name() -> None:
+    feats = {"a": features(6), "b": features(9)}
+    classes = {"b": np.arange(9) % 4, "a": np.arange(6) % 4}       # in another order
+    of_dicts, of_pairs = (training_data(Nnet.from_config(TDNN), data, OPTIONS) for data in (
+        (feats, classes), [(feats[name], classes[name]) for name in "ab"]))
+    assert frames_and_classes(list(of_dicts.minibatches(1))) == frames_and_classes(list(of_pairs.minibatches(1))) != []
+    with pytest.raises(UsageError, match="expected features and targets of the same names, found 'b' in one of them"):
+        training_data(Nnet.from_config(TDNN), (feats, {"a": classes["a"]}), OPTIONS)
+    with pytest.raises(UsageError, match="found 'a' in one of them only, and 2 more"):
+        training_data(Nnet.from_config(TDNN), (feats, {"c": classes["a"]}), OPTIONS)
+
+
 def test_ivectors() -> None:
     nnet = Nnet.from_config(WITH_IVECTOR)
     data = training_data(nnet, [(features(8), np.zeros(8, int), [1.0, 2.0])], OPTIONS)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,12 +13,14 @@ import pytest
 pytest.importorskip("matplotlib", reason="plots are made with matplotlib")
 
 from matplotlib.figure import Figure
+from paths import ROOT
 
 from nnet3py.cli.main import load
 from nnet3py.drivers.folder import FolderLock
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report import training_page
+from nnet3py.report.training_axes import split_name
 from nnet3py.report.training_logs import read_iterations
 from nnet3py.report.training_page import follow, training_table, write_report
 from nnet3py.report.training_plots import training_plots
@@ -79,7 +82,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.ids += [value for name, value in attrs if name == "id" and value]
-        if tag not in ("meta", "!doctype"):
+        if tag not in ("meta", "!doctype", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -133,6 +136,49 @@ def test_trainings_are_compared(tmp_path: Path) -> None:
     assert list(figures["learning-rate"].axes[0].lines[0].get_ydata()) == [0.001, 0.0005, pytest.approx(0.001 / 3)]
 
 
+def test_trainings_are_compared_over_epochs_iterations_and_time(tmp_path: Path) -> None:
+    """Iterations of trainings with other schedules have little to do with each other."""
+    folders = [write_training(tmp_path / name, count) for name, count in (("tdnn", 3), ("lstm", 5))]
+    trainings = dict(zip(("tdnn", "lstm"), map(read_iterations, folders), strict=True))
+    epochs = {"tdnn": {0: 0.0, 1: 0.5, 2: 1.0}, "lstm": {number: 0.25 * number for number in range(5)}}
+    figures = training_plots(trainings, epochs)
+    places = {name: [list(line.get_xdata()) for line in figures[name].axes[0].lines[::2]] for name in figures
+              if name.startswith("objective")}
+    assert places == {"objective-output": [[0.0, 0.5, 1.0], [0.0, 0.25, 0.5, 0.75, 1.0]],
+                      "objective-output-by-iteration": [[0, 1, 2], [0, 1, 2, 3, 4]],
+                      "objective-output-by-minutes": [[0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.5, 2.0]]}
+    assert [figures[f"objective-output{by}"].axes[0].get_xlabel() for by in ("", "-by-iteration", "-by-minutes")] == [
+        "epochs", "iteration", "minutes in training jobs"]
+    text = write_report(folders, tmp_path / "report").read_text(encoding="utf-8")      # epochs are not known there
+    page = Page(text)
+    assert not page.open and {"axis-iteration", "axis-minutes"} <= set(page.ids) and "axis-epoch" not in page.ids
+    assert re.findall(r'id="(objective[^"]*)" data-axis="(\w+)"', text) == [
+        ("objective-output", "iteration"), ("objective-output-by-minutes", "minutes")]
+    assert re.findall(r'id="axis-(\w+)" checked', text) == ["iteration"] and '<figure id="norm">' in text
+    assert "Trainings tdnn, lstm" in page.texts
+    assert "data-axis=\"" not in write_report(folders[:1], tmp_path / "one").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name, parts", [("objective-output", ("objective-output", "")), (
+    "objective-a-by-b", ("objective-a-by-b", "")), ("learning-rate-by-hours", ("learning-rate", "hours"))])
+def test_names_of_plots_say_their_axis(name: str, parts: tuple[str, str]) -> None:
+    assert split_name(name) == parts
+
+
+def test_without_matplotlib_all_but_the_plots_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                         capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tensorboardX", reason="files for TensorBoard are written with tensorboardX")
+    folder = write_training(tmp_path / "tdnn", 3)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert load("nnet3-report").execute(["--tensorboard=true", str(folder)]) == 0
+    page = Page((folder / "report" / "report.html").read_text(encoding="utf-8"))
+    assert any("plots need the package matplotlib" in text for text in page.texts)
+    assert "objective of 'output', held-out data" in page.texts and not page.open
+    assert len(list((folder / "report" / "tensorboard").rglob("events.out.*"))) == 2
+    assert (folder / "report" / "report.csv").exists() and not list((folder / "report").glob("*.png"))
+    assert "the report is written without plots" in capfd.readouterr().err
+
+
 def test_the_numbers_are_written_as_a_table(tmp_path: Path) -> None:
     folder = write_training(tmp_path / "tdnn", 2)
     with open(folder / "log" / "compute_prob_valid.0.log", "r+", encoding="utf-8") as log:
@@ -161,7 +207,7 @@ def test_the_first_models_do_not_flatten_the_curves(tmp_path: Path) -> None:
 def test_iterations_are_told_in_epochs_and_time(tmp_path: Path) -> None:
     iterations = read_iterations(write_training(tmp_path / "x", 5))
     epochs = {number: 0.5 * number for number in range(5)}
-    [axes] = training_plots({"x": iterations}, epochs)["objective-output"].axes
+    [axes] = training_plots({"x": iterations}, {"x": epochs})["objective-output"].axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == [
         "0\n0\n0", "1\n0.5\n0.5", "2\n1\n1", "3\n1.5\n1.5", "4\n2\n2"]
     assert axes.texts[-1].get_text() == "iteration\nepoch\nminutes"
@@ -224,6 +270,18 @@ def test_a_damaged_model_is_told_on_the_page(tmp_path: Path) -> None:
     (folder / "final.raw").write_bytes(b"\0B<Nnet3> nonsense")
     text = write_report([folder], tmp_path / "report").read_text(encoding="utf-8")
     assert any("final.raw cannot be drawn" in part for part in Page(text).texts)
+
+
+def test_the_picture_of_the_documentation_is_made_of_its_training(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import make_training_picture
+
+    svg = make_training_picture.draw(write_training(tmp_path / "x", 3))
+    assert svg == make_training_picture.draw(tmp_path / "x") and "Objective per frame of 'output'" in svg
+    assert re.search(r"^train-dnn (.*\\\n)*.*\Z", make_training_picture.commands().strip(), re.MULTILINE)
+    picture = make_training_picture.PICTURE.read_text(encoding="utf-8")
+    assert "iteration" in svg and all(f">{row}</" in picture for row in ("iteration", "epoch", "minutes"))
 
 
 def test_folders_that_are_no_trainings(tmp_path: Path) -> None:

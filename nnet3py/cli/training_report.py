@@ -1,8 +1,12 @@
 """nnet3-monitor and nnet3-report: what the logs of a training say."""
 from __future__ import annotations
 
+import logging
+
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
+
+logger = logging.getLogger(__name__)
 
 
 @kaldi_command("nnet3-monitor", usage="""
@@ -36,12 +40,13 @@ plots of objective and accuracy, learning rate, changes and sizes of parameters,
 often changes were cut, warnings, and a drawing of the network. The page of a training that runs reloads itself in the
 browser; with --follow it is written anew until the training has ended.
 
-The plots are written beside it, each as SVG and PNG, and the numbers of the curves as report.csv. Needs matplotlib:
-nnet3-extras plot says how to install it.
+The plots are written beside it, each as SVG and PNG, and the numbers of the curves as report.csv. Plots need matplotlib
+(nnet3-extras plot says how to install it); without it everything else is written.
 
 Usage:  nnet3-report [options] <exp-dir> [<exp-dir2> ...]
 
-With several folders the objectives of all are drawn into the same plots; the rest is about the first.
+With several folders the objectives of all are drawn into the same plots, over epochs, iterations or hours, between
+which the page lets one choose; the rest is about the first.
 
 e.g.:
  nnet3-report exp/tdnn
@@ -61,7 +66,10 @@ def report(args: list[str], options: Options) -> int:
 
     from nnet3py.io.streams import write_text
     from nnet3py.report.training_page import follow, write_report
+    from nnet3py.report.training_plots import why_no_plots
 
+    if reason := why_no_plots():
+        logger.warning("%s; the report is written without plots", reason)
     folders = [Path(name) for name in args]
     write = follow if options.follow else write_report
     page = write(folders, Path(options.output_dir) if options.output_dir else folders[0] / "report",

@@ -51,6 +51,9 @@ class DecodingGraph:
         check_tables(states, arcs, len(self.pdfs) - 1)
         check_epsilons(states, arcs)
 
+    def __repr__(self) -> str:
+        return f"<DecodingGraph: {self.num_states:,} states, {self.num_arcs:,} arcs>"
+
     @classmethod
     def of_fst(cls, fst: Fst, model: TransitionModel) -> DecodingGraph:
         """A graph of transition-ids of a model."""

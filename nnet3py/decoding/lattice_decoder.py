@@ -91,6 +91,9 @@ class LatticeDecoder:
         self._ends: _Ends | None = None         # as they are now; None if they have to be looked for
         self.init()
 
+    def __repr__(self) -> str:
+        return f"<LatticeDecoder: {self.num_frames} frames{', ended' * self._is_final}>"
+
     # -- searching -----------------------------------------------------------------------------------------------------
 
     def init(self, options: DecoderOptions | None = None) -> None:

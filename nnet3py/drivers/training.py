@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -297,6 +298,8 @@ class Training(ABC):
         num_iters = self.plan.num_iters
         self._keep_seed()
         display = Display(self.plan, self.terminal)
+        folder = shlex.quote(str(self.folder.path))
+        logger.info("nnet3-report --follow %s writes a page to watch, %s/report/report.html", folder, folder)
         if first:
             logger.info("Going on with iteration %d of %d", first, num_iters)
         self.diagnostics.resume(first)

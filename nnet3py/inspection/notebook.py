@@ -88,4 +88,5 @@ def _(result: Result) -> str:
 
 @html_of.register
 def _(history: History) -> str:
-    return table_of(COLUMNS, [[f"{getattr(epoch, name):.5g}" for name in COLUMNS] for epoch in history.epochs])
+    return table_of(COLUMNS, [[f"{getattr(epoch, name):.5g}".replace("nan", "–") for name in COLUMNS]
+                              for epoch in history.epochs])

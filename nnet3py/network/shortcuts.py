@@ -32,6 +32,8 @@ _ELSEWHERE = {
                     "for name in nnet: nnet[name].parameters()"),
     **dict.fromkeys(("shape", "dims", "dim", "inputs", "outputs"),
                     "nnet.input_dim('input'), nnet.output_dim('output'); or nnet.summary()"),
+    **dict.fromkeys(("context", "left_context", "right_context", "receptive_field"),
+                    "print(nnet.summary()), or nnet3py.info(nnet)"),
     **dict.fromkeys(("export", "to_onnx"), "nnet3py.export_onnx(nnet, 'final.onnx')"),
     "to_torch": "nnet3py.to_torch(nnet)",
     "info": "nnet3py.info(nnet)",

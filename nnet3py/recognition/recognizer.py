@@ -83,6 +83,9 @@ class Recognizer:
             rescorer(folder.old_grammar, folder.new_grammar))
         self.decoder(self._graph)                          # raises what does not fit together
 
+    def __repr__(self) -> str:
+        return f"<Recognizer: {self.folder.model}, {len(self.words):,} words, {self.sample_rate:g} samples a second>"
+
     # -- streams -------------------------------------------------------------------------------------------------------
 
     def stream(self, sample_rate: float | None = None, *, phrases: Sequence[str] = (),

@@ -79,6 +79,9 @@ class StreamDecoder:
         self._num_chunks = 0                # that were given out
         self._weighting = self._new_weighting()
 
+    def __repr__(self) -> str:
+        return f"<StreamDecoder: {self.num_frames_decoded} frames decoded>"
+
     def _new_weighting(self) -> SilenceWeighting | None:
         models = self.pipeline.models
         if not models.weights_silence:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MOST_COLUMNS, MOST_ROWS = 60, 40
 ROWS_OF_ALL = 12     # with more rows, those of nodes that only change values in place are left out
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 46.0, 30.0, 12.0, 44.0
+_BETWEEN_HEADS = 10.0      # of arrows that end at the same side of a cell, if there is room
+
+_LEGEND = ((GREEN, "given"), (GREY, "given, not used"), (BLUE, "computed"), (ORANGE, "wanted"))
 
 Cell = tuple[int, int]      # row, column
 
@@ -119,19 +122,16 @@ class _Picture:
     def draw(self, title: str) -> Drawing:
         """The drawing."""
         drawing = Drawing(title)
-        used = set()
+        sources = {c: self._sources(c) for c in self.cells}
+        used = set().union(*sources.values())
         for c, cell in self.cells.items():
-            for source in self._sources(c):
-                used.add(source)
-                self._arrow(drawing, self.cells[source], cell)
-        for c, cell in self.cells.items():
-            self._draw_cell(drawing, c, cell, c in used)
+            self._arrows(drawing, [self.cells[source] for source in sources[c]], cell)
+        colors = {self._draw_cell(drawing, c, cell, c in used) for c, cell in self.cells.items()}
         for node, row in self.rows.items():
             drawing.text(-18, self._place((row, 0))[1] + 6, self.nnet.node_names[node], 17, "end", bold=True)
         left, top, _, _ = drawing.bounds
         drawing.text(left, top - 52, title, 22, bold=True)
-        drawing.legend([(GREEN, "given"), (GREY, "given, not used"), (BLUE, "computed"), (ORANGE, "wanted")],
-                       left, top - 22)
+        drawing.legend([(color, words) for color, words in _LEGEND if color in colors], left, top - 22)
         words = "in the cells: t; an arrow leads from what is used to what uses it"
         drawing.text(left, drawing.bounds[3] + 32, words + ("; nodes that use one row only are left out"
                                                             if self.hidden else ""), 13.5)
@@ -141,7 +141,8 @@ class _Picture:
         row, column = cell
         return column * (_WIDTH + _GAP_X) + _WIDTH / 2, row * (_HEIGHT + _GAP_Y) + _HEIGHT / 2
 
-    def _draw_cell(self, drawing: Drawing, c: int, cell: Cell, is_used: bool) -> None:
+    def _draw_cell(self, drawing: Drawing, c: int, cell: Cell, is_used: bool) -> str:
+        """Draw it; returns its colour."""
         x, y = self._place(cell)
         n, t, extra = self.graph.indexes[c].tolist()
         color = ORANGE if int(self.nodes[c]) in self.outputs else BLUE
@@ -151,8 +152,18 @@ class _Picture:
         label = f"{t},{extra}" if extra else str(t)
         size = 15.0 if text_width(label, 15.0) <= _WIDTH - 6 else 10.0
         drawing.text(x, y + 0.35 * size, label.replace("-", "−"), size, "middle")
+        return color
 
-    def _arrow(self, drawing: Drawing, source: Cell, target: Cell) -> None:
+    def _arrows(self, drawing: Drawing, sources: list[Cell], target: Cell) -> None:
+        """Those that end at a cell: at its upper and at its lower side, each beside the other."""
+        for above in (True, False):
+            ends = sorted((source for source in sources if (source[0] <= target[0]) == above), key=lambda cell: cell[1])
+            between = min(_BETWEEN_HEADS, (_WIDTH - 6) / max(len(ends), 1))
+            for i, source in enumerate(ends):
+                self._arrow(drawing, source, target, (i - (len(ends) - 1) / 2) * between)
+
+    def _arrow(self, drawing: Drawing, source: Cell, target: Cell, shift: float) -> None:
+        """One, whose end is ``shift`` to the right of the middle."""
         (x0, y0), (x1, y1) = self._place(source), self._place(target)
         if source[0] == target[0]:      # within a row
             side = _WIDTH / 2 if x1 > x0 else -_WIDTH / 2
@@ -160,10 +171,11 @@ class _Picture:
                 drawing.line([(x0 + side, y0), (x1 - side, y1)], INK, arrow=True)
             else:
                 top = y0 - _HEIGHT / 2
-                drawing.curve((x0, top), (x0, top - 24), (x1, top - 24), (x1, top), INK, arrow=True)
+                drawing.curve((x0, top), (x0, top - 24), (x1 + shift, top - 24), (x1 + shift, top), INK,
+                              arrow=True)
             return
         down = 1.0 if y1 > y0 else -1.0
-        start, end = (x0, y0 + down * _HEIGHT / 2), (x1, y1 - down * _HEIGHT / 2)
+        start, end = (x0, y0 + down * _HEIGHT / 2), (x1 + shift, y1 - down * _HEIGHT / 2)
         color = GREY if down > 0 else INK
         if abs(source[0] - target[0]) == 1:
             drawing.line([start, end], color, arrow=True)

@@ -1,6 +1,7 @@
 """The drawing of a computation's memory: each matrix a bar, from the command that allocates it to its end."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,8 @@ import numpy as np
 
 from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import CommandType
-from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes, memory_in_use
+from nnet3py.report.callouts import MOST_TAGS, Area, Callouts, draw_list
+from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, PALE, Drawing, text_width
 from nnet3py.report.tables import bytes_text
 from nnet3py.runtime.memory_plan import plan_memory
@@ -17,14 +19,12 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.network.nnet import Nnet
 
-WIDTH = 960.0
+WIDTH = 680.0
 _HEIGHT, _MOST_HEIGHT = 520.0, 900.0       # the second where most bars would have no room for a name otherwise
 _KINDS = {"input": GREEN, "output": GREEN, "value": BLUE, "derivative": ORANGE}
 _LABEL, _SMALLEST = 13.0, 9.0              # sizes of names
-_LINES = 1.05                              # height of a text by its size
+_LINES = 1.06                              # height of a text by its size
 _TICKS = 8
-
-Area = tuple[float, float, float, float]   # left, top, right, bottom
 
 
 def draw_memory(computation: Computation, nnet: Nnet, title: str = "Memory") -> Drawing:
@@ -67,6 +67,7 @@ class _Picture:
         self._names(drawing)
         left, top, _, _ = drawing.bounds
         drawing.text(left, top - 56, title, 22, bold=True)
+        drawing.text(WIDTH, top - 26, f"block of the runtime: {bytes_text(self.size)}", 14, "end")
         colors = {_KINDS[life.kind] for life in self.lives}
         drawing.legend([(color, words) for color, words in ((GREEN, "input or output"), (BLUE, "value"),
                                                             (ORANGE, "derivative")) if color in colors], left, top - 26)
@@ -94,24 +95,41 @@ class _Picture:
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
     def _names(self, drawing: Drawing) -> None:
-        """A name in each bar that has room for it, or else beside it; a line says how many have none."""
-        missing = 0
+        """A name in each bar that has room for it, or else beside it, or a tag; the list below has what is shorter."""
+        shown: dict[int, str] = {}
         beside = []
         for life, area in zip(self.lives, self.bars, strict=True):
             size = min((area[3] - area[1]) / _LINES, _LABEL)
             name = next((name for name in _wordings(life) if text_width(name, size) <= area[2] - area[0] - 6), "")
             if name and size >= _SMALLEST:
                 drawing.text(area[0] + 4, (area[1] + area[3]) / 2 + 0.33 * size, name, size)
+                shown[life.matrix] = name
             else:
                 beside.append((life, area))
         for life, area in beside:
-            missing += not self._name_beside(drawing, life, area)
-        if missing:
-            _, _, _, bottom = drawing.bounds
-            drawing.text(0, bottom + 24, f"{missing} bars have no room for a name: point at one to see what it is", 13)
+            if name := self._name_beside(drawing, life, area):
+                shown[life.matrix] = name
+        nameless = [(life, area) for life, area in beside if life.matrix not in shown]
+        if len(nameless) <= MOST_TAGS:
+            texts = [box for _, box in drawing.texts]
+            callouts = Callouts((1, 1, WIDTH - 1, self.height - 1), [area for _, area in nameless], texts)
+            for life, area in nameless:
+                if callouts.place(drawing, f"m{life.matrix}", area):
+                    shown[life.matrix] = f"m{life.matrix}"
+        draw_list(drawing, "By number (∂: derivative of)", self._listed(shown), WIDTH)
 
-    def _name_beside(self, drawing: Drawing, life: Lifetime, area: Area) -> bool:
-        """Write the name to the right or left of a bar, if nothing is there."""
+    def _listed(self, shown: Mapping[int, str]) -> list[str]:
+        """What the bars hold that show their number only, or nothing: then with their commands."""
+        groups: dict[str, list[str]] = {}
+        for life in sorted(self.lives, key=lambda life: life.matrix):
+            short = f"m{life.matrix}"
+            if shown.get(life.matrix, short) == short:
+                place = "" if life.matrix in shown else f" (c{life.begin} to c{life.end})"
+                groups.setdefault(_wordings(life)[-2].removeprefix(f"{short} "), []).append(short + place)
+        return [f"{', '.join(matrices)}: {words}" for words, matrices in groups.items()]
+
+    def _name_beside(self, drawing: Drawing, life: Lifetime, area: Area) -> str:
+        """Write the name to the right or left of a bar; returns it, or nothing if there is no room."""
         middle = (area[1] + area[3]) / 2
         for name in _wordings(life):
             width = text_width(name, _SMALLEST)
@@ -121,13 +139,15 @@ class _Picture:
                         _overlap(room, other) for other in (*self.bars, *(box for _, box in drawing.texts))):
                     drawing.box(left, room[1], width, room[3] - room[1], "none", "#ffffff", radius=0, border=0)
                     drawing.text(left, middle + 0.33 * _SMALLEST, name, _SMALLEST)      # over lines that go there
-                    return True
-        return False
+                    return name
+        return ""
 
     def _peak(self, drawing: Drawing) -> None:
         """A line at the command with the most memory in use, and above the bars how the use rises and falls."""
-        used = memory_in_use(self.computation)
-        if not len(used):
+        used = np.zeros(self.num_commands, np.int64)
+        for life in self.lives:
+            used[life.begin:life.end] += life.num_bytes
+        if not used.any():
             return
         peak = int(used.argmax())
         base, height = -60.0, 90.0
@@ -145,7 +165,7 @@ class _Picture:
         drawing.line([(x, base - height - 8), (x, 0)], INK, 2.0)
         drawing.line([(x, 0), (x, self.height)], INK, 1.0)
         right = x > WIDTH * 0.55
-        words = f"peak {bytes_text(int(used.max()))} after c{peak}; block of the runtime: {bytes_text(self.size)}"
+        words = f"peak {bytes_text(int(used.max()))} after c{peak}"
         drawing.text(x + (-8 if right else 8), -20, words, 15, "end" if right else "start", bold=True)
 
 

@@ -1,10 +1,9 @@
 """The drawing of a network: a box for each node or layer, an arrow for each use, labelled with the times it takes."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from nnet3py.report.layout import Edge, Layout, layered
+from nnet3py.report.layout import Edge, Layout, bypasses, layered
 from nnet3py.report.network_units import MOST_NODES, Link, Links, Unit, network_units
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, VIOLET, Drawing, text_width
 
@@ -50,24 +49,6 @@ def _notes(layout: Layout, links: Links, edges: list[Edge]) -> list[str]:
         "dashed: if defined": any(link.optional for link in links.values()),
     }
     return [words for words, is_there in there.items() if is_there]
-
-
-def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
-    """The edges beside which a longer way leads to the same box; those that lead back are none."""
-    after: dict[int, set[int]] = {}
-    for a, b in edges:
-        if (a, b) not in backward:
-            after.setdefault(a, set()).add(b)
-    reached: dict[int, set[int]] = {}       # by one edge or more
-
-    def reach(vertex: int) -> set[int]:
-        if vertex not in reached:
-            direct = after.get(vertex, set())
-            reached[vertex] = direct.union(*(reach(follower) for follower in direct))
-        return reached[vertex]
-
-    return {(a, b) for a, followers in after.items() for b in followers
-            if any(b in reach(other) for other in followers if other != b)}
 
 
 def _size(unit: Unit, links: Links, number: int) -> tuple[float, float]:

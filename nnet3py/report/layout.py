@@ -1,7 +1,7 @@
 """Layers for drawings of graphs: each vertex below what it depends on, few crossings, long arrows bent around boxes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Edge = tuple[int, int]
@@ -28,7 +28,7 @@ class Layout:
 def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: float = 36.0,
             gap_y: float = 48.0) -> Layout:
     """Lay out vertices of (width, height) ``sizes``; ``edges`` are (from, to), none twice or to itself."""
-    backward = _backward_edges(len(sizes), edges)
+    backward = backward_edges(len(sizes), edges)
     down = [(b, a) if (a, b) in backward else (a, b) for a, b in edges]
     layer = _longest_paths(len(sizes), down)
     widths = [width for width, _ in sizes]
@@ -56,7 +56,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: 
     return result
 
 
-def _backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
+def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
     """Edges without which there are no circles: those that a depth-first search finds leading back to its path."""
     followers: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
@@ -80,6 +80,29 @@ def _backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
                 state[vertex] = 2
                 path.pop()
     return backward
+
+
+def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
+    """The edges beside which a longer way leads to the same box; those that lead back are none."""
+    after: dict[int, set[int]] = {}
+    waiting: dict[int, int] = {}            # vertex -> edges out of it to vertices that are not done
+    before: dict[int, list[int]] = {}
+    for a, b in edges:
+        if (a, b) not in backward:
+            after.setdefault(a, set()).add(b)
+            before.setdefault(b, []).append(a)
+            waiting[a] = waiting.get(a, 0) + 1
+    ready = [vertex for vertex in before if vertex not in after]
+    reached: dict[int, set[int]] = {}       # by one edge or more
+    for vertex in ready:                    # grows while it is walked through
+        direct = after.get(vertex, set())
+        reached[vertex] = direct.union(*(reached[follower] for follower in direct))
+        for a in before.get(vertex, ()):
+            waiting[a] -= 1
+            if not waiting[a]:
+                ready.append(a)
+    return {(a, b) for a, followers in after.items() for b in followers
+            if any(b in reached[other] for other in followers if other != b)}
 
 
 def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:

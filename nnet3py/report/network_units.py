@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.network.descriptor import IfDefined, Leaf, Offset, Part, ReplaceIndex, Round, Source
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
+from nnet3py.report.layout import backward_edges, bypasses
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 MOST_NODES = 16       # that are drawn one by one
 LEAST_RUN = 3         # equal layers that become one box
 LINE_LENGTH = 46      # characters
+BYPASSED = "with a bypass from before it to its end"
 
 _SHORT_TYPES = {"NaturalGradientAffine": "affine", "Affine": "affine", "RectifiedLinear": "relu", "NoOp": "no-op",
                 "GeneralDropout": "dropout", "BatchNorm": "batchnorm", "LogSoftmax": "log-softmax"}
@@ -179,6 +181,7 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
         for shift in link.shifts:
             if source != target or (a >= b and shift != "0"):      # within a layer only what leads back: a loop
                 _add(merged, source, target, shift, link.optional)
+    beside = _bypassed(len(units), links, group_of)
     units_made = []
     for g, group in enumerate(groups):
         members = [units[i] for i in group]
@@ -197,9 +200,21 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
             inner = [nnet.nodes[i] for i in sorted(nodes)]
             places = dict.fromkeys(node.component_index for node in inner if isinstance(node, ComponentNode))
             lines = [*_wrapped(", ".join(_layer_words(nnet, nodes)), 3, ", "),
+                     *([BYPASSED] if g in beside else []),
                      *_parameters(nnet.components[place] for place in places)]
         units_made.append(Unit(names[g], kind, lines, nodes))
     return units_made, merged
+
+
+def _bypassed(count: int, links: Links, group_of: Mapping[int, int]) -> set[int]:
+    """The groups that take something both at their beginning and past that: one arrow, which does not show it."""
+    edges = [edge for edge in links if edge[0] != edge[1]]
+    past = bypasses(edges, backward_edges(count, edges))
+    kinds: dict[tuple[int, int], set[bool]] = {}
+    for a, b in edges:
+        if group_of[a] != group_of[b]:
+            kinds.setdefault((group_of[a], group_of[b]), set()).add((a, b) in past)
+    return {target for (_, target), both in kinds.items() if len(both) == 2}
 
 
 def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:

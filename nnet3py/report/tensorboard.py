@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from nnet3py.errors import UsageError
 from nnet3py.extras import load
+from nnet3py.report.training_axes import Trainings
 from nnet3py.report.training_folder import seconds_before
 from nnet3py.report.training_logs import Iteration, diagnosed_outputs, series
-from nnet3py.report.training_plots import Trainings, component_values, effective_rates
+from nnet3py.report.training_plots import component_values, effective_rates
 
 _EVENTS = "events.out.tfevents."     # what names of its files begin with
 

@@ -18,9 +18,10 @@ from nnet3py.report.draw_network import draw_network
 from nnet3py.report.html_page import HEAD, STYLE, list_of
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.tensorboard import write_events
+from nnet3py.report.training_axes import AXES, EPOCH, ITERATION, Trainings, split_name
 from nnet3py.report.training_folder import Overview, is_running, read_overview, seconds_before
 from nnet3py.report.training_logs import Iteration, NoLogs, diagnosed_outputs, read_iterations, series
-from nnet3py.report.training_plots import Trainings, save, training_plots
+from nnet3py.report.training_plots import save, training_plots, why_no_plots
 
 Overviews = Mapping[str, Overview]     # label -> what its folder says
 _RELOAD = 15           # seconds after which the page of a training that runs is loaded again
@@ -52,12 +53,15 @@ _STYLE = """
 figcaption { color: #66727e; font-size: .87rem }
 .scroll { overflow-x: auto } .state { margin: .8rem 0 }
 tbody th { min-width: 8rem } td.number { white-space: nowrap }
+.axis { margin-right: 1rem; cursor: pointer; color: #66727e } input:checked + .axis { color: inherit }
 progress { width: 100%; max-width: 24rem; display: block }
 pre { overflow-x: auto; background: #eef1f4; padding: .6rem .8rem; font-size: .82rem }
 details { margin: .6rem 0 } summary { cursor: pointer } details td { overflow-wrap: anywhere }
 @media (max-width: 30rem) { body { margin: 1rem auto; padding: 0 .8rem } th, td { padding-right: .6rem }
-  .network svg { max-width: none } }
-"""
+}
+""" + "\n".join(f"#axis-{axis}:checked ~ .plots figure[data-axis]:not([data-axis={axis}]) {{ display: none }}"
+               for axis in AXES)
+_SMALLEST = 0.6        # the drawing of the network becomes that small on a narrow screen before it scrolls
 
 
 def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = False) -> Path:
@@ -70,15 +74,18 @@ def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = Fals
     folders : trainings; objectives are compared, the rest is about the first
     tensorboard : whether ``output`` gets a folder ``tensorboard``, of all of them, as well
 
+    Without matplotlib the page says how to install it in the place of the plots.
+
     Raises
     ------
     UsageError : a folder without logs; ``output`` cannot be made
-    Nnet3Error : a package for plots or TensorBoard is not installed
+    Nnet3Error : the package for TensorBoard is not installed
     """
     trainings: Trainings = dict(zip(_labels(folders), map(read_iterations, folders), strict=True))
     overviews = dict(zip(trainings, map(read_overview, folders), strict=True))
-    iterations, overview = next(iter(trainings.values())), next(iter(overviews.values()))
-    plots = training_plots(trainings, overview.epochs_before(iterations))
+    iterations = next(iter(trainings.values()))
+    plots = {} if why_no_plots() else training_plots(
+        trainings, {label: overview.epochs_before(trainings[label]) for label, overview in overviews.items()})
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -161,7 +168,9 @@ def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str
                 return f"<p>{html.escape(name)} cannot be drawn: {html.escape(str(error))}</p>"
             svg = drawing.svg()
             write_text(str(output / "network.svg"), svg)
-            return f'<figure class="network">{_inline(svg)}</figure>'
+            least = _SMALLEST * (drawing.bounds[2] - drawing.bounds[0])
+            shown = _inline(svg).replace("<svg", f'<svg style="min-width: {least:.0f}px"', 1)
+            return f'<figure class="network">{shown}</figure>'
     return f"<p>There is no model in {html.escape(str(folder))}.</p>"
 
 
@@ -171,25 +180,46 @@ def _numbers(iterations: Sequence[Iteration]) -> list[int]:
 
 
 def _page(folder: Path, trainings: Trainings, overviews: Overviews, drawings: Mapping[str, str], network: str) -> str:
-    title = html.escape(folder.resolve().name)
+    first = html.escape(folder.resolve().name)
+    title = f"Training of {first}" if len(trainings) == 1 else f"Trainings {html.escape(', '.join(trainings))}"
+    note = "" if len(trainings) == 1 else f"<p>The first table and plots compare all, the rest is about {first}.</p>"
     overview, iterations = next(iter(overviews.values())), next(iter(trainings.values()))
     reload = f'<meta http-equiv="refresh" content="{_RELOAD}">' if overview.is_running else ""
-    parts = ["<!DOCTYPE html>", f'<html lang="en"><head>{HEAD}{reload}<title>Training of {title}</title>',
-             f"<style>{STYLE}{_STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
-             f'<p class="where">{html.escape(str(folder.resolve()))}</p>', _state(overview, iterations),
+    parts = ["<!DOCTYPE html>", f'<html lang="en"><head>{HEAD}{reload}<title>{title}</title>',
+             f"<style>{STYLE}{_STYLE}</style></head><body>", f"<h1>{title}</h1>",
+             f'<p class="where">{html.escape(str(folder.resolve()))}</p>', note, _state(overview, iterations),
              f'<div class="scroll">{_summary(trainings, overviews)}</div>', _how(overview),
              "<h2>Warnings</h2>", _folded_list(_warnings(iterations)),
-             '<h2>How it went</h2>', '<div class="plots">']
-    inside = False
+             '<h2>How it went</h2>', _figures(drawings), '<h2 id="network">Network</h2>', network, "</body></html>\n"]
+    return "\n".join(parts)
+
+
+def _figures(drawings: Mapping[str, str]) -> str:
+    """The plots with their captions; where some are drawn over several axes, a choice between these."""
+    if not drawings:
+        return f"<p>{html.escape(why_no_plots())}</p>"
+    names = {name: split_name(name) for name in drawings}
+    others = list(dict.fromkeys(axis for _, axis in names.values() if axis))
+    several = {plot for plot, axis in names.values() if axis}
+    default = EPOCH if ITERATION in others else ITERATION
+    parts, inside = [_axis_choice([default, *others]) if others else "", '<div class="plots">'], False
     for name, svg in drawings.items():
-        if not inside and name.partition("-")[0] not in _CURVES:
+        plot, axis = names[name]
+        if not inside and plot.partition("-")[0] not in _CURVES:
             inside = True
             parts.append('</div><h2>Inside the network</h2><div class="columns">')
-        about = _ABOUT.get(name) or _ABOUT.get(name.partition("-")[0], "")
+        about = _ABOUT.get(plot) or _ABOUT.get(plot.partition("-")[0], "")
         caption = f"<figcaption>{html.escape(about)}</figcaption>" if about else ""
-        parts.append(f'<figure id="{html.escape(name)}">{_inline(svg, name)}{caption}</figure>')
-    parts += ["</div>", '<h2 id="network">Network</h2>', network, "</body></html>\n"]
-    return "\n".join(parts)
+        over = f' data-axis="{axis or default}"' if plot in several else ""
+        parts.append(f'<figure id="{html.escape(name)}"{over}>{_inline(svg, name)}{caption}</figure>')
+    return "\n".join([*parts, "</div>"])
+
+
+def _axis_choice(axes: Sequence[str]) -> str:
+    """A button for each axis; the style of the page shows the figures of the one that is pressed."""
+    return "Over " + "".join(
+        f'<input type="radio" name="axis" id="axis-{axis}"{" checked" * (axis == axes[0])}>'
+        f'<label class="axis" for="axis-{axis}"> {axis if axis.endswith("s") else axis + "s"}</label>' for axis in axes)
 
 
 def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:

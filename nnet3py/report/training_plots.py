@@ -6,25 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 from nnet3py.report.monitor import mean_derivatives
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE
-from nnet3py.report.training_folder import seconds_before
+from nnet3py.report.training_axes import (
+    Axis,
+    Epochs,
+    Trainings,
+    Values,
+    choose_axes,
+    figure_name,
+    leave_out_the_start,
+    whole_iterations,
+)
 from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Trainings = Mapping[str, Sequence[Iteration]]      # label -> its iterations
-Values = dict[str, dict[int, float]]               # row -> iteration -> value
 
 _COLORS = (BLUE, ORANGE, GREEN, "#8b5fbf", "#b3435f", "#5b7f8c")
 _WIDTH, _HEIGHT = 4.8, 3.3                         # inches: two side by side on a page, one on a narrow screen
 _ROW, _FRAME = 0.26, 1.3                           # inches: a row of a map, and what is around the rows
 _GRID_COLUMNS, _GRID_HEIGHT = 2, 1.4
 _TICKS = 5                                         # along an axis of iterations
-_UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))   # from so many seconds on
-_FEW_ITERATIONS, _MANY_ITERATIONS = 2, 8           # from which on the first one, or tenth, may be left out of a plot
+_SUBS, _FEW_SUBS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 3.0)      # numbers in each decade along a logarithmic axis
+_WIDE = 20.0                                       # a range in which the second are enough
 _PERCENTILE_5, _MEDIAN, _PERCENTILE_95 = 3, 6, 9   # places in a summary
 _STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK,
           "xtick.color": INK, "ytick.color": INK, "axes.grid": True, "grid.color": "#e3e7eb", "axes.axisbelow": True,
@@ -32,20 +39,21 @@ _STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GREY, "ax
           "font.family": "sans-serif", "legend.frameon": False}
 
 
-def training_plots(trainings: Trainings, epochs: Mapping[int, float] | None = None) -> dict[str, Figure]:
+def training_plots(trainings: Trainings, epochs: Epochs | None = None) -> dict[str, Figure]:
     """By name, in the order in which they are to be looked at; what the logs do not have is left out.
 
-    Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. ``epochs``: passes
-    over the data before each iteration of a training, if that is known and there is one only.
+    Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. The former are drawn
+    over each axis that :func:`~nnet3py.report.training_axes.choose_axes` finds; ``split_name`` there says which.
     Raises Nnet3Error where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
-    rows = _axis_rows(first, epochs or {}) if len(trainings) == 1 else {}
+    axes = choose_axes(trainings, epochs or {})
     everything = [iteration for iterations in trainings.values() for iteration in iterations]
-    figures: dict[str, Figure | None] = {f"{kind}-{output}": _curves(trainings, output, kind, rows)
-                                         for kind in ("objective", "accuracy")
-                                         for output in diagnosed_outputs(everything, kind)}
-    figures["learning-rate"] = _learning_rates(trainings, rows)
+    figures: dict[str, Figure | None] = {
+        figure_name(f"{kind}-{output}", axis, axes): _curves(trainings, output, kind, axis)
+        for kind in ("objective", "accuracy") for output in diagnosed_outputs(everything, kind) for axis in axes}
+    for axis in axes:
+        figures[figure_name("learning-rate", axis, axes)] = _learning_rates(trainings, axis)
     for name, (title, values, log) in component_values(first).items():
         if values:
             figures[name] = _map(title, values, log)
@@ -69,6 +77,15 @@ def _style() -> Any:
     return _matplotlib().rc_context(_STYLE)
 
 
+def why_no_plots() -> str:
+    """What to install where matplotlib is missing; nothing where it is there."""
+    try:
+        _matplotlib()
+    except Nnet3Error as error:
+        return str(error)
+    return ""
+
+
 def _matplotlib() -> Any:
     return load("matplotlib", "plots need", "plot")
 
@@ -84,80 +101,21 @@ def _plain_numbers(axis: Any) -> None:
     """0.0015 and not 1.5 × 10⁻³ along a logarithmic axis, unless its numbers are very small or large."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=_FEW_SUBS if high > _WIDE * low else _SUBS))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
-def _whole_iterations(axes: Any) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(_TICKS, integer=True, min_n_ticks=1))
-
-
-def _axis_rows(iterations: Sequence[Iteration], epochs: Mapping[int, float]) -> Values:
-    """What stands below the numbers of iterations: epochs, and hours (or what suits) in training jobs."""
-    rows: Values = {}
-    if epochs:
-        rows["epoch"] = dict(epochs)
-    seconds = seconds_before(iterations)
-    if seconds:
-        longest = max(seconds.values())
-        size, unit = next((size, unit) for least, size, unit in _UNITS if longest >= least)
-        rows[unit] = {number: value / size for number, value in seconds.items()}
-    return rows
-
-
-def _label_iterations(axes: Any, rows: Values) -> None:
-    """Iterations below the axis, and what each of ``rows`` says of them in lines below."""
-    _whole_iterations(axes)
-    if not rows:
-        axes.set_xlabel("iteration")
-        return
-    limits = axes.get_xlim()
-    labelled = set.intersection(*(set(row) for row in rows.values()))
-    ticks = [round(tick) for tick in axes.xaxis.get_major_locator().tick_values(*limits) if round(tick) in labelled]
-    axes.set_xticks(ticks, ["\n".join([str(tick), *(_short(row[tick], row) for row in rows.values())])
-                            for tick in ticks])
-    axes.set_xlim(limits)
-    axes.annotate("\n".join(["iteration", *rows]), (0.0, 0.0), (-14.0, -7.0), "axes fraction", "offset points",
-                  ha="right", va="top", color=INK)
-
-
-def _short(value: float, row: Mapping[int, float]) -> str:
-    """With a decimal, or two where the whole row is small."""
-    text = f"{value:.2f}" if max(row.values()) < 2.0 else f"{value:.1f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _leave_out_the_start(axes: Any) -> None:
-    """Begin the axis of values where the lines are later, if what is before takes most of it; a note says so.
-
-    The untrained model knows nothing; drawn with it, all later ones look alike. In long trainings the first tenth is
-    left out as well.
-    """
-    lines = [line.get_xydata() for line in axes.lines]
-    last = max((line[-1, 0] for line in lines), default=0.0)
-    if last < _FEW_ITERATIONS:
-        return
-    start = max(last / 10, 1.0) if last >= _MANY_ITERATIONS else 1.0
-    lowest = min(line[:, 1].min() for line in lines)
-    settled = [line[line[:, 0] >= start, 1] for line in lines]
-    low, high = min(part.min() for part in settled if part.size), max(line[:, 1].max() for line in lines)
-    if high - lowest > 2 * (high - low) > 0:
-        axes.set_ylim(low - 0.3 * (high - low), high + 0.1 * (high - low))
-        axes.annotate(f"begins at {lowest:.3g}, below", (0.0, 1.0), (6.0, -4.0), "axes fraction", "offset points",
-                      va="top", color=GREY)         # where lines that rise leave room
-
-
-def _curves(trainings: Trainings, output: str, kind: str, rows: Values) -> Figure:
+def _curves(trainings: Trainings, output: str, kind: str, axis: Axis) -> Figure:
     """Training data as thin, held-out data as thick lines."""
     with _style():
         figure = _figure(_WIDTH, _HEIGHT)
         axes = figure.subplots()
         for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
             for data, what, width, style in (("train", "training", 1.2, "--"), ("valid", "held out", 2.2, "-")):
-                points = [(x, y) for x, y in series(iterations, data, output, kind) if math.isfinite(y)]
+                points = [(x, y) for x, y in axis.points(label, series(iterations, data, output, kind))
+                          if math.isfinite(y)]
                 if points:
                     axes.plot(*zip(*points, strict=True), color=color, linewidth=width, linestyle=style,
                               marker="o" if len(points) < 3 else None,
@@ -165,18 +123,18 @@ def _curves(trainings: Trainings, output: str, kind: str, rows: Values) -> Figur
         axes.set_title(f"{kind.capitalize()} per frame of '{output}'", loc="left")
         if axes.lines:
             axes.legend(loc="lower right")
-            _leave_out_the_start(axes)
-        _label_iterations(axes, rows)
+            leave_out_the_start(axes)
+        axis.label(axes)
     return figure
 
 
-def _learning_rates(trainings: Trainings, rows: Values) -> Figure | None:
+def _learning_rates(trainings: Trainings, axis: Axis) -> Figure | None:
     with _style():
         figure = _figure(_WIDTH, _HEIGHT)
         axes = figure.subplots()
         drawn = False
         for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
-            points = effective_rates(iterations)
+            points = axis.points(label, effective_rates(iterations))
             if points:
                 axes.plot(*zip(*points, strict=True), color=color, label=label, marker="o" if len(points) < 3 else None)
                 drawn = True
@@ -185,7 +143,7 @@ def _learning_rates(trainings: Trainings, rows: Values) -> Figure | None:
         axes.set_title("Effective learning rate", loc="left")
         axes.set_yscale("log")
         _plain_numbers(axes.yaxis)
-        _label_iterations(axes, rows)
+        axis.label(axes)
         if len(trainings) > 1:
             axes.legend()
     return figure
@@ -316,7 +274,7 @@ def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
             axes.fill_between(numbers, low, high, color=BLUE, alpha=0.18, linewidth=0)
             axes.plot(numbers, middle, color=BLUE, marker="o" if len(numbers) < 3 else None)
             axes.set_title(name, fontsize=9)
-            _whole_iterations(axes)
+            whole_iterations(axes)
         for axes in grid[len(bands):]:
             axes.set_visible(False)
         for axes in grid[:len(bands)][-_GRID_COLUMNS:]:       # the lowest of each column

@@ -69,6 +69,9 @@ class MinibatchComputer:
         self._pending: deque[_Pending] = deque()
         self._num_pending = 0
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.nnet!r}>"
+
     def compute_all(self, utterances: Iterable[Utterance],
                     online_ivector_period: int = 0) -> Iterator[tuple[str, Result]]:
         """Outputs of utterances, in their order: yields (key, float32 (ceil(frames / subsampling), output dim)).

@@ -61,6 +61,10 @@ class Computer:
             log_preamble(self._bound)
         self.restart()
 
+    def __repr__(self) -> str:
+        waiting = f"waits for {', '.join(sorted(self._pending))}" if self._pending else "has all it needs"
+        return f"<Computer: {len(self.computation.commands)} commands on {self.ops.device}, {waiting}>"
+
     def restart(self) -> None:
         """Go back to the start of the computation, to run it on other inputs."""
         self._next_stage = 0

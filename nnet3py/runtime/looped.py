@@ -123,6 +123,11 @@ class LoopedComputer:
         self.computation = self._batch(1).computation
         self._stream: LoopedStream | None = None
 
+    def __repr__(self) -> str:
+        every = f", a row for {self.frame_subsampling_factor}" if self.frame_subsampling_factor > 1 else ""
+        return (f"<LoopedComputer: chunks of {self.frames_per_chunk} frames{every}; context {self.left_context} frames "
+                f"left, {self.right_context} right>")
+
     def _compiled(self) -> Computation:
         """A computation that can be extended to any number of sequences, else one for a single sequence."""
         try:
@@ -275,6 +280,10 @@ class LoopedStream:
         self._state = looped.new_state()
         self._waiting = FrameBuffer(looped.io.input_dim)    # frames that no chunk has taken yet
         self.restart()
+
+    def __repr__(self) -> str:
+        ended = ", ended" if self._is_finished else ""
+        return f"<LoopedStream: {self.num_frames} frames, {self.num_outputs} rows of output{ended}>"
 
     def restart(self) -> None:
         """Forget everything, to begin another utterance."""

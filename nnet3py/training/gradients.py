@@ -50,6 +50,11 @@ class Gradients:
     def __iter__(self) -> Iterator[Any]:
         return iter((self.input, self.nnet))
 
+    def __repr__(self) -> str:
+        arrays = {"input": self.input, "output": self.output, "ivector": self.ivector}
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array is not None)
+        return f"<Gradients: value {self.value:.6g}, {shapes}, nnet {self.nnet!r}>"
+
 
 def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
               output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Any = None,

@@ -86,6 +86,12 @@ class History(Shown):
     def __len__(self) -> int:
         return len(self.epochs)
 
+    def __repr__(self) -> str:
+        """A line for each pass."""
+        count = f"{len(self)} pass{'es' if len(self) != 1 else ''}"
+        return "\n".join([f"<History: {count}, the network is as after pass {self.best}>",
+                          *map(str, self.epochs)])
+
 
 @dataclass
 class Progress:

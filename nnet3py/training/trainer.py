@@ -112,14 +112,15 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     Parameters
     ----------
     nnet : the model; its statistics are zeroed first if the options say so
-    options : see :class:`TrainerOptions`
+    options : None: as :class:`TrainerOptions` begins
     """
 
     # The change is only limited as a whole and added: no limits, l2 regularisation or constraints of components, no
     # scaling of statistics, no backstitch. So is Kaldi's discriminative trainer.
     _is_plain = False
 
-    def __init__(self, nnet: Nnet, options: TrainerOptions) -> None:
+    def __init__(self, nnet: Nnet, options: TrainerOptions | None = None) -> None:
+        options = options or TrainerOptions()
         options.check()
         self.nnet, self.options = nnet, options
         if options.zero_component_stats:
@@ -139,6 +140,10 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.objectives: dict[str, ObjectiveStats] = {}
         self.max_change_stats = MaxChangeStats()
         self._reports: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        totals = "".join(f", {name} {stats.average():.6g}" for name, stats in self.objectives.items())
+        return f"<{type(self).__name__}: {self.num_minibatches} minibatches{totals}>"
 
     @abstractmethod
     def _request(self, eg: Eg) -> ComputationRequest:

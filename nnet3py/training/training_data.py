@@ -54,6 +54,7 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
           one axis more in front
         - an iterable of ``(feats, targets)`` or ``(feats, targets, ivector)``, one utterance each, of any lengths; or a
           dict of these by name
+        - ``(feats, targets)``, dicts by name, of the same names: what ``dict(read_matrices("scp:feats.scp"))`` gives
         - an iterable of examples, or of (key, example) as ``read_egs`` gives them
         - an rspecifier of examples, read anew in each pass: ``"ark:egs.ark"``
         - ``(feats, targets)``, rspecifiers of tables; targets are integer vectors, or matrices with
@@ -75,6 +76,8 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
         return TableMinibatches(nnet, *data, options)
     if isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[0], np.ndarray):
         return _of_utterances(nnet, _utterances_of_arrays(data), options)
+    if isinstance(data, tuple) and len(data) in (2, 3) and all(isinstance(part, Mapping) for part in data):
+        return _of_utterances(nnet, _utterances_of_dicts(data), options)
     if isinstance(data, Mapping):
         return _of_utterances(nnet, data.items(), options)
     if not isinstance(data, Iterable):
@@ -116,6 +119,17 @@ def _utterances_of_arrays(data: tuple[Any, ...]) -> Iterable[tuple[str, Pair]]:
     if feats.ndim != 2:
         raise ShapeError(f"expected features, float (frames, dim) or (sequences, frames, dim), found {feats.shape}")
     return [("0", data)]
+
+
+def _utterances_of_dicts(data: tuple[Mapping[str, Any], ...]) -> Iterable[tuple[str, Pair]]:
+    feats, *others = data
+    for other in others:
+        lonely = sorted(map(str, feats.keys() ^ other.keys()))
+        if lonely:
+            raise UsageError(f"expected features and targets of the same names, found {lonely[0]!r} in one of them only"
+                             + (f", and {len(lonely) - 1} more" if len(lonely) > 1 else ""),
+                             "leave out what has no targets: {name: feats[name] for name in targets}")
+    return ((name, tuple(part[name] for part in data)) for name in feats)
 
 
 def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: MinibatchOptions) -> Minibatches:
