@@ -140,7 +140,7 @@ class DenominatorGraph:
         entries, entry_of_arc = np.unique(codes, return_inverse=True)
         entry_states, entry_pdfs = (part.astype(np.int32) for part in np.divmod(entries, num_pdfs))
         by_pdf = np.argsort(entry_pdfs, kind="stable").astype(np.int32)
-        made = {
+        arrays = {
             "initial": initial, "num_pdfs": num_pdfs, "num_arcs": den_fst.num_arcs,
             "entry_states": entry_states, "entry_pdfs": entry_pdfs,
             "state_entries": starts_by(entry_states, num_states),
@@ -148,7 +148,7 @@ class DenominatorGraph:
             "out_of": _grouped(sources, entry_of_arc, probs, num_states),
             "pdf_starts": starts_by(entry_pdfs, num_pdfs), "pdf_entries": by_pdf,
         }
-        for name, value in made.items():
+        for name, value in arrays.items():
             object.__setattr__(self, name, value)
 
     @property

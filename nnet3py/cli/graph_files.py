@@ -51,8 +51,8 @@ def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int =
 
     source, target = names_of_files(args, first)
     fst = read_graph(source)
-    made, tables = change(fst), symbols_of(fst)
-    write_graph(target, made if tables == (None, None) else with_symbols(made, *tables))
+    changed, tables = change(fst), symbols_of(fst)
+    write_graph(target, changed if tables == (None, None) else with_symbols(changed, *tables))
     return 0
 
 
@@ -77,11 +77,11 @@ def each_of_table(pairs: Any, write: Callable[[str, Any], None], make: Callable[
     done = failed = 0
     for key, value in pairs:
         try:
-            made = make(value)
+            value_out = make(value)
         except Nnet3Error as error:
             log.warning(f"key {key}: {error}")
             failed += 1
             continue
-        write(key, made)
+        write(key, value_out)
         done += 1
     return done, failed

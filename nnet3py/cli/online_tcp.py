@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.recognition.pipeline import FeaturePipeline
     from nnet3py.recognition.stream_decoder import StreamDecoder
 
 _LONGEST_TIMEOUT = 86400.0          # seconds
@@ -95,9 +94,7 @@ class _Conversation:
         connection.settimeout(None if timeout < 0 else min(max(timeout, 0.001), _LONGEST_TIMEOUT))
         self._chunk = int(options.chunk_length * options.samp_freq)
         self._period = int(options.samp_freq * options.output_period)
-        self._pipeline: FeaturePipeline
-        self._decoder: StreamDecoder
-        self._pipeline, self._decoder = decoding.begin()
+        self._decoder: StreamDecoder = decoding.begin()[1]
 
     def run(self) -> None:
         """Read sound and answer, to the end."""

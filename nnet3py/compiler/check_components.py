@@ -188,21 +188,21 @@ def memos_are_made_once_and_used_once(subject: Subject) -> None:
     """
     everything = list(_commands(subject))
     forward = [commands for commands in everything if not commands.is_backprop]
-    made: dict[int, tuple[int, ...]] = {}        # memo -> command and what must be the same
+    waiting: dict[int, tuple[int, ...]] = {}        # memo -> command and what must be the same
     for c, memo, *same in _memos(subject, forward):
-        if memo and memo in made:
+        if memo and memo in waiting:
             subject.fail(f"memo {memo} is made twice", c)
-        made[memo] = (c, *same)
+        waiting[memo] = (c, *same)
     uses_memo = subject.flags & int(Properties.USES_MEMO) != 0
     for c, memo, *same in sorted(_memos(subject, [access for access in everything if access.is_backprop])):
         if memo != 0 or uses_memo[same[0]]:
-            maker = made.pop(memo, (c,)) if memo else (c,)
+            maker = waiting.pop(memo, (c,)) if memo else (c,)
             if maker[0] >= c or list(maker[1:]) != same or not uses_memo[same[0]]:
                 subject.fail(f"memo {memo} was not made by this component, not for these rows, or was used before", c)
-    made.pop(0, None)
-    if made:
-        memo = min(made)
-        subject.fail(f"memo {memo} is made and never used", made[memo][0])
+    waiting.pop(0, None)
+    if waiting:
+        memo = min(waiting)
+        subject.fail(f"memo {memo} is made and never used", waiting[memo][0])
 
 
 def _memos(subject: Subject, everything: list[_Component]) -> Iterator[tuple[int, ...]]:

@@ -75,20 +75,17 @@ def with_ivector_period(nnet: Nnet, period: int) -> Nnet:
 
 
 def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_context: int,
-                    frame_subsampling_factor: int = 1, ivector_period: int = 0,
-                    num_sequences: int = 1) -> list[ComputationRequest]:
+                    frame_subsampling_factor: int = 1, num_sequences: int = 1) -> list[ComputationRequest]:
     """The requests for the first three chunks. Kaldi: CreateLoopedComputationRequest.
 
     Parameters
     ----------
     nnet : a simple network, as :func:`with_ivector_period` made it if it has an input ``ivector``
-    chunk_size : frames in a chunk, see :func:`looped_chunk_size`
+    chunk_size : frames in a chunk, which has one i-vector; see :func:`looped_chunk_size`
     left_context : frames of input before the first output
     right_context : frames of input after the last output of each chunk
-    ivector_period : frames from one i-vector to the next; 0: ``chunk_size``
     num_sequences : how many sequences, of the same times, go through it together; each one's rows stand together
     """
-    period = ivector_period or chunk_size
     has_ivector = nnet.input_dim("ivector") > 0
     requests = []
     given: set[int] = set()          # the times of i-vectors in earlier requests
@@ -97,7 +94,7 @@ def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_contex
         end = (number + 1) * chunk_size + right_context
         frames = np.arange(begin, end)
         inputs = [IoSpecification("input", _product(frames, num_sequences))]
-        times = sorted(set((frames - frames % period).tolist()) - given)
+        times = sorted(set((frames - frames % chunk_size).tolist()) - given)
         if has_ivector and times:
             inputs.append(IoSpecification("ivector", _product(np.array(times), num_sequences)))
         given.update(times)

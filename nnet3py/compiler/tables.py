@@ -151,14 +151,3 @@ def _reduced(function: np.ufunc, entries: list[np.ndarray], none: int) -> np.nda
         flat = np.concatenate([entry.ravel() for entry in entries])
         out[filled] = function.reduceat(flat, (np.cumsum(sizes) - sizes)[filled])
     return out
-
-
-def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.ndarray,
-                   access: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    used = []
-    for entry in entries.tolist():
-        is_used = np.zeros(len(computation.submatrices) + 1, bool)
-        is_used[computation.indexes_multi[entry][:, 0]] = True
-        used.append(np.flatnonzero(is_used[1:-1]) + 1)         # the last one is for -1, none
-    commands = np.repeat(numbers, [len(s) for s in used])
-    return commands, np.concatenate(used), np.full(len(commands), access)

@@ -200,13 +200,13 @@ class InFiles:
 
         Elements of arrays (``counters.0``) are stored in the arrays that it has.
         """
-        made = cls(**{name: value for name, value in values.items() if "." not in name})
+        component = cls(**{name: value for name, value in values.items() if "." not in name})
         for name, value in values.items():
             if "." in name:
                 array, place = name.split(".")
-                getattr(made, array)[int(place)] = value
-        made.check_read(reader)
-        return made
+                getattr(component, array)[int(place)] = value
+        component.check_read(reader)
+        return component
 
     def check_read(self, reader: TokenReader) -> None:
         """Raise FormatError if the values of ``FIELDS``, just read, do not go together."""

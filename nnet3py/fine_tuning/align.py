@@ -164,8 +164,8 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
 def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
                         model: TransitionModel) -> DecodingGraph | LookaheadGraph:
     """The graph for recognition that has the words of the text: a new one if there is one."""
-    made = work.graph / "HCLG.fst"
-    return DecodingGraph.read(str(made), model) if made.is_file() else read_decoding_graph(folder, model)
+    graph_file = work.graph / "HCLG.fst"
+    return DecodingGraph.read(str(graph_file), model) if graph_file.is_file() else read_decoding_graph(folder, model)
 
 
 def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,

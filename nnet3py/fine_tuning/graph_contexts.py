@@ -42,12 +42,10 @@ class RecoveredTree(NamedTuple):
     ----------
     tree : of all phones and pdfs of the model
     num_seen : pairs of neighbouring phones that the graph has
-    num_pairs : all pairs of phones
     """
 
     tree: ContextDependency
     num_seen: int
-    num_pairs: int
 
 
 def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, str] | None = None) -> RecoveredTree:
@@ -80,7 +78,7 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
             of_state[next(iter(pdf_before)) if pdf_before else similar.guess(left, phone, hmm_state)].append(left)
     num_seen = len({(left, phone) for left, phone, _ in seen})
     logger.info("Recovered a tree of %d pdfs: the graph has %d pairs of phones", model.num_pdfs, num_seen)
-    return RecoveredTree(_tree(lefts, model), num_seen, len(phones) * (len(phones) + 1))
+    return RecoveredTree(_tree(lefts, model), num_seen)
 
 
 def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
@@ -122,11 +120,11 @@ def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int],
             logger.warning("The graph is large: only a part of it was looked at for phones and their neighbours")
             break
     pairs, times = np.unique(np.concatenate(seen, axis=1), axis=1, return_counts=True)
-    said: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
+    seen_states: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
     for (left_phone, state), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
         phone, hmm_state = model.tuples[state - 1, :2].tolist()
-        said[left_phone, phone, hmm_state][state] += count
-    return dict(said)
+        seen_states[left_phone, phone, hmm_state][state] += count
+    return dict(seen_states)
 
 
 def base_name(name: str) -> str:

@@ -173,8 +173,8 @@ class _Facts:
         rows = []
         for line in read_lines(str(path)) if path.is_file() else []:
             word, source, *phones = line.split()
-            said, before = old.correct(word)
-            rows.append((word, source, " ".join(phones), str(said), str(before), str(new.correct(word)[1])))
+            num_spoken, before = old.correct(word)
+            rows.append((word, source, " ".join(phones), str(num_spoken), str(before), str(new.correct(word)[1])))
         return rows
 
     def set_aside(self) -> Rows:

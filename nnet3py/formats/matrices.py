@@ -16,7 +16,6 @@ from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-_LARGEST_COUNT = 1 << 40        # elements; keeps products of two damaged dimensions far from overflow
 _NUMBERS_TEXT = re.compile(rb"[-+.0-9a-zA-Z; \t\n\r\v\f]*")
 _PLAIN_TEXT = re.compile(rb"[-+.0-9eE \t\n\r\v\f]*")
 _FRACTIONAL_EXPONENT = re.compile(rb"[eE][-+]?[0-9]*\.")

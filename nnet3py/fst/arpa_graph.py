@@ -39,10 +39,10 @@ def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: 
 
     Raises FormatError if no sentence can begin: the model has no unigram ``special.bos``.
     """
-    made = _Grammar(arpa, special, warn or Warner())
+    grammar = _Grammar(arpa, special, warn or Warner())
     for order, section in enumerate(arpa.sections, 1):
-        made.add(section, order)
-    graph = made.fst()
+        grammar.add(section, order)
+    graph = grammar.fst()
     if special.backoff:
         graph = _without_redundant_states(graph, special.backoff)
     return arc_sorted(graph) if sort else graph

@@ -105,10 +105,10 @@ def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> A
 
     Raises Nnet3Error for one that grows without end.
     """
-    made = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
-    if made.num_states >= MOST_STATES:
+    determinized = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
+    if determinized.num_states >= MOST_STATES:
         raise Nnet3Error(f"a graph cannot be determinised: it has more than {MOST_STATES} states")
-    return made
+    return determinized
 
 
 def shortest_path(fst: Fst, count: int = 1) -> Any:

@@ -125,8 +125,6 @@ class TokenReader:
             raise self._truncated(count, len(data))
         return data
 
-    read_exact = raw
-
     def up_to(self, count: int | None) -> bytes | bytearray:
         """At most ``count`` bytes, fewer only at the end; None for all that are left."""
         return self._source.read_pieces(sys.maxsize if count is None else count)

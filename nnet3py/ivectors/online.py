@@ -146,9 +146,9 @@ class EstimationStats:
 
     def copy(self) -> EstimationStats:
         """Another one of the same frames."""
-        made = EstimationStats(len(self.linear), self.offset, self.max_count)
-        made.linear, made.quadratic, made.count = self.linear.copy(), self.quadratic.copy(), self.count
-        return made
+        duplicate = EstimationStats(len(self.linear), self.offset, self.max_count)
+        duplicate.linear, duplicate.quadratic, duplicate.count = self.linear.copy(), self.quadratic.copy(), self.count
+        return duplicate
 
 
 def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
@@ -357,7 +357,7 @@ def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, po
         stats.add(terms)
         current = stats.estimate(current, iterations)
         rows.append(current.astype(np.float32))
-    made = np.stack(rows)
-    made[:, 0] -= np.float32(extractor.offset)
+    ivectors = np.stack(rows)
+    ivectors[:, 0] -= np.float32(extractor.offset)
     after(stats, current)
-    return made
+    return ivectors

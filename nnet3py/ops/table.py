@@ -165,9 +165,9 @@ class Operation:
     def stand_in(self, file: str, module: str) -> Callable[..., Any]:
         """A function of its name and documentation, which does nothing and stands in a module."""
         code = self.declaration.__code__.replace(co_filename=file)
-        made = FunctionType(code, {"__name__": module}, self.name)
-        made.__doc__ = self.meaning
-        return made
+        function = FunctionType(code, {"__name__": module}, self.name)
+        function.__doc__ = self.meaning
+        return function
 
 
 def _argument(name: str, text: str, default: str | None) -> Argument:

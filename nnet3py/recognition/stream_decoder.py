@@ -211,10 +211,10 @@ class StreamDecoder:
 
 
 def _check_dimensions(pipeline: FeaturePipeline, looped: LoopedComputer) -> None:
-    made, io = pipeline.models, looped.io
-    if made.input_dim != io.input_dim:
-        raise ShapeError(f"the network takes features of dimension {io.input_dim}, the options make {made.input_dim}",
+    models, io = pipeline.models, looped.io
+    if models.input_dim != io.input_dim:
+        raise ShapeError(f"the network takes features of dimension {io.input_dim}, the options make {models.input_dim}",
                          "is the feature configuration that of the model?")
-    if io.ivector_dim and made.ivector_dim != io.ivector_dim:
+    if io.ivector_dim and models.ivector_dim != io.ivector_dim:
         raise ShapeError(f"the network takes i-vectors of dimension {io.ivector_dim}, the extractor makes "
-                         f"{made.ivector_dim or 'none'}", "--ivector-extraction-config names the extractor")
+                         f"{models.ivector_dim or 'none'}", "--ivector-extraction-config names the extractor")

@@ -128,8 +128,8 @@ class StageRunner:
         if piece.graph is None and not piece.needs_host and not piece.failed:
             self._capture(piece)
         elif piece.graph is not None:
-            for each, count in piece.counted.items():
-                each.t += count
+            for preconditioner, count in piece.counted.items():
+                preconditioner.t += count
         if piece.graph is not None:
             piece.graph.launch()
             return
@@ -144,7 +144,7 @@ class StageRunner:
             for function, args in piece.calls:
                 function(*args)
 
-        counts = [(each, each.t) for each in piece.counted]
+        counts = [(preconditioner, preconditioner.t) for preconditioner in piece.counted]
         try:
             piece.graph = graphs.capture(run)
             return
@@ -153,8 +153,8 @@ class StageRunner:
         except graphs.CaptureFailed as error:
             _warn_once(error)
         piece.failed = True
-        for each, t in counts:      # it is run once more
-            each.t = t
+        for preconditioner, t in counts:      # it is run once more
+            preconditioner.t = t
 
     def _current_state(self) -> tuple[object, ...]:
         from nnet3py.ops.cuda import cublas
@@ -192,26 +192,26 @@ class _Decisions:
 
     def counts(self) -> list[int]:
         """How many calls each has had."""
-        return [each.t for each in self._all]
+        return [preconditioner.t for preconditioner in self._all]
 
     def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
         """Add to ``counted`` who was called how often since the counts were these."""
-        for each, t in zip(self._all, before, strict=True):
-            if each.t != t:
-                counted[each] = counted.get(each, 0) + each.t - t
+        for preconditioner, t in zip(self._all, before, strict=True):
+            if preconditioner.t != t:
+                counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t
 
     def learn(self, pieces: list[Piece]) -> bool:
         """Take in who is called in these pieces of a run; whether that is known only from now on."""
         calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
-            for each, count in piece.counted.items():
-                calls[each] = calls.get(each, 0) + count
+            for preconditioner, count in piece.counted.items():
+                calls[preconditioner] = calls.get(preconditioner, 0) + count
         was_known, self._calls = self._calls == calls, calls
         return not was_known
 
     def now(self) -> Decided:
         """What will be decided in the next run."""
-        return tuple(each.decisions(count) for each, count in (self._calls or {}).items())
+        return tuple(preconditioner.decisions(count) for preconditioner, count in (self._calls or {}).items())
 
 
 _warned = False

@@ -202,7 +202,7 @@ def _pass(trainer: NnetTrainer, source: Minibatches, number: int, rate: float, v
 
 def _totals(trainer: NnetTrainer) -> tuple[float, float]:
     stats = [stats for name, stats in trainer.objectives.items() if not name.endswith("_backstitch")]
-    return sum(each.total_objective for each in stats), sum(each.total_weight for each in stats)
+    return sum(totals.total_objective for totals in stats), sum(totals.total_weight for totals in stats)
 
 
 class _Validator:

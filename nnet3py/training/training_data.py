@@ -169,9 +169,9 @@ def _examples(nnet: Nnet, maker: ExampleMaker, key: str, feats: np.ndarray, targ
               ivector: np.ndarray | None) -> list[NnetExample]:
     wanted = as_targets(targets, len(feats), nnet.output_dim("output"))
     vectors = None if ivector is None else ivector[None]
-    made = (maker.from_targets(key, feats, wanted, vectors) if isinstance(wanted, np.ndarray)
+    examples = (maker.from_targets(key, feats, wanted, vectors) if isinstance(wanted, np.ndarray)
             else maker.from_posteriors(key, feats, wanted, vectors))
-    return [example for _, example in made]
+    return [example for _, example in examples]
 
 
 class FrameMinibatches:

@@ -15,7 +15,7 @@ from nnet3py.io.holder import Holder
 from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.arc_starts import starts_by
-from nnet3py.transducers.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst
+from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 
 _BLANKS = re.compile(rb"[ \t\r]*")
@@ -111,34 +111,31 @@ class Lines:
                                 f"{fields[0][:40]!r}")
 
 
-def read_text_fst(reader: TokenReader, arc_type: str = "standard") -> Fst:
+def read_text_fst(reader: TokenReader) -> Fst:
     """Read an FST in text, from the newline before it to the empty line after it; weights are float32."""
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
         raise reader.error(f"expected a newline before an FST in text, found {reader.peek(1)!r}")
     reader.raw(1)
-    width = ARC_TYPES[arc_type].width
-    lines = Lines(reader, width)
+    lines = Lines(reader, 1)
     while fields := reader.read_line().split():
         lines.add(fields)
-    return finished_fst(reader, _from_lines(reader, lines, arc_type, width))
+    return finished_fst(reader, _from_lines(reader, lines))
 
 
-def _from_lines(reader: TokenReader, lines: Lines, arc_type: str, width: int) -> Fst:
+def _from_lines(reader: TokenReader, lines: Lines) -> Fst:
     arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
     states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
     if states > 2 * lines.count:
         raise reader.error(f"an FST of {lines.count} lines cannot have {states} states")
     order = np.argsort(arcs[:, 0], kind="stable")
     arcs = arcs[order]
-    weights = np.array(lines.weights, dtype=np.float32).reshape(-1, width)[order]
-    final = np.full((states, width), NO_WEIGHT, dtype=np.float32)
-    for state, weight in lines.finals.items():
+    weights = np.array(lines.weights, dtype=np.float32).reshape(-1)[order]
+    final = np.full(states, NO_WEIGHT, dtype=np.float32)
+    for state, (weight,) in lines.finals.items():
         final[state] = weight
-    if width == 1:
-        weights, final = weights[:, 0], final[:, 0]
     starts = starts_by(arcs[:, 0], states)
-    return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy(), arc_type)
+    return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy())
 
 
 def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:

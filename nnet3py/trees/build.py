@@ -179,11 +179,10 @@ def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: i
 
 
 class _Stub(NamedTuple):
-    """The tree of the roots, and which statistics may be split further."""
+    """The tree of the roots, and the statistics of what may be split further."""
 
     tree: Map
     num_leaves: int
-    may_split: np.ndarray
     grown_from: TreeStats
 
 
@@ -202,7 +201,7 @@ def _stub(stats: TreeStats, roots: Sequence[Root], topology: HmmTopology, positi
     may_split = ~np.isin(stats.events[:, position + 1], fixed)
     if not may_split.any():
         raise Nnet3Error("no root of the phones in the statistics may be split", "mark roots with 'split'")
-    return _Stub(tree, num_leaves, may_split, stats.chosen(may_split))
+    return _Stub(tree, num_leaves, stats.chosen(may_split))
 
 
 def _per_frame(gain: float, stats: TreeStats) -> float:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
 
 ABSENT = -1                  # the value of a key that an event does not have
-_PDF_CLASS = 0               # the column of the pdf class; phones follow
 _LARGEST_KEY = 100           # a window of phones is no longer than that
 _SMALLEST = 12               # bytes of an event with its statistics, at least
 

@@ -24,7 +24,6 @@ _MATRICES = (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD)
 _ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
 _PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
           CommandType.ADD_TO_ROWS_MULTI)
-_NO_EFFECT_ON_ROWS = (CommandType.SET_CONST, CommandType.PROVIDE_OUTPUT, CommandType.ACCEPT_INPUT)
 
 
 class _Window(NamedTuple):
