@@ -87,7 +87,7 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
     Raises
     ------
-    FormatError : bytes that are no acoustic model; a raw network is refused with a hint
+    FormatError : bytes that are not an acoustic model; a raw network is refused with a hint
     Nnet3Error : a file that cannot be opened
     """
     return read_object(path, _read_model)

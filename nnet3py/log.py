@@ -36,7 +36,7 @@ _shows_status = True
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
 _shown: Any = None       # the handler of show_log
-# What these say at INFO is of no interest to somebody who tries things at a prompt.
+# What these say at INFO is of no interest to someone who tries things at a prompt.
 _HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
 
 T = TypeVar("T")

@@ -79,7 +79,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     phones = sorted(set(phone_lm.input_labels.tolist()))
     unknown = [phone for phone in phones if phone and phone not in model.topology.entry_of_phone]
     if unknown:
-        raise FormatError(f"the phone language model has the label {unknown[0]}, which is no phone of the topology",
+        raise FormatError(f"the phone language model has the label {unknown[0]}, which is not a phone of the topology",
                           hint="are language model and transition model of one set of phones?")
 
 

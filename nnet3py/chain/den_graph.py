@@ -17,7 +17,7 @@ from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
-NUM_STEPS = 100        # the initial probabilities are the average over so many frames
+NUM_STEPS = 100        # the initial probabilities are the average over that many frames
 LARGEST_SUM = 100.0    # of the probabilities that leave a state; Kaldi's bound
 
 _HINT = "is this a den.fst, as chain-make-den-fst writes it?"
@@ -46,7 +46,7 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
     Raises
     ------
     Nnet3Error : a graph that no denominator graph can be: without states or arcs, with epsilons, transducers, states
-        that cannot be reached, weights that are no costs
+        that cannot be reached, weights that are not costs
     """
     _check(den_fst)
     sources, nexts = den_fst.sources, den_fst.next_states

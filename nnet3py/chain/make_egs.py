@@ -25,7 +25,7 @@ from nnet3py.transducers.fst import Fst
 logger = logging.getLogger(__name__)
 
 _LEAST_FRAMES = 2           # output frames of an example that can be stored
-_TOO_FAR = 5                # frames: a length that is so many away from all that are allowed is not changed
+_TOO_FAR = 5                # frames: a length that is that many away from all that are allowed is not changed
 _NO_LENGTH_NEAR = 100       # frames; what Kaldi says of lengths further away
 
 

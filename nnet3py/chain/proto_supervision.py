@@ -76,7 +76,7 @@ class ProtoSupervision:
 def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
     """Of an alignment: int (phones,) phones and how many frames each has.
 
-    SupervisionError for what is no alignment.
+    SupervisionError for what is not an alignment.
     """
     if not len(phones):
         raise SupervisionError("it has no phones")

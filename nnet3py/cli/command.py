@@ -178,7 +178,7 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     arguments : the least and the greatest number of arguments; None for no upper limit
     options : besides the standard ones
     detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
-    options_anywhere : options may stand behind arguments
+    options_anywhere : options may stand after arguments
     """
     def decorate(function: Function) -> KaldiCommand:
         return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere)

@@ -100,7 +100,7 @@ See also: fstminimizeencoded
     option("use-log", bool, False, "Costs of paths of the same labels are added as probabilities; otherwise the least "
            "counts"),
     DELTA,
-    option("max-states", int, -1, "Stop when there are so many states; -1: no limit"),
+    option("max-states", int, -1, "Stop when there are that many states; -1: no limit"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:
     """Determinise."""

@@ -18,13 +18,13 @@ def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
 
 
 def read_graph(name: str) -> Fst:
-    """Read a graph from a file; FormatError for costs that are no numbers, or minus infinity."""
+    """Read a graph from a file; FormatError for costs that are not numbers, or minus infinity."""
     from nnet3py.transducers.fst import NO_WEIGHT
     from nnet3py.transducers.fst_text import read_fst_file
 
     fst = read_fst_file(name)
     for costs in (fst.weights, fst.final_weights):
-        wrong = ~(costs > -NO_WEIGHT)               # so is what is no number
+        wrong = ~(costs > -NO_WEIGHT)               # so is what is not a number
         if wrong.any():
             raise FormatError(f"expected a graph, found the cost {costs.reshape(-1)[int(wrong.reshape(-1).argmax())]}",
                               path=name)

@@ -42,7 +42,7 @@ def change_lattices(args: list[str], change: Callable[[str, Any], Any], compact:
 
 
 def status(done: int) -> int:
-    """The exit status of a tool that has done so many lattices."""
+    """The exit status of a tool that has done that many lattices."""
     return 0 if done else 1
 
 

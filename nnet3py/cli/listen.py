@@ -1,4 +1,4 @@
-"""nnet3py listen: what a microphone hears, as words while somebody speaks."""
+"""nnet3py listen: what a microphone hears, as words while someone speaks."""
 from __future__ import annotations
 
 import signal
@@ -14,7 +14,7 @@ from nnet3py.cli.recognizers import MODEL, USE_GPU, single_model, warmed_recogni
 
 
 @kaldi_command("listen", usage="""
-Recognise what a microphone hears: words are shown while somebody speaks, and printed, a line for each utterance, when
+Recognise what a microphone hears: words are shown while someone speaks, and printed, a line for each utterance, when
 it is over. Ctrl-C ends it. Needs the extra listen, but for files.
 
 Usage:  nnet3py listen [options] <model-folder>

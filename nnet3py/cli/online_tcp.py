@@ -38,7 +38,7 @@ See also: online2-wav-nnet3-latgen-faster
     *DECODING,
     option("samp-freq", float, 16000.0, "Samples a second that clients send"),
     *declared([CHUNK_LENGTH]),
-    option("output-period", float, 1.0, "Seconds from one answer to the next while somebody speaks"),
+    option("output-period", float, 1.0, "Seconds from one answer to the next while someone speaks"),
     option("read-timeout", int, 3, "Seconds after which a client that sends nothing is done (-1: never)"),
     option("port-num", int, 5050, "Port to listen on (0: any that is free; the log says which)"),
     option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of answers"),

@@ -217,7 +217,7 @@ class CachingCompiler:
         Raises
         ------
         SpecifierError, Nnet3Error : the file cannot be opened
-        FormatError : it is no cache file, or one of another version
+        FormatError : it is not a cache file, or one of another version
         """
         start = perf_counter()
         pairs = read_object(rxfilename, lambda reader: read_cache(reader, self.options))

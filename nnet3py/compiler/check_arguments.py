@@ -85,7 +85,7 @@ def arguments_exist(subject: Subject) -> None:
             column = args[:, place]
             if role in SUBMATRIX_ROLES:
                 fine = (column >= (0 if optional else 1)) & (column < len(subject.submatrices))
-                subject.require(kind, fine, f"argument {place + 1} is no sub-matrix")
+                subject.require(kind, fine, f"argument {place + 1} is not a sub-matrix")
             else:
                 subject.require(kind, (column >= 0) & (column < limits[role]),
                                 f"argument {place + 1} is out of range")
@@ -107,7 +107,8 @@ def whole_matrices_are_sized_and_exchanged(subject: Subject) -> None:
         if COMMANDS[kind].whole:
             for place, role in enumerate(COMMANDS[kind].roles):
                 if role in SUBMATRIX_ROLES:
-                    subject.require(kind, subject.is_whole[args[:, place]], f"argument {place + 1} is no whole matrix")
+                    subject.require(kind, subject.is_whole[args[:, place]],
+                                    f"argument {place + 1} is not a whole matrix")
 
 
 def swapped_matrices_have_one_size(subject: Subject) -> None:

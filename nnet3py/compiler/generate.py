@@ -56,7 +56,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
 
 
 def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share: bool = True) -> Computation:
-    """The unoptimised command list for several requests, one after the other, with a marker behind each.
+    """The unoptimised command list for several requests, one after the other, with a marker after each.
 
     Every request has inputs and outputs at the same nodes. Raises as ``generate_computation``, and CompileError for
     derivatives, which such a computation cannot give.

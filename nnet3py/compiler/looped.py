@@ -43,7 +43,7 @@ def looped_chunk_size(nnet: Nnet, frames_per_chunk: int, frame_subsampling_facto
     """
     if frames_per_chunk < 1 or frame_subsampling_factor < 1:
         raise Nnet3Error(f"a chunk of {frames_per_chunk} frames, of which every {frame_subsampling_factor}th has an "
-                         "output, is no chunk: both numbers must be 1 or more")
+                         "output, is not a chunk: both numbers must be 1 or more")
     unit = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-frames_per_chunk // unit) * unit
 

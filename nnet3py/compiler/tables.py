@@ -73,7 +73,7 @@ def command_table(computation: Computation) -> CommandTable:
 
 
 def keep_command_table(computation: Computation, table: CommandTable) -> None:
-    """Remember the commands as arrays, which somebody knows already."""
+    """Remember the commands as arrays, which someone knows already."""
     computation.keep(_command_table, table, "commands")
 
 
@@ -94,7 +94,7 @@ def submatrix_table(computation: Computation) -> np.ndarray:
 
 
 def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
-    """Remember the sub-matrices as an array, which somebody knows already."""
+    """Remember the sub-matrices as an array, which someone knows already."""
     computation.keep(_submatrix_table, table, "submatrices")
 
 

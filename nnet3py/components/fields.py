@@ -60,7 +60,7 @@ class Field(NamedTuple):
 
     Attributes
     ----------
-    tag : what stands before the value; behind a ``|`` what stands there in older files; empty if the value follows the
+    tag : what stands before the value; after a ``|`` what stands there in older files; empty if the value follows the
         one before it under the same tag (but not under that of older files)
     kind : ``dim``, ``block_dim`` (it divides the field ``dim``), ``mark`` (a tag without a value, there if true),
         ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose

@@ -54,7 +54,7 @@ class Decoder:
 
     def __init__(self, graph: Graph | Fst, model: TransitionModel,
                  options: DecoderOptions | None = None) -> None:
-        """ShapeError for a graph whose labels are no transition-ids of the model; UsageError for wrong options."""
+        """ShapeError for a graph whose labels are not transition-ids of the model; UsageError for wrong options."""
         self.model = model
         self._search = LatticeDecoder(DecodingGraph.of_fst(graph, model) if isinstance(graph, Fst) else graph, options)
 

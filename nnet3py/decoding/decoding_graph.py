@@ -102,7 +102,7 @@ def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
                                    f"{len(arcs)} arcs",
             graph_loops.BAD_NEXT: f"{where} leads to state {value}, but there are {len(states)}",
             graph_loops.BAD_OUTPUT: f"{where} has the output label {value}",
-            graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is no number",
+            graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is not a number",
             graph_loops.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
                                       "table says another number",
         }[problem], "the file is damaged" if problem != graph_loops.BAD_COST else "")

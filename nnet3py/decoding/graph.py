@@ -38,7 +38,7 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     lang : the lexicon
     grammar : G; input labels are words and ``#0``, output labels words
     tree, model : of the acoustic model
-    transition_scale : factor of the costs of transitions that are no self-loops
+    transition_scale : factor of the costs of transitions that are not self-loops
     self_loop_scale : factor of the costs of self-loops, and of not taking them; 1.0 for chain models
 
     Raises
@@ -94,9 +94,9 @@ class TrainingGraphOptions:
 
     Attributes
     ----------
-    transition_scale : factor of the costs of transitions that are no self-loops
+    transition_scale : factor of the costs of transitions that are not self-loops
     self_loop_scale : factor of the costs of self-loops, and of not taking them
-    reorder : self-loops come behind the transition that leaves their state, not before it
+    reorder : self-loops come after the transition that leaves their state, not before it
     rm_eps : epsilons are removed where that makes nothing larger; only with disambiguation symbols
     """
 

@@ -49,7 +49,7 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
     ``has_probabilities`` None: they are there if every line has a number above 0, up to 1, as its second field, before
     phones. A pronunciation that stands twice is taken once, with a warning.
 
-    Raises FormatError for a line without phones, a reserved word, or what is no probability.
+    Raises FormatError for a line without phones, a reserved word, or what is not a probability.
     """
     rows = [(number, line.split()) for number, line in enumerate(read_text(rxfilename).split("\n"), 1) if line.strip()]
     if not rows:
@@ -62,7 +62,7 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
         probability = _probability(fields[1]) if has_probabilities and len(fields) > 1 else 1.0
         problem = (f"the word {fields[0]} is reserved" if fields[0] in _RESERVED else
                    f"the word {fields[0]} has no phones" if len(fields) <= first_phone else
-                   f"'{fields[1]}' is no probability" if probability is None else None)
+                   f"'{fields[1]}' is not a probability" if probability is None else None)
         if problem:
             raise FormatError(f"line {number} of a lexicon: {problem}", path=str(rxfilename),
                               hint="a line is WORD PHONE PHONE ..., or WORD PROBABILITY PHONE PHONE ...")

@@ -127,7 +127,7 @@ def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarra
 
 
 def _one_graph(lattice: Fst, times: np.ndarray, finals: np.ndarray) -> LatticeGraphs:
-    """The lattice as it is, with a state behind all ends; each state is a level, since they are in order."""
+    """The lattice as it is, with a state after all ends; each state is a level, since they are in order."""
     ends, end = np.flatnonzero(lattice.is_final), lattice.num_states
     ids = np.concatenate((lattice.input_labels, np.zeros(len(ends), np.int32))).astype(np.int32)
     sources = np.concatenate((lattice.sources, ends)).astype(np.int32)

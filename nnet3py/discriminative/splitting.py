@@ -1,7 +1,7 @@
 """Cutting an utterance's lattice and alignment into pieces. Kaldi: ``DiscriminativeSupervisionSplitter``.
 
-What lies before and behind a piece goes into it as graph costs: the sums over the paths to each state of its first
-frame, and from each state behind its last one. These survive when training replaces the acoustic costs.
+What lies before and after a piece goes into it as graph costs: the sums over the paths to each state of its first
+frame, and from each state after its last one. These survive when training replaces the acoustic costs.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SupervisionSplitter:
     options : see :class:`SplittingOptions`
     model : of the transition-ids
     alignment : int32 (frames,), the reference's transition-ids
-    lattice : of the same frames, with a transition-id on each arc that is no epsilon
+    lattice : of the same frames, with a transition-id on each arc that is not an epsilon
     weight : of the pieces
 
     Raises

@@ -98,7 +98,7 @@ class ExampleMerger:
     sizes : the rules
     compress : whether the features of minibatches are compressed
     merge : makes one example of several; as :func:`merge_examples`, of another kind of example
-    key_ending : what is put behind the key of a minibatch
+    key_ending : what is put after the key of a minibatch
     """
 
     def __init__(self, sizes: MinibatchSizes, compress: bool = False,

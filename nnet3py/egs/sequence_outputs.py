@@ -125,7 +125,7 @@ class SequenceExample:
 
 def rows_problem(name: str, indexes: np.ndarray, num_sequences: int, frames_per_sequence: int,
                  deriv_weights: np.ndarray) -> str | None:
-    """Why rows cannot belong to so many sequences of so many frames, or None.
+    """Why rows cannot belong to that many sequences of that many frames, or None.
 
     Row ``i num_sequences + n`` must be (n, t0 + i step, 0) for frame i of sequence n, and there must be a weight of 0
     or more for each row, or none at all. Kaldi: ``CheckDim``.

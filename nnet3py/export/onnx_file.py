@@ -76,7 +76,7 @@ def _write_in_two(onnx: Any, model: Any, path: str) -> None:
     folder, name = os.path.split(path)
     if parse_wxfilename(path).medium is not Medium.FILE or not os.path.isdir(folder or "."):
         raise UsageError(f"the model's weights have {_weight_bytes(model)} bytes, too many for a single ONNX file; "
-                         f"they would lie beside it, and '{path}' is no file in a folder", "give the path of a file")
+                         f"they would lie beside it, and '{path}' is not a file in a folder", "give the path of a file")
     weights = f"{name}.weights"
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder or ".") as unfinished:

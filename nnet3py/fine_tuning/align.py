@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
 _FREE_BEAM = DecoderOptions(beam=12.0, max_active=2000, lattice_beam=0.01)
 _FRAMES_PER_CHUNK = 150
-# An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: so many times
+# An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: that many times
 # the usual deviation from the median, and at least so much of a frame's log-likelihood. With the demo model right texts
 # had 0.16 at the most, also of a voice that it hardly understands; of 16 exchanged texts 12 had 0.2 to 1.1.
 _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2

@@ -121,7 +121,7 @@ def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[
 
 
 def chunk_widths(lengths: Sequence[int]) -> str:
-    """Widths of chunks for utterances of so many frames, such as ``100,60,30``."""
+    """Widths of chunks for utterances of that many frames, such as ``100,60,30``."""
     least = np.sort(np.array(lengths))[int((1.0 - _LONGER) * (len(lengths) - 1))]
     fitting = [width for width in _WIDTHS if width <= least] or [_WIDTHS[-1]]
     return ",".join(map(str, fitting))

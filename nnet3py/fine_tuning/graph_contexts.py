@@ -1,6 +1,6 @@
 """The decision tree of a model that came without one, recovered from its decoding graph.
 
-A graph's input labels are transition-ids, so each path says which pdfs a phone has behind which other phone. What the
+A graph's input labels are transition-ids, so each path says which pdfs a phone has after which other phone. What the
 graph never says is guessed: from the same phone at another position of the word, then from what is usual.
 """
 from __future__ import annotations
@@ -63,7 +63,7 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
     seen = neighbours(graph, model)
     for (left, phone, _), states in seen.items():
         if len(states) > 1:
-            raise WiderContext(f"phone {phone} has more than one pdf behind phone {left}",
+            raise WiderContext(f"phone {phone} has more than one pdf after phone {left}",
                                "only models whose phones know the phone before them, as chain models do, can be had "
                                "from a graph")
     names = phone_names or {}
@@ -133,9 +133,9 @@ def base_name(name: str) -> str:
 
 
 class _Similar:
-    """Guesses what stands behind a left phone that was not seen there: what stands behind those most like it.
+    """Guesses what stands after a left phone that was not seen there: what stands after those most like it.
 
-    Two left phones are like each other if the same phones have the same pdfs behind them. The forms that a phone has by
+    Two left phones are like each other if the same phones have the same pdfs after them. The forms that a phone has by
     its position in the word are taken for one phone.
     """
 
@@ -144,7 +144,7 @@ class _Similar:
         self._states: dict[Place, dict[Pdfs, int]] = defaultdict(dict)
         for number, (phone, hmm_state, forward, loop) in enumerate(model.tuples.tolist(), 1):
             self._states[phone, hmm_state][forward, loop] = number
-        # (base of the phone, HMM state): how often each pdfs were seen behind each base of the left phone
+        # (base of the phone, HMM state): how often each pdfs were seen after each base of the left phone
         self._behind: dict[tuple[str, int], Counter[tuple[str, Pdfs]]] = defaultdict(Counter)
         by_phone: dict[Place, list[tuple[str, Pdfs]]] = defaultdict(list)
         for (left, phone, hmm_state), states in seen.items():
@@ -174,13 +174,13 @@ class _Similar:
         return self._guesses[key]
 
     def _likeness(self, phone: str, other: str) -> float:
-        """How often the same pdfs stand behind both, from 0 to 1."""
+        """How often the same pdfs stand after both, from 0 to 1."""
         same, every = self._agreement.get((min(phone, other), max(phone, other)), (0, 0))
         return 1.0 if phone == other else (same + 0.5) / (every + 1)
 
 
 def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:
-    """The tree of what stands behind which phones. Pdfs behind none stand behind phones that do not exist.
+    """The tree of what stands after which phones. Pdfs after none stand after phones that do not exist.
 
     So tree and model have the same pdfs, as programs expect.
     """

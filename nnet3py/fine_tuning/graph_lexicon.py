@@ -136,7 +136,7 @@ def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[
 
 
 def _ids(graph: Fst, model: TransitionModel) -> np.ndarray:
-    """The graph's input labels, those that are no transition-ids (disambiguation symbols) as epsilons."""
+    """The graph's input labels, those that are not transition-ids (disambiguation symbols) as epsilons."""
     return np.where(graph.input_labels > model.num_transition_ids, 0, graph.input_labels)
 
 

@@ -18,7 +18,7 @@ class Looked(NamedTuple):
 
 
 def look(options: FineTuneOptions) -> Looked:
-    """Look at model and data; nothing is written. Nnet3Error for what is no model folder or no data."""
+    """Look at model and data; nothing is written. Nnet3Error if either is none."""
     needed = requirements(options.model)
     lines = model_lines(needed)
     if not needed.can_fine_tune:

@@ -34,8 +34,8 @@ class Sentence:
 def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: bool = True) -> Fst:
     """The grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
 
-    With a back-off label, states that are only backed off from are left out. N-grams whose history is no n-gram, and
-    those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
+    With a back-off label, states that are only backed off from are left out. N-grams whose history is not an n-gram,
+    and those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
 
     Raises FormatError if no sentence can begin: the model has no unigram ``special.bos``.
     """
@@ -137,7 +137,7 @@ class _Grammar:
         return nodes
 
     def fst(self) -> Fst:
-        """The graph, its states numbered in the order of the nodes, and then those that are no histories."""
+        """The graph, its states numbered in the order of the nodes, and then those that are not histories."""
         if self._start == MISSING:
             raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
                               f"{self._special.bos}", hint="is --bos-symbol right?")

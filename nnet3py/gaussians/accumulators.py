@@ -92,7 +92,7 @@ class GmmStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> GmmStats:
-        """Read statistics; FormatError for what is none."""
+        """Read statistics; FormatError for anything else."""
         reader.expect("<GMMACCS>")
         reader.expect("<VECSIZE>")
         dim = reader.integer()

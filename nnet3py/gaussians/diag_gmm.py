@@ -78,7 +78,7 @@ class DiagGmm:
 
     @classmethod
     def read(cls, reader: TokenReader) -> DiagGmm:
-        """Read a mixture; FormatError for what is none."""
+        """Read a mixture; FormatError for anything else."""
         weights = read_weights(reader, "<DiagGMM>", "<DiagGMMBegin>")
         reader.expect("<MEANS_INVVARS>")
         means = read_matrix(reader)
@@ -113,7 +113,7 @@ class GmmModel:
 
     @classmethod
     def read(cls, reader: TokenReader) -> GmmModel:
-        """Read a model; FormatError for what is none."""
+        """Read a model; FormatError for anything else."""
         transition_model = TransitionModel.read(reader)
         reader.expect("<DIMENSION>")
         dim = reader.integer()

@@ -88,7 +88,7 @@ class FullGmm:
 
     @classmethod
     def read(cls, reader: TokenReader) -> FullGmm:
-        """Read a mixture; FormatError for what is none."""
+        """Read a mixture; FormatError for anything else."""
         weights = read_weights(reader, "<FullGMM>", "<FullGMMBegin>")
         reader.expect("<MEANS_INVCOVARS>")
         means = read_matrix(reader)

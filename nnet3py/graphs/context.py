@@ -1,6 +1,6 @@
 """Phones in context: a graph of phones as a graph of windows. Kaldi: ``InverseContextFst``, ``ComposeContext``.
 
-A window is a tuple of as many phones as the tree looks at; 0 stands for what lies before the first or behind the last
+A window is a tuple of as many phones as the tree looks at; 0 stands for what lies before the first or after the last
 phone. Windows are known by their ids, which count from 1 in the order in which they are met.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
-NO_PHONE = 0          # in a window: before the first phone or behind the last
+NO_PHONE = 0          # in a window: before the first phone or after the last
 REFUSED = -1          # what leads nowhere
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
@@ -40,7 +40,7 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     fst : input labels are phones, epsilons (0) and symbols in ``disambig``
     width : phones in a window
     central : position of the phone itself in it, from 0
-    disambig : labels that are no phones and come through; the window of such a label d is ``(-d,)``. If there are
+    disambig : labels that are not phones and come through; the window of such a label d is ``(-d,)``. If there are
         any, and windows look to the right, what comes out before the first window is ``(0,)``, another such symbol
     keep_outputs : output labels stay; otherwise the result is an acceptor of windows
 

@@ -44,8 +44,8 @@ class GrammarFst:
         """Graphs as they are made, prepared. FormatError for what cannot be prepared, and for what cannot be called."""
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
-                raise UsageError(f"{number} is no nonterminal of the user: those are {nonterminals.first_of_user} and "
-                                 "above, as far as labels go", _HINT)
+                raise UsageError(f"{number} is not a nonterminal of the user: those are {nonterminals.first_of_user} "
+                                 "and above, as far as labels go", _HINT)
         prepared_parts = {}
         for number, part in parts.items():
             with within(f"the graph of nonterminal {number}"):
@@ -135,7 +135,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
 
     Raises
     ------
-    FormatError : labels that are no nonterminals; nonterminals where they cannot be
+    FormatError : labels that are not nonterminals; nonterminals where they cannot be
     """
     labels = fst.input_labels
     if fst.start < 0 or not (labels >= FIRST_LABEL).any():
@@ -163,7 +163,7 @@ def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray
     names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
     wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
     if wrong.any():
-        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which is no nonterminal after a phone",
+        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which is not a nonterminal after a phone",
                           hint=_HINT)
     return np.where(special, names, 0), np.where(special, phones, 0)
 
@@ -185,7 +185,7 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
                                   "begin with it and end with #nonterm_end")
         elif not has[fst.next_states[names >= nonterminals.first_of_user]].all():
             raise FormatError("after a nonterminal the graph does not go on with #nonterm_reenter",
-                              hint="L must have the phones that may come before behind each nonterminal, as "
+                              hint="L must have, after each nonterminal, the phones that may come before, as "
                               "prepare-lang and Kaldi's prepare_lang.sh write it")
     targets = fst.next_states[ends]
     if is_top and len(targets):
@@ -221,7 +221,7 @@ def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray,
 
 
 def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
-    """Arcs of one state with one label become one, with arcs without label behind it."""
+    """Arcs of one state with one label become one, with arcs without label after it."""
     if not len(arcs):
         return
     kinds, group, counts = np.unique(np.stack((changed.sources[arcs], changed.inputs[arcs])), axis=1,

@@ -148,7 +148,7 @@ def _phones(window: Window) -> Window:
 
 
 def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
-    """Add what lies behind the first transition of an HMM that leads to state ``target``; return its states."""
+    """Add what lies after the first transition of an HMM that leads to state ``target``; return its states."""
     entered = {arc.target for arc in hmm.arcs}
     last = hmm.num_states - 1
     states = [expansion.new_state() if number in entered else target for number in range(hmm.num_states)]
@@ -166,7 +166,7 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
     Windows of the same HMM share its states.
 
-    Windows that are disambiguation symbols, such as ``(-5,)``, get labels behind the transition-ids, in their order.
+    Windows that are disambiguation symbols, such as ``(-5,)``, get labels after the transition-ids, in their order.
     With ``nonterminals``, windows may be such with the phone before, as ``(-104, 3)``, whose labels are coded.
 
     Returns

@@ -198,7 +198,7 @@ class TransitionModel:
 
     @classmethod
     def read(cls, reader: TokenReader) -> TransitionModel:
-        """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is no transition model."""
+        """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is not a transition model."""
         reader.expect("<TransitionModel>")
         topology = HmmTopology.read(reader)
         token = reader.token()

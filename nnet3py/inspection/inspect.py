@@ -28,7 +28,7 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
 
     Raises
     ------
-    FormatError : bytes that are no model
+    FormatError : bytes that are not a model
     UsageError : something else than a path
     Nnet3Error : a path that cannot be opened, or a folder in which nothing is of a model
     """
@@ -80,7 +80,7 @@ def _subsampling(folder: FolderFacts, problems: list[str]) -> int | None:
         return None
     number = _integer(text)
     if number is None or number < 1:
-        problems.append(f"{name} holds {text[:40]!r}, which is no number of 1 or more")
+        problems.append(f"{name} holds {text[:40]!r}, which is not a number of 1 or more")
         return None
     return number
 

@@ -22,7 +22,7 @@ _ADVICE = (
 
 
 def judge_recognition(inspection: Inspection) -> None:
-    """Fill in what is said about recognition, in place; nothing for what is no folder."""
+    """Fill in what is said about recognition, in place; nothing for what is not a folder."""
     from nnet3py.recognition.model_folder import look_at_folder
 
     if inspection.folder is None:

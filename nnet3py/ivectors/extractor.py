@@ -217,7 +217,7 @@ class IvectorExtractor:
 
     @classmethod
     def read(cls, reader: TokenReader) -> IvectorExtractor:
-        """Read an extractor; FormatError for what is none."""
+        """Read an extractor; FormatError for anything else."""
         reader.expect("<IvectorExtractor>")
         reader.expect("<w>")
         by_ivector = read_matrix(reader, np.float64)
@@ -312,7 +312,7 @@ def objective_of(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.nd
 
 
 def check_dimensions(extractor: IvectorExtractor, num_gaussians: int, dim: int) -> None:
-    """ShapeError if a mixture of so many Gaussians, or features of dimension ``dim``, are not the extractor's."""
+    """ShapeError if a mixture of that many Gaussians, or features of dimension ``dim``, are not the extractor's."""
     if (num_gaussians, dim) != (extractor.num_gaussians, extractor.dim):
         raise ShapeError(f"expected {extractor.num_gaussians} Gaussians of dimension {extractor.dim}, as the extractor "
                          f"has, found {num_gaussians} of dimension {dim}")

@@ -249,7 +249,7 @@ class AdaptationState:
                    EstimationStats(extractor.ivector_dim, extractor.offset, models.max_count))
 
     def limited(self, most_frames: float, posterior_scale: float) -> AdaptationState:
-        """No more than so many frames of it. Kaldi: LimitFrames."""
+        """No more than that many frames of it. Kaldi: LimitFrames."""
         count = float(self.cmvn[0, -1])
         cmvn = self.cmvn * float(np.float32(most_frames) / np.float32(count)) if count > most_frames else self.cmvn
         stats, most = self.stats.copy(), float(np.float32(most_frames * posterior_scale))

@@ -49,7 +49,7 @@ class Plda:
 
     @classmethod
     def read(cls, reader: TokenReader) -> Plda:
-        """Read a model; FormatError for what is none."""
+        """Read a model; FormatError for anything else."""
         reader.expect("<Plda>")
         mean, transform = read_vector(reader, np.float64), read_matrix(reader, np.float64)
         psi = read_vector(reader, np.float64)

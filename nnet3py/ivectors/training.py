@@ -123,7 +123,7 @@ class ExtractorStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> ExtractorStats:
-        """Read statistics; FormatError for what is none."""
+        """Read statistics; FormatError for anything else."""
         reader.expect("<IvectorExtractorStats>")
         reader.expect("<TotAuxf>")
         auxf = reader.real()

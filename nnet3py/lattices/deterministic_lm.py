@@ -46,7 +46,7 @@ class _Numbered(Generic[State]):
 
 
 class FstLm:
-    """A model that is an FST with back-off arcs: a word that a state has no arc of is looked for behind its epsilon.
+    """A model that is an FST with back-off arcs: a word without an arc in a state is looked up where its epsilon leads.
 
     Kaldi: BackoffDeterministicOnDemandFst.
     """

@@ -64,8 +64,8 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
     options : limits
 
     The states of the result are numbered as they were made; some near the beam may lead nowhere: trim it. Raises
-    LatticeError for a lattice with a cycle, NumericError for costs that are no numbers. Kaldi: DeterminizeLatticePruned
-    with its retries.
+    LatticeError for a lattice with a cycle, NumericError for costs that are not numbers. Kaldi:
+    DeterminizeLatticePruned with its retries.
     """
     options = options or DeterminizeOptions()
     lattice = top_sorted(lattice)

@@ -14,7 +14,7 @@ from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.structure import NetworkStructure
 from nnet3py.network.surgery import Edits, check_name, listed
 
-# Types whose arrays are no parameters but may be set all the same: nothing is derived from them.
+# Types whose arrays are not parameters but may be set all the same: nothing is derived from them.
 FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
                 "FixedBiasComponent": ("vector",), "ConstantComponent": ("output",),
                 "ConstantFunctionComponent": ("output",)}

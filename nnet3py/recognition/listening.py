@@ -1,4 +1,4 @@
-"""Words while somebody speaks: blocks of sound from a microphone or a file, and what a stream makes of them."""
+"""Words while someone speaks: blocks of sound from a microphone or a file, and what a stream makes of them."""
 from __future__ import annotations
 
 import logging

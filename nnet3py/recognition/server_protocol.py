@@ -76,7 +76,7 @@ class ResultLike(Protocol):
     """What is read of a result of recognition.
 
     ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``best(count)`` gives at most
-    so many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
+    that many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
     """
 
     @property

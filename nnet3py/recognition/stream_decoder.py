@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    frames : float32 (frames, input dim), with the context of the first chunk in front of and behind it
+    frames : float32 (frames, input dim), with the context of the first chunk before and after it
     ivector : float32 (ivector dim,); None for a network without
     """
 
@@ -40,7 +40,7 @@ class StreamDecoder:
     A stream is one segment, or several: after :meth:`begin_segment` the search begins anew where it stands, while
     features, i-vectors and the network go on.
 
-    The network is computed by a stream of its own, unless somebody else does it: who calls
+    The network is computed by a stream of its own, unless someone else does it: who calls
     ``pipeline.accept_waveform``, :meth:`prepare`, and then, while :meth:`pending_chunk` gives one,
     :meth:`accept_output`, may compute chunks of many streams together.
 
@@ -93,7 +93,7 @@ class StreamDecoder:
 
     @property
     def network_stream(self) -> LoopedStream:
-        """What computes the network for this stream, unless somebody else does."""
+        """What computes the network for this stream, unless someone else does."""
         if self._network is None:
             self._network = self._looped.stream()
         return self._network

@@ -122,7 +122,7 @@ class _Memory(threading.local):
         return entry.computer
 
     def network(self, path: str) -> Nnet:
-        """The network in a file, read again if the file has changed; what is no file (a pipe) is read each time."""
+        """The network in a file, read again if the file has changed; what is not a file (a pipe) is read each time."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):
@@ -203,7 +203,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     Raises
     ------
     ShapeError : features or an i-vector of another dimension than the network asks for
-    NumericError : NaN or infinity in them, or what are no real numbers; NaN in what the network makes of them
+    NumericError : NaN or infinity in them, or what are not real numbers; NaN in what the network makes of them
     Nnet3Error : a file that cannot be read, or no such node in the network
 
     Notes

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 Decided: TypeAlias = tuple[tuple[int, ...], ...]      # by each preconditioner, see its ``decisions``
 _PLAIN_RUNS = 2        # before anything is captured
-_MOST_VARIANTS = 12    # kept of a stage's pieces: of so many combinations of what the host decides
+_MOST_VARIANTS = 12    # kept of a stage's pieces: of that many combinations of what the host decides
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -177,7 +177,7 @@ class _Settings:
                 self._marks.append(host.stored)
 
     def now(self) -> tuple[object, ...]:
-        """Everything in a component that is no array, and its marks of what was stored."""
+        """Everything in a component that is not an array, and its marks of what was stored."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
 

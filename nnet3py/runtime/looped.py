@@ -354,7 +354,7 @@ class LoopedStream:
             self._append_copies(self._last, self._looped.frames_of_chunk(num_chunks - 1)[1] - self.num_frames)
 
     def _append_copies(self, frame: np.ndarray, count: int) -> None:
-        """Let (1, input dim) wait so many times."""
+        """Let (1, input dim) wait that many times."""
         self._waiting.append(np.broadcast_to(frame, (count, frame.shape[1])))
 
     def pending_chunk(self) -> Chunk | None:

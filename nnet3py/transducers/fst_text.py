@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 def read_fst(reader: TokenReader) -> Fst:
     """Read an FST of a table or of a file of its own, in text if it begins with a blank; neither has a header.
 
-    FormatError for what is none.
+    FormatError for anything else.
     """
     first = reader.peek(1)
     return read_text_fst(reader) if first and first in b" \t\r\n" else read_binary_fst(reader)
@@ -43,7 +43,7 @@ def write_fst(writer: TokenWriter, fst: Fst) -> None:
 
 
 def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
-    """Read a graph from a file or pipe, binary or text; FormatError for what is none. An empty name is standard input.
+    """Read a graph from a file or pipe, binary or text; FormatError for anything else. An empty name is standard input.
 
     Kaldi: ReadFstKaldiGeneric.
     """
@@ -75,7 +75,7 @@ class Lines:
         self.finals: dict[int, tuple[float, ...]] = {}
 
     def add(self, fields: list[bytes]) -> None:
-        """The fields of a line; FormatError for what is none."""
+        """The fields of a line; FormatError for anything else."""
         if len(fields) not in (1, 2, 4, 5):
             raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
         state = self._number(fields[0], "a state", 0)
@@ -139,7 +139,7 @@ def _from_lines(reader: TokenReader, lines: Lines) -> Fst:
 
 
 def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
-    """Write an FST in text; costs get so many digits."""
+    """Write an FST in text; costs get that many digits."""
     weights, finals = _texts(fst.weights, digits), _texts(fst.final_weights, digits)
     is_final = fst.is_final.tolist()
     heads = [b"%d\t%d\t%d\t%d" % row for row in zip(
@@ -163,7 +163,7 @@ def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
 
 
 def cost_text(value: float, digits: int) -> bytes:
-    """A cost with so many digits, as OpenFst writes it."""
+    """A cost with that many digits, as OpenFst writes it."""
     if math.isfinite(value):
         return b"%.*g" % (digits, value)
     return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

@@ -103,7 +103,7 @@ def global_gaussian(stats: np.ndarray) -> DiagGmm:
 
 def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagGmm,
                  perturb_factor: float = 0.0) -> GmmModel:
-    """A model whose pdfs are all the same, or moved from there at random by so many standard deviations."""
+    """A model whose pdfs are all the same, or moved from there at random by that many standard deviations."""
     random, pdfs = CRandom(), []
     for _ in range(tree.num_pdfs):
         means = gaussian.means_inv_vars

@@ -54,7 +54,7 @@ class TreeStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> TreeStats:
-        """Read statistics; FormatError for what is none. Kaldi: ReadBuildTreeStats."""
+        """Read statistics; FormatError for anything else. Kaldi: ReadBuildTreeStats."""
         reader.expect("BTS")
         count = reader.integer("uint32")
         reader.check_count(count, _SMALLEST, "events")

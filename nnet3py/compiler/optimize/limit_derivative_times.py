@@ -199,7 +199,7 @@ _LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES
 
 
 def _extent(inside: np.ndarray) -> tuple[int, int]:
-    """From the first to behind the last true one; 0, 0 for none."""
+    """From the first to after the last true one; 0, 0 for none."""
     rows = np.flatnonzero(inside)
     return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
 

@@ -216,7 +216,7 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def wanted_archives(self, num_frames: int) -> int:
-        """Into how many archives so many frames go."""
+        """Into how many archives that many frames go."""
 
     def more_info(self) -> dict[str, object]:
         """What else is written into ``info/``."""

@@ -138,7 +138,7 @@ class JobProcesses:
             self._watcher.stdin.write(line + "\n")
             self._watcher.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass                        # somebody ended it: the jobs go on unwatched
+            pass                        # someone ended it: the jobs go on unwatched
 
 
 def log_header(command: str) -> str:
