@@ -124,7 +124,7 @@ def _logging_level() -> int:
 
 
 def show_log(level: str | None = "INFO") -> None:
-    """Show on standard error what the ``nnet3py`` loggers say, a line each: for programs and notebooks.
+    """Show on standard error what the ``nnet3py`` loggers say, one per line: for programs and notebooks.
 
     It is so by default where Python is used interactively and nothing else was done about logging.
 

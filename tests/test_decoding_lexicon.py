@@ -128,5 +128,5 @@ def test_symbol_table(tmp_path):
     with pytest.raises(FormatError, match="0 stands for no word"):
         SymbolTable.read(str(path))
     path.write_text("<eps> 0\none 1\none 2\n")
-    with pytest.raises(FormatError, match="one stands twice"):
+    with pytest.raises(FormatError, match="one occurs twice"):
         SymbolTable.read(str(path))

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _LEAST_FRAMES = 2           # output frames of an example that can be stored
 _TOO_FAR = 5                # frames: a length that is that many away from all that are allowed is not changed
-_NO_LENGTH_NEAR = 100       # frames; what Kaldi says of lengths further away
+_NO_LENGTH_NEAR = 100       # frames; what Kaldi says about lengths further away
 
 
 class ChainExampleMaker:

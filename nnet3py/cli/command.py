@@ -114,7 +114,7 @@ class KaldiCommand(Runnable):
         return self.usage_text()
 
     def make_parser(self, ctx: click.Context) -> Any:
-        """Kaldi's, in the place of click's."""
+        """Kaldi's, in place of click's."""
         return KaldiParser(self._options(), ctx.resilient_parsing)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -26,7 +26,7 @@ e.g.:
  nnet3py listen --file=a.wav --real-time=true vosk-model-small-en
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
-    option("file", str, "", "File of sound in the place of a microphone; - for standard input"),
+    option("file", str, "", "File of sound in place of a microphone; - for standard input"),
     option("real-time", bool, False, "Take the file's sound as fast as it was said, not as fast as it is recognised"),
     option("device", str, "", "Microphone, by number or part of its name; the system's usual one if empty"),
     option("list-devices", bool, False, "Print the devices there are, and end"),

@@ -19,7 +19,7 @@ ARGUMENTS = "arguments"     # where the words that are not options are found; no
 
 
 class KaldiParser:
-    """Reads the words of a command line, in the place of click's own parser.
+    """Reads the words of a command line, in place of click's own parser.
 
     Parameters
     ----------

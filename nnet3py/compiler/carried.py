@@ -183,7 +183,7 @@ class _LiveRows:
         return CarriedRows(np.concatenate(matrices), np.concatenate(places))
 
     def last_is_begin_again(self, loop_begin: int) -> bool:
-        """Whether the last chunk is that to which it jumps, with its own inputs in the place of that one's."""
+        """Whether the last chunk is that to which it jumps, with its own inputs in place of that one's."""
         commands, givers = self.computation.commands, self._givers()
         label, begin = commands[-1].args[0], self.begins[loop_begin]
         between = {command.type for command in commands[begin:label]} - WITHOUT_CALL - {CommandType.ACCEPT_INPUT}

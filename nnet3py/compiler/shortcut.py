@@ -285,5 +285,5 @@ _INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for positi
 
 
 def _sequence(rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-    """Of which of the two sequences each row is."""
+    """To which of the two sequences each row belongs."""
     return rows // stride % 2

@@ -112,7 +112,7 @@ def _matrix_sizes(computation: Computation) -> np.ndarray:
 
 
 def whole_submatrices(computation: Computation) -> np.ndarray:
-    """Of each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
+    """For each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
     subs, sizes = submatrix_table(computation), matrix_sizes(computation)
     whole = (subs[:, 2] == sizes[subs[:, 0], 0]) & (subs[:, 4] == sizes[subs[:, 0], 1])
     whole[0] = False

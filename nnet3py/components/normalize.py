@@ -37,7 +37,7 @@ def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
 
 
 def num_parts(matrix: DeviceArray) -> int:
-    """Of how many parts the sums of the columns of ``matrix`` are made."""
+    """From how many parts the sums of the columns of ``matrix`` are made."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 

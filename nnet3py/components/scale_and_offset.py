@@ -112,6 +112,6 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
 
     @property
     def rank(self) -> int:
-        """Of the preconditioners."""
+        """The rank of the preconditioners."""
         return self.preconditioner_scale.rank
 

@@ -216,7 +216,7 @@ class TdnnComponent(UpdatableComponent):
 
     @property
     def update_period(self) -> int:
-        """Of both preconditioners."""
+        """The update period of both preconditioners."""
         return self.preconditioner_in.update_period
 
 

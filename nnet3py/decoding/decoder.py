@@ -45,7 +45,7 @@ class Decoded:
 
     @property
     def log_likelihood(self) -> float:
-        """Of the best path, graph and (scaled) acoustics."""
+        """Log-likelihood of the best path: graph and (scaled) acoustics."""
         return -(self.graph_cost + self.acoustic_cost)
 
 

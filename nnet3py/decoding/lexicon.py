@@ -47,7 +47,7 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
     """Read lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
 
     ``has_probabilities`` None: they are there if every line has a number above 0, up to 1, as its second field, before
-    phones. A pronunciation that stands twice is taken once, with a warning.
+    phones. A pronunciation that occurs twice is taken once, with a warning.
 
     Raises FormatError for a line without phones, a reserved word, or what is not a probability.
     """
@@ -69,7 +69,7 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
         assert probability is not None
         pronunciation = Pronunciation(fields[0], tuple(fields[first_phone:]), probability)
         if (pronunciation.word, pronunciation.phones) in pronunciations:
-            logger.warning("line %d of %s: this pronunciation of %s stands there twice", number, rxfilename,
+            logger.warning("line %d of %s: this pronunciation of %s occurs twice", number, rxfilename,
                            pronunciation.word)
         pronunciations.setdefault((pronunciation.word, pronunciation.phones), pronunciation)
     return list(pronunciations.values())
@@ -151,7 +151,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : a probability of silence that is none; a name of a nonterminal that is none, or stands twice
+    UsageError : a probability of silence that is none; a name of a nonterminal that is none, or occurs twice
     """
     if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
         raise UsageError(f"a probability of silence must be at least 0 and less than 1, and the silence phone known; "
@@ -174,7 +174,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
 
 
 def check_nonterminals(names: Sequence[str]) -> None:
-    """UsageError for names of nonterminals that are none, or stand twice."""
+    """UsageError for names of nonterminals that are none, or occur twice."""
     for place, name in enumerate(names):
         if not name.startswith(NONTERMINAL) or name == NONTERMINAL or name in names[:place]:
             raise UsageError(f"expected different names such as {NONTERMINAL}contacts, found '{name}'")

@@ -47,7 +47,7 @@ def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionMode
     ------
     ShapeError : the alignment or the lattice is not of as many frames as the supervision says
     LatticeError : the lattice has no path, a cycle, or does not end in its last frame
-    Nnet3Error : a transition-id that the model has not
+    Nnet3Error : a transition-id that the model does not have
     """
     num_frames = supervision.num_sequences * supervision.frames_per_sequence
     if len(supervision.num_ali) != num_frames:

@@ -34,7 +34,7 @@ class SupervisionSplitter:
 
     Raises
     ------
-    ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model has not
+    ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model does not have
     LatticeError : the lattice has no path of a finite cost, or a cycle
     """
 
@@ -62,7 +62,7 @@ class SupervisionSplitter:
         """The supervision of frames ``begin`` … ``begin + num_frames`` - 1.
 
         With ``normalize`` the sum over its lattice's paths is 1, before arcs are merged; else that of the utterance.
-        ShapeError for frames that the utterance has not. Kaldi: GetFrameRange.
+        ShapeError for frames that the utterance does not have. Kaldi: GetFrameRange.
         """
         end, options = begin + num_frames, self._options
         if not 0 <= begin < end <= len(self._alignment):
@@ -141,7 +141,7 @@ def without_epsilons(lattice: Fst) -> Fst:
 
 def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of arcs with the same ends and label the one of least cost, of these the one of least graph cost."""
+    """Among arcs with the same ends and label, the one of least cost; of equal ones the one of least graph cost."""
     order = np.lexsort((weights[:, 0], weights.sum(axis=1), labels, nexts, sources))
     sources, nexts, labels, weights = sources[order], nexts[order], labels[order], weights[order]
     first = np.ones(len(order), bool)

@@ -165,7 +165,7 @@ def _read(entries: list[Entry]) -> list[Entry]:
 
 
 class _Plan(NamedTuple):
-    """Of each input or output of a minibatch: its place in the example, and its bytes before the matrix."""
+    """For each input or output of a minibatch: its place in the example, and its bytes before the matrix."""
 
     place: int
     head: bytes

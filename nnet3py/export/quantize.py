@@ -123,7 +123,7 @@ def _loss(path: str, quantized_path: str, inputs: Sequence[dict[str, np.ndarray]
 
 
 def _bytes(path: str) -> int:
-    """Of a file, and of those with its weights."""
+    """The size of a file together with those of its weights."""
     return sum(map(os.path.getsize, [path, *weights_beside(path)]))
 
 

@@ -201,7 +201,7 @@ def _unchanged(original: str, copies: Mapping[str, str]) -> str:
 
 def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
                     folder: ModelFolder) -> Iterator[tuple[str, np.ndarray]]:
-    """Each utterance of a part with what the network says of it, float32 (output frames, pdfs)."""
+    """Each utterance of a part with what the network says about it, float32 (output frames, pdfs)."""
     factor = int(folder.options.get("frame-subsampling-factor", 1))
     computer = UtteranceComputer(prepare_for_test(model.nnet), ComputeOptions(
         frame_subsampling_factor=factor, frames_per_chunk=_FRAMES_PER_CHUNK, acoustic_scale=1.0), model.priors)

@@ -35,7 +35,7 @@ def look(options: FineTuneOptions) -> Looked:
 
 
 def model_lines(needed: Requirements) -> list[str]:
-    """What can be done with a model folder, a line each."""
+    """What can be done with a model folder, one per line."""
     can = ["The model can be fine-tuned" if needed.can_fine_tune else "The model cannot be fine-tuned"]
     if needed.can_fine_tune:
         can[0] += "; words can be added" if needed.can_add_words else "; words cannot be added"

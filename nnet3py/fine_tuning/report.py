@@ -86,7 +86,7 @@ def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored
 
 
 def judged(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> Scores:
-    """Whether the new model is better, and what is to be said of it.
+    """Whether the new model is better, and what is to be said about it.
 
     It is refused if it makes more errors on held-out data, or if the word error rate of the old domain rises by more
     than ``max_forgetting`` per cent absolute.

@@ -62,7 +62,7 @@ class GmmStats:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.means.shape[1]
 
     def add(self, features: np.ndarray, posteriors: np.ndarray) -> None:

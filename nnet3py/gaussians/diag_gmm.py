@@ -58,7 +58,7 @@ class DiagGmm:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.inv_vars.shape[1]
 
     def log_constants(self) -> np.ndarray:

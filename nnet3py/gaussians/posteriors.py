@@ -118,7 +118,7 @@ def log_sum(values: np.ndarray) -> np.ndarray:
 
 
 def of_preselected(gmm: Mixture, features: np.ndarray, selection: Selection) -> list[np.ndarray]:
-    """Of each frame, float32: the log-likelihoods of the Gaussians that are listed for it.
+    """For each frame, float32: the log-likelihoods of the Gaussians that are listed for it.
 
     A list whose first and last numbers are as far apart as it is long is taken for consecutive numbers where the
     covariances are diagonal: so does Kaldi (DiagGmm::LogLikelihoodsPreselect), and results are compared with its.

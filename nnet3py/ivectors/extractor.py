@@ -125,12 +125,12 @@ class IvectorExtractor:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.projections.shape[1]
 
     @property
     def ivector_dim(self) -> int:
-        """Of the i-vectors."""
+        """Dimension of the i-vectors."""
         return self.projections.shape[2]
 
     @property

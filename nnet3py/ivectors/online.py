@@ -198,7 +198,7 @@ class OnlineModels(OnlineSettings):
 
     @property
     def base_dim(self) -> int:
-        """Of the features as they come in."""
+        """Dimension of the features as they come in."""
         return self.global_stats.shape[1] - 1
 
     def without_pitch(self, features: np.ndarray) -> np.ndarray:
@@ -243,7 +243,7 @@ class AdaptationState:
 
     @classmethod
     def fresh(cls, models: OnlineModels) -> AdaptationState:
-        """Of a speaker of whom nothing is known."""
+        """The state for a speaker about whom nothing is known."""
         extractor = models.extractor
         return cls(empty_stats(models.base_dim),
                    EstimationStats(extractor.ivector_dim, extractor.offset, models.max_count))

@@ -33,7 +33,7 @@ class Plda:
 
     @property
     def dim(self) -> int:
-        """Of the vectors."""
+        """Dimension of the vectors."""
         return len(self.mean)
 
     @classmethod

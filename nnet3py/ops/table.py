@@ -101,7 +101,7 @@ class Device(Memory, Protocol):
         """Host arrays where kernels can read them, for the time of a ``with``."""
 
     def read_later(self, src: DeviceArray) -> Callable[[], np.ndarray]:
-        """A function that gives a host copy of what a vector of this device holds now, to be called once."""
+        """A function that gives a host copy of what a vector of this device holds now, to be called only once."""
 
     def free_memory(self) -> tuple[int, int]:
         """Bytes of the device's memory that are free, and all of them; 0 if that is not known."""

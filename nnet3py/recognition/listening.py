@@ -140,7 +140,7 @@ def _faults(device: str) -> Iterator[Any]:
 
 
 def device_list() -> str:
-    """The devices for sound as text, a line each: ``>`` stands before the usual microphone."""
+    """The devices for sound as text, one per line: ``>`` stands before the usual microphone."""
     return str(sounddevice().query_devices()) or "There are no devices for sound."
 
 

@@ -159,7 +159,7 @@ class StreamDecoder:
 
     @property
     def num_frames_decoded(self) -> int:
-        """Of this segment."""
+        """Decoded frames of this segment."""
         return self.search.num_frames
 
     def best_path(self, use_final: bool = False) -> BestPath | None:

@@ -109,7 +109,7 @@ def _axis_rows(iterations: Sequence[Iteration], epochs: Mapping[int, float]) -> 
 
 
 def _label_iterations(axes: Any, rows: Values) -> None:
-    """Iterations below the axis, and what each of ``rows`` says of them in lines below."""
+    """Iterations below the axis, and what each of ``rows`` says about them in lines below."""
     _whole_iterations(axes)
     if not rows:
         axes.set_xlabel("iteration")

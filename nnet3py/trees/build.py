@@ -51,7 +51,7 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
     every = [phone for root in roots for phone in root.phones]
     if len(set(every)) < len(every):
         twice = next(phone for phone in every if every.count(phone) > 1)
-        raise FormatError(f"phone {twice} stands twice in the roots", path=path)
+        raise FormatError(f"phone {twice} occurs twice in the roots", path=path)
     if not roots:
         raise FormatError("there are no roots", path=path)
     return roots
@@ -87,7 +87,7 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
 
 
 def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
-    """The tree with other trees in the place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
+    """The tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
     if tree is None:
         return None
     if isinstance(tree, Constant):

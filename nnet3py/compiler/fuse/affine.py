@@ -104,7 +104,7 @@ def _epilogue(component: Component) -> Epilogue | None:
 
 
 def _input_blocks(component: Component, indexes: Precomputed) -> tuple[Sequence[int], int] | None:
-    """Of a component with ``linear_params`` and ``bias_params`` that computes y = W [x1, x2, ...] + b: where x is.
+    """Where x is, in a component with ``linear_params`` and ``bias_params`` that computes y = W [x1, x2, ...] + b.
 
     Returns
     -------

@@ -83,7 +83,7 @@ class Scope:
 
     @cached_property
     def _last_uses(self) -> np.ndarray:
-        """Of each matrix, the last command that does more with it than free it."""
+        """For each matrix, the last command that does more with it than free it."""
         analysis = Analysis(self.computation, self.nnet)
         return np.where(analysis.is_output, analysis.num_commands, analysis.last_of_matrices())
 

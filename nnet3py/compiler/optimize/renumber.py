@@ -1,4 +1,4 @@
-"""What no command refers to goes, what is there twice becomes one."""
+"""What no command refers to goes, what occurs twice becomes one."""
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
