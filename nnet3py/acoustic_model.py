@@ -57,7 +57,7 @@ class AcousticModel:
         return cls(transition_model, nnet, priors)
 
     def write_to(self, writer: TokenWriter) -> None:
-        """Write the parts one after the other, contexts measured anew."""
+        """Write the parts one after the other, contexts measured again."""
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)

@@ -290,7 +290,7 @@ def _limit(name: str) -> int | None:
 
 
 def largest_memory() -> int | None:
-    """Bytes of memory that this process, or the largest of those it waited for, has had; None if nobody knows."""
+    """Bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
     try:
         import resource
     except ImportError:         # Windows

@@ -81,7 +81,7 @@ class ChainExampleMaker:
 
         Raises
         ------
-        SupervisionError : a supervision that cannot be cut, weights that are none
+        SupervisionError : a supervision that cannot be cut, invalid weights
         NumericError : features or iVectors with NaN or infinity
         """
         self.cutter.check_finite(features, ivectors)

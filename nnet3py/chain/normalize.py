@@ -31,7 +31,7 @@ class Normalizer:
     normalization_fst : of chain-make-den-fst
     scale : of its costs
 
-    Nnet3Error for an FST that is none: without states, with epsilons, no acceptor, or costs that are none.
+    Nnet3Error for an FST that cannot be one: without states, with epsilons, not an acceptor, or with invalid costs.
     """
 
     def __init__(self, normalization_fst: Fst, scale: float = 1.0) -> None:

@@ -53,7 +53,7 @@ _STANDARD = frozenset(declared.name for declared in STANDARD_OPTIONS)
 class Runnable(click.Command):
     """How our commands and their group are run, whoever starts them: click's way, but for errors and statuses."""
 
-    person = False      # whether errors are told to a person, who has no use for Kaldi's last word
+    person = False      # whether errors are for a person, who has no use for Kaldi's last word
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
              standalone_mode: bool = True, **extra: Any) -> Any:

@@ -1,4 +1,4 @@
-"""nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and what comes of it."""
+"""nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and its results."""
 from __future__ import annotations
 
 from contextlib import closing

@@ -18,7 +18,7 @@ REORDER = option("reorder", bool, True, "Self-loops come after the transitions t
 
 
 def scales_of(options: Options) -> Scales:
-    """The scales that --acoustic-scale or --inv-acoustic-scale and --lm-scale ask for, as far as there are such."""
+    """The scales that --acoustic-scale or --inv-acoustic-scale and --lm-scale ask for, if a command has them."""
     from nnet3py.lattices.scaling import Scales, inverse_scale
 
     graph, acoustic, inverse = (options[name] if name in options else 1.0

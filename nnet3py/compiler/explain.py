@@ -116,7 +116,7 @@ def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarr
 
 
 def _search(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """From ``start`` on to all that is lacking, breadth first: for each cindex who needs it (-1: nobody); the ends."""
+    """From ``start`` to everything that is lacking, breadth first: which cindex needs each one (-1: none); the ends."""
     parent = np.full(builder.size, -1)
     parent[start] = start
     ends: list[int] = []

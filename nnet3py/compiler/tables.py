@@ -58,11 +58,11 @@ class CommandTable:
         return np.flatnonzero(wanted[ROLES][self.types])
 
     def take(self, chosen: np.ndarray) -> CommandTable:
-        """That of the commands of these numbers, in this order."""
+        """The table of the commands with these numbers, in this order."""
         return CommandTable(self.types[chosen], self.alphas[chosen], self.rows[chosen])
 
     def followed_by(self, other: CommandTable) -> CommandTable:
-        """That of these commands and then the others."""
+        """The table of these commands followed by the others."""
         return CommandTable(*(np.concatenate(pair) for pair in zip(
             (self.types, self.alphas, self.rows), (other.types, other.alphas, other.rows), strict=True)))
 
@@ -73,12 +73,12 @@ def command_table(computation: Computation) -> CommandTable:
 
 
 def keep_command_table(computation: Computation, table: CommandTable) -> None:
-    """Remember the commands as arrays, which someone knows already."""
+    """Keep the commands as arrays, where the caller has these already."""
     computation.keep(_command_table, table, "commands")
 
 
 def make_commands(table: CommandTable) -> list[Command]:
-    """The list of which this is the table."""
+    """The list of commands that a table describes."""
     types = map(_TYPES.__getitem__, table.types.tolist())
     return list(map(partial(tuple.__new__, Command),
                     zip(types, table.alphas.tolist(), map(tuple, table.rows.tolist()), strict=True)))
@@ -94,7 +94,7 @@ def submatrix_table(computation: Computation) -> np.ndarray:
 
 
 def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
-    """Remember the sub-matrices as an array, which someone knows already."""
+    """Keep the sub-matrices as an array, where the caller has that already."""
     computation.keep(_submatrix_table, table, "submatrices")
 
 

@@ -224,7 +224,7 @@ class OnlineNaturalGradient:
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
     def check(self, ops: Ops) -> None:
-        """See whether what was preconditioned could be; else the next call begins anew. On a GPU the host waits.
+        """See whether what was preconditioned could be; else the next call begins again. On a GPU the host waits.
 
         Raises
         ------

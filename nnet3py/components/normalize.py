@@ -210,7 +210,7 @@ class BatchNormComponent(SameDimComponent):
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,
                   sums: DeviceArray | None = None) -> None:
-        """As every component; ``sums`` are the ``column_moments`` of ``x`` if someone knows them already."""
+        """As for every component; ``sums`` are the ``column_moments`` of ``x`` if the caller has them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
             if sums is None:

@@ -40,7 +40,7 @@ class DecodingGraph:
         """Take tables of 32-bit words (states, 5) and (arcs, 4), which may be read-only and unaligned.
 
         ``pdfs`` (int32) has an entry for every label that there may be, from 0. ShapeError for tables that no decoder
-        can use: states or labels that do not exist, costs that are none, a circle of arcs without input labels.
+        can use: states or labels that do not exist, invalid costs, a cycle of arcs without input labels.
         """
         self._tables = states, arcs                     # the addresses are theirs
         self.start, self.num_states, self.num_arcs = start, len(states), len(arcs)
@@ -84,7 +84,7 @@ class DecodingGraph:
 
 
 def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
-    """ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or costs that are none.
+    """ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or invalid costs.
 
     ``largest`` is the largest input label that there may be.
     """

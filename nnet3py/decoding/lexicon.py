@@ -151,7 +151,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : a probability of silence that is none; a name of a nonterminal that is none, or occurs twice
+    UsageError : a probability of silence outside 0 to 1; an invalid name of a nonterminal, or one given twice
     """
     if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
         raise UsageError(f"a probability of silence must be at least 0 and less than 1, and the silence phone known; "
@@ -174,7 +174,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
 
 
 def check_nonterminals(names: Sequence[str]) -> None:
-    """UsageError for names of nonterminals that are none, or occur twice."""
+    """UsageError for names that cannot be nonterminals, or occur twice."""
     for place, name in enumerate(names):
         if not name.startswith(NONTERMINAL) or name == NONTERMINAL or name in names[:place]:
             raise UsageError(f"expected different names such as {NONTERMINAL}contacts, found '{name}'")

@@ -177,7 +177,7 @@ def _with_labels(lattice: Fst, inputs: np.ndarray, outputs: np.ndarray) -> Fst:
 
 
 def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
-    """The lattice with its acoustic costs multiplied; final weights that are none stay so."""
+    """The lattice with its acoustic costs multiplied; states that are not final stay so."""
     factors = np.array([1.0, scale])
     finals = np.where(lattice.is_final[:, None], lattice.final_weights * factors, NO_WEIGHT)
     return Fst(lattice.start, finals.astype(np.float32), lattice.arc_starts, lattice.input_labels,

@@ -60,8 +60,8 @@ class Checked:
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
     """Write the data folders and the lists of problems and unknown words.
 
-    Raises Nnet3Error for data that are none, text of another language, or if too little is left; the lists are written
-    before.
+    Raises Nnet3Error for data that cannot be used, text of another language, or if too little is left, after writing
+    the lists.
     """
     spelling, limits = measures(options)
     (work.path / "data").mkdir(parents=True, exist_ok=True)

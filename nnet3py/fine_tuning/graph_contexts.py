@@ -85,7 +85,7 @@ def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int],
     """What a graph says: (left phone, phone, HMM state) -> transition-states, with numbers of arcs."""
     labels = graph.input_labels
     if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
-        raise Nnet3Error("a graph without arcs, or with labels that are none, says nothing about phones")
+        raise Nnet3Error("a graph without arcs, or with labels that are not transition-ids, says nothing about phones")
     ids = np.where(labels > model.num_transition_ids, 0, labels)
     passes = (ids == 0) | model.is_self_loop[ids]
     hmm_states = np.where(passes, -1, model.transition_id_to_hmm_state[ids])

@@ -1,7 +1,7 @@
 """The old graph and a new one side by side: what the model was made for stays as probable as it was.
 
-A language model that is estimated anew, of sentences that were drawn of the old graph, never is quite the old one. So a
-new graph is put beside the old one, and a sentence goes through either.
+A language model estimated from sentences drawn from the old graph is never quite the old one. So a new graph is put
+next to the old one, and a sentence goes through one of them.
 """
 from __future__ import annotations
 

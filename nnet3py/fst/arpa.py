@@ -111,7 +111,7 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
     Parameters
     ----------
     words : numbers of its words
-    warn : what is told of n-grams that are left out
+    warn : is told about n-grams that are left out
 
     Raises
     ------

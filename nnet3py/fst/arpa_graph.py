@@ -21,7 +21,7 @@ EPSILON = 0
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words that are none: the beginning and the end of sentences, and the input label of back-off arcs.
+    """Words with a special meaning: the beginning and the end of sentences, and the input label of back-off arcs.
 
     ``backoff`` 0: back-off arcs are epsilons, and beginnings and ends of sentences are words like others.
     """
@@ -68,7 +68,7 @@ class _Grammar:
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
         self._histories = Histories()
-        self._is_state = np.ones(1, dtype=bool)            # of each node: histories also have beginnings that are none
+        self._is_state = np.ones(1, dtype=bool)            # of each node: beginnings of histories need not be histories
         self._start = MISSING
         self._arcs: list[tuple[np.ndarray, ...]] = []      # source, input label, output label, cost, target
         self._ends: list[tuple[np.ndarray, np.ndarray]] = []

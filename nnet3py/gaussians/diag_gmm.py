@@ -19,7 +19,7 @@ def read_weights(reader: TokenReader, *openings: str) -> np.ndarray:
     reader.check_token(reader.token(), *openings)
     token = reader.token()
     if token == "<GCONSTS>":
-        read_vector(reader)              # made anew of the rest
+        read_vector(reader)              # made again of the rest
         token = reader.token()
     reader.check_token(token, "<WEIGHTS>")
     return read_vector(reader)

@@ -203,7 +203,7 @@ def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
 
 
 def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray, names: np.ndarray) -> None:
-    """Give arcs that leave the graph a state of their own where a state has others besides, or they have words."""
+    """Give arcs that leave the graph a state of their own if their state has other arcs, too, or they have words."""
     sources, outputs = changed.sources[arcs], changed.outputs[arcs]
     kinds, group = np.unique(np.stack((sources, names, called_from, outputs)), axis=1, return_inverse=True)
     group = group.reshape(-1)

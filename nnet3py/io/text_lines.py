@@ -10,7 +10,7 @@ _MOST_DIGITS = 9
 
 
 def read_text(rxfilename: str | os.PathLike[str]) -> str:
-    """The text of a file or pipe, in UTF-8. Bytes that are none are kept as they are."""
+    """The text of a file or pipe, in UTF-8. Bytes that are not UTF-8 are kept as they are."""
     with open_input(rxfilename) as stream:
         text = stream.read().decode("utf-8", "surrogateescape")
     if stream.status:

@@ -225,7 +225,7 @@ class _Determinization:
 
 
 def _prepared(lattice: Fst) -> tuple[np.ndarray, ...]:
-    """The arrays that the loop takes of a lattice, its arcs sorted by word; NumericError for costs that are none.
+    """The arrays of a lattice that the loop takes, its arcs sorted by word; NumericError for invalid costs.
 
     Arcs of infinite cost are left out: no path that counts goes by them.
     """

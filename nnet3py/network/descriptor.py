@@ -40,7 +40,7 @@ class NodeSizes(Protocol):
 class Value:
     """Equal, and hashed, by type and fields; never changed once made.
 
-    What a frozen dataclass would have made anew for each class below costs every start 3 ms.
+    What a frozen dataclass would have made again for each class below costs every start 3 ms.
     """
 
     def __eq__(self, other: object) -> bool:

@@ -11,7 +11,7 @@ computed together.
 
 ``silence_weighting.py``: what frames count for i-vectors, by what was recognised in them. ``endpoint.py``: rules of
 when an utterance is over. ``stream_options.py`` has the options of both.
-Nothing grows with the length of a stream but the search, which begins anew with each segment; nothing is done for each
+Nothing grows with the length of a stream but the search, which begins again with each segment; nothing is done for each
 frame in Python but taking it from the library that computes it.
 
 A model: ``model_folder.py`` says what a folder holds and lacks, ``conf_file.py`` and ``option_tables.py`` what its

@@ -37,10 +37,10 @@ class Chunk(NamedTuple):
 class StreamDecoder:
     """Recognises one stream of sound: accept samples as they come, ask what was said.
 
-    A stream is one segment, or several: after :meth:`begin_segment` the search begins anew where it stands, while
+    A stream is one segment, or several: after :meth:`begin_segment` the search begins again where it stands, while
     features, i-vectors and the network go on.
 
-    The network is computed by a stream of its own, unless someone else does it: who calls
+    The network is computed by a stream of its own, unless the caller does it: whoever calls
     ``pipeline.accept_waveform``, :meth:`prepare`, and then, while :meth:`pending_chunk` gives one,
     :meth:`accept_output`, may compute chunks of many streams together.
 
@@ -93,7 +93,7 @@ class StreamDecoder:
 
     @property
     def network_stream(self) -> LoopedStream:
-        """What computes the network for this stream, unless someone else does."""
+        """What computes the network for this stream, unless the caller does."""
         if self._network is None:
             self._network = self._looped.stream()
         return self._network
@@ -200,7 +200,7 @@ class StreamDecoder:
                                         options)
 
     def begin_segment(self) -> None:
-        """Begin the search anew where the stream stands."""
+        """Begin the search again where the stream stands."""
         self.frame_offset += self.search.num_frames
         self.search.init()
         self._weighting = self._new_weighting()

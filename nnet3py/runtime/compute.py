@@ -107,7 +107,7 @@ class _Memory(threading.local):
         self._networks: OrderedDict[str, tuple[tuple[int, ...], Nnet]] = OrderedDict()
 
     def computer(self, nnet: Nnet, wanted: _Wanted) -> UtteranceComputer:
-        """What computes ``nnet`` as it is now: made anew if its structure, settings or parameters have changed."""
+        """What computes ``nnet`` as it is now: made again if its structure, settings or parameters have changed."""
         if wanted.cache_dir is None:
             wanted = wanted._replace(cache_dir=os.environ.get(ENVIRONMENT, ""))
         key = id(nnet), wanted

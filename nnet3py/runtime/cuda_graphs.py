@@ -10,7 +10,7 @@ has changed: the place of scratch space, a setting of a component (a learning ra
 which statistics were ever stored, the seed, the arithmetic of products. What changes with each minibatch lies in
 device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
 depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; where that moves,
-a stage is bound anew.
+a stage is bound again.
 
 What the host decides by counting, which estimates of natural gradient learn in this run, comes back: such a run has
 pieces of its own, which are looked at once and captured the second time, and are kept.
@@ -201,7 +201,7 @@ class _Decisions:
                 counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t
 
     def learn(self, pieces: list[Piece]) -> bool:
-        """Take in who is called in these pieces of a run; whether that is known only from now on."""
+        """Note which preconditioners these pieces of a run call; returns whether that was not known before."""
         calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
             for preconditioner, count in piece.counted.items():

@@ -385,7 +385,7 @@ class LoopedStream:
         return -(-self.num_frames // self._looped.frame_subsampling_factor)
 
     def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """Output of the next chunk, for whom cuts streams into chunks himself: all of it, float32 (rows, output dim).
+        """All output of the next chunk, float32 (rows, output dim), for callers that cut streams into chunks themselves.
 
         ``feats`` float (frames, input dim), as many as the chunk takes: the first one with its left and right context,
         later ones what comes next. ``ivector`` and errors as :meth:`accept`.

@@ -55,7 +55,7 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
         - an iterable of ``(feats, targets)`` or ``(feats, targets, ivector)``, one utterance each, of any lengths; or a
           dict of these by name
         - an iterable of examples, or of (key, example) as ``read_egs`` gives them
-        - an rspecifier of examples, read anew in each pass: ``"ark:egs.ark"``
+        - an rspecifier of examples, read again in each pass: ``"ark:egs.ark"``
         - ``(feats, targets)``, rspecifiers of tables; targets are integer vectors, or matrices with
           ``options.dense_targets``
         - an object with the method ``minibatches(seed)``

@@ -52,7 +52,7 @@ class ComponentCall(Protocol):
         """Run it, without the statistics, after other calls whose scratch space is still needed."""
 
     def store_stats(self, *args: Any) -> None:
-        """Store the statistics of a propagation, if there is someone to take them."""
+        """Store the statistics of a propagation, if anything is there to take them."""
 
     def select(self) -> None:
         """Let random numbers be drawn from the call's own stream."""
