@@ -1,6 +1,6 @@
 """The checker's first rules: what every command refers to exists, and its arguments fit each other.
 
-Kaldi: ``ComputationChecker::CheckComputationIndexes``, and some rules of our own for what comes from files.
+Kaldi: ``ComputationChecker::CheckComputationIndexes``, and some rules of our own for computations from files.
 """
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def copied_matrices_have_one_size(subject: Subject) -> None:
 
 
 def nothing_is_copied_to_itself(subject: Subject) -> None:
-    """What is copied or added has no element in common with what it goes to, but for scaling in place."""
+    """The source of a copy or addition shares no element with its target, except when scaling in place."""
     for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
                                  CommandType.ADD_ROW_RANGES):
         target, source = args[:, 0], args[:, 1]
@@ -231,7 +231,7 @@ def changed_rows_are_distinct(subject: Subject) -> None:
 def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """The commands with pairs, by type.
 
-    Of every pair the sub-matrix that it stands for a row of, the command, the pair itself (pairs, 2) and the row.
+    For every pair the sub-matrix to which it assigns a row, the command, the pair itself (pairs, 2) and the row.
     """
     for kind, args in _arguments(subject, *_PAIRS):
         numbers = subject.table.numbers[kind]

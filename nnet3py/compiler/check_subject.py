@@ -81,9 +81,9 @@ class Subject:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """Who uses what. If the computation is looped, the swaps at its end are as in one round: they free a matrix.
+        """Which commands use what. In a looped computation the swaps at the end are taken as in one round.
 
-        They give what it holds to one that the round has used and freed, for the next round.
+        They free a matrix, and give what it holds to one that the round has used and freed, for the next round.
         """
         if not self.is_looped:
             return Analysis(self.computation, self.nnet)

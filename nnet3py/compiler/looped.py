@@ -1,4 +1,4 @@
-"""Looped compilation: a computation over chunks of an endless stream, which keeps what later chunks need.
+"""Looped compilation: a computation over the chunks of an endless stream, which keeps what later chunks need.
 
 The first few chunks' requests are compiled as segments of one computation (segments.py); when the last ones are alike,
 the optimiser ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
@@ -114,7 +114,7 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
 
 def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
                    options: OptimizeOptions | None = None) -> Computation:
-    """A computation that runs for ever, from the requests for its first chunks, as it is to be run.
+    """A computation that runs for ever, in the form that runs, from the requests for its first chunks.
 
     Parameters, errors : as for :func:`find_looped`
     """
@@ -177,7 +177,7 @@ def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[Co
 
 
 def _request_number(requests: Sequence[ComputationRequest], number: int) -> ComputationRequest:
-    """The request for a chunk: one of those that are given, or the last of them at a later time."""
+    """The request for a chunk: one of the given ones, or the last of them moved to a later time."""
     later = number + 1 - len(requests)
     return requests[number] if later <= 0 else _shifted(requests[-1], later * _time_shift(requests))
 

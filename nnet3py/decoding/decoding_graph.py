@@ -109,12 +109,12 @@ def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
 
 
 def check_epsilons(states: np.ndarray, arcs: np.ndarray) -> None:
-    """ShapeError for a circle of arcs without input labels."""
+    """ShapeError for a cycle of arcs without input labels."""
     most = int(np.count_nonzero(states[:, NUM_EPSILONS]))
     cycle = _find_epsilon_cycle(address(states), address(arcs), len(states), np.zeros(len(states), dtype=np.uint8),
                                 np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int64))
     if cycle >= 0:
-        raise ShapeError("the graph has a circle of arcs without transition-ids, in which decoding would not end",
+        raise ShapeError("the graph has a cycle of arcs without transition-ids, in which decoding would not end",
                          f"state {cycle} is on it")
 
 

@@ -73,7 +73,7 @@ class Composer:
                                  self._starts, self._inputs, self._outputs, self._costs, self._nexts, self.phi,
                                  self.rho, table, keys, counts, new_arcs, costs):
             if status == _NO_END or len(keys) > _MOST_STATES:
-                raise LatticeError("a lattice cannot be composed with an FST: failure arcs or epsilons go in a circle, "
+                raise LatticeError("a lattice cannot be composed with an FST: failure arcs or epsilons form a cycle, "
                                    "or there are too many states")
             new_arcs = np.concatenate((new_arcs, np.empty_like(new_arcs)))
             costs = np.concatenate((costs, np.empty_like(costs)))

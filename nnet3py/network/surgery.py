@@ -20,7 +20,7 @@ from nnet3py.network.structure import NetworkStructure
 
 
 class EditState:
-    """What an open edit remembers: how deep it is, the arrays that it has overwritten, a circle that was there."""
+    """What an open edit remembers: how deep it is, the arrays that it has overwritten, a cycle that was there."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -43,7 +43,7 @@ class Edits(NetworkStructure):
     def edit(self) -> Iterator[Edits]:
         """A block of edits: either all are made or none.
 
-        Names and references are checked at each step, dimensions and circles at the end. When anything is raised in the
+        Names and references are checked at each step, dimensions and cycles at the end. When anything is raised in the
         block, the network becomes what it was at its beginning, parameters that ``set_parameters`` set included.
 
         >>> with nnet.edit():                       # none of the three would fit without the others

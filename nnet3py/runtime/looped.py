@@ -385,7 +385,7 @@ class LoopedStream:
         return -(-self.num_frames // self._looped.frame_subsampling_factor)
 
     def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """All output of the next chunk, float32 (rows, output dim), for callers that cut streams into chunks themselves.
+        """All output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
 
         ``feats`` float (frames, input dim), as many as the chunk takes: the first one with its left and right context,
         later ones what comes next. ``ivector`` and errors as :meth:`accept`.
