@@ -72,6 +72,6 @@ _DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
 
 
 def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
-    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else what decodes."""
+    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else a decoding one."""
     binary = all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
     return raw if binary else _DECODING[raw]()

@@ -1,6 +1,6 @@
-"""Chain and discriminative examples, as far as they are alike: inputs, and outputs with a supervision each.
+"""What chain and discriminative examples have in common: inputs, and outputs with a supervision each.
 
-The rows of an output go frame after frame, in each all sequences.
+The rows of an output go frame after frame, and within a frame all sequences.
 """
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class SequenceExample:
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged share: names and indexes, and of inputs the dimensions."""
+        """What examples that can be merged share: names and indexes, and the dimensions of inputs."""
         return (tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.inputs),
                 tuple((output.name, output.indexes.tobytes()) for output in self.outputs))
 

@@ -21,7 +21,7 @@ FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "Fixed
 
 
 class ComponentEdits(Edits):
-    """Edits of components; each is refused, or undone, where the network would be of no use."""
+    """Edits of components; each is refused, or undone, if the network would be useless after it."""
 
     def named_components(self) -> Iterator[tuple[str, Component]]:
         """Name and object of each component, in the order of the file.

@@ -64,7 +64,7 @@ MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
 
 
 class Combination(NamedTuple):
-    """The best average, of how many models it is, and the objectives per frame of the first model and of it."""
+    """The best average, how many models it has, and the objectives per frame of the first model and of the average."""
 
     nnet: Nnet
     num_models: int

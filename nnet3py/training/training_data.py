@@ -1,4 +1,4 @@
-"""What Python programs have to train on, as minibatches: arrays, pairs of them, tables, examples, archives."""
+"""Training data of Python programs, as minibatches: arrays, pairs of them, tables, examples, archives."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
 class Minibatches(Protocol):
-    """What gives minibatches, pass after pass."""
+    """A source of minibatches, pass after pass."""
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """One pass, in an order that depends on ``seed``."""
@@ -142,7 +142,7 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
 
 
 def has_no_context(nnet: Nnet) -> bool:
-    """Whether each output row depends on the input row of the same time, and on nothing else."""
+    """Whether each output row depends only on the input row of the same time."""
     return (nnet.input_dim("ivector") < 0 and nnet.modulus() == 1 and is_local(nnet)
             and compute_simple_nnet_context(nnet) == (0, 0))
 
@@ -202,7 +202,7 @@ class FrameMinibatches:
 
 
 class ArchiveMinibatches:
-    """Examples of an archive, which is read in each pass, shuffled and merged on the way; minibatches as they come.
+    """Examples of an archive, which is read in each pass, shuffled and merged; minibatches are used as they are.
 
     Parameters
     ----------

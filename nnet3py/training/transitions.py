@@ -30,7 +30,7 @@ class TransitionOptions:
 
 
 class Improvement(NamedTuple):
-    """How much the log-likelihood of the counted transitions rose, in total, and how many they are."""
+    """How much the log-likelihood of the counted transitions rose in total, and how many there are."""
 
     objective: float
     num_frames: float
