@@ -83,7 +83,7 @@ def test_what_is_refused(fst, model, name, value, message):
 
 
 def test_final_costs_that_are_none(fst, model):
-    with pytest.raises(ShapeError, match="no number"):
+    with pytest.raises(ShapeError, match="not a number"):
         DecodingGraph.of_fst(changed(fst, "final_weights", 3, np.nan), model)
 
 

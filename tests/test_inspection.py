@@ -351,9 +351,9 @@ def test_hints_name_commands_of_this_package(folder: Path) -> None:
 
 @pytest.mark.parametrize(("name", "text", "problem"), [
     ("frame_subsampling_factor", "three", "holds 'three', which is not a number"),
-    ("frame_subsampling_factor", "0", "no number of 1 or more"),
-    ("frame_subsampling_factor", "9" * 50, "no number of 1 or more"),
-    ("frame_subsampling_factor", "²", "no number of 1 or more"),
+    ("frame_subsampling_factor", "0", "not a number of 1 or more"),
+    ("frame_subsampling_factor", "9" * 50, "not a number of 1 or more"),
+    ("frame_subsampling_factor", "²", "not a number of 1 or more"),
     ("phones.txt", "<eps> 0\na 1\n", "phones.txt has phones: 1, but the transition model has: 5"),
     ("phones.txt", "a b c\n", "phones.txt is not a list"),
     ("tree", "garbage", "tree cannot be read: "),
