@@ -1,8 +1,8 @@
 """nnet3py: Kaldi's nnet3 neural networks in Python, compiled with numba.
 
 Importing the package imports nothing heavy: every public name loads its module on first use. The list of public names
-is ``_PUBLIC``; docs/python.md has it with what each does. Submodules that are public, too: ``nnet3py.sklearn``
-(estimators), ``nnet3py.torch_data`` (data sets of examples).
+is ``_PUBLIC``; docs/python.md describes each of them. Two submodules are public as well: ``nnet3py.sklearn``
+(estimators) and ``nnet3py.torch_data`` (data sets of examples).
 """
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ _PUBLIC = {
     "show_log": "nnet3py.log",
 }
 
-# What one tries, and what to type.
+# What people may try, and what to type instead.
 _ELSEWHERE = {
     **dict.fromkeys(("load", "read", "open", "from_file"), "nnet3py.read_nnet('final.mdl')"),
     **dict.fromkeys(("save", "write"), "nnet.write('final.raw')"),

@@ -57,7 +57,7 @@ class AcousticModel:
         return cls(transition_model, nnet, priors)
 
     def write_to(self, writer: TokenWriter) -> None:
-        """Write the parts one after the other, contexts measured anew."""
+        """Write the parts one after the other, contexts measured again."""
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)
@@ -87,7 +87,7 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
     Raises
     ------
-    FormatError : bytes that are no acoustic model; a raw network is refused with a hint
+    FormatError : bytes that are not an acoustic model; a raw network is refused with a hint
     Nnet3Error : a file that cannot be opened
     """
     return read_object(path, _read_model)

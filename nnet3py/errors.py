@@ -31,7 +31,7 @@ class Nnet3Error(Exception):
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Errors raised in the block say first ``where`` they happened, such as in which utterance."""
+    """Errors raised in the block begin with ``where`` they happened, such as the utterance."""
     try:
         yield
     except Nnet3Error as error:

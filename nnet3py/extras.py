@@ -51,7 +51,7 @@ def install_command(extra: str) -> str:
 
 
 def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
-    """The module of a package that not everybody has.
+    """The module of a package that not everyone has.
 
     Parameters
     ----------

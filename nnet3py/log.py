@@ -36,7 +36,7 @@ _shows_status = True
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
 _shown: Any = None       # the handler of show_log
-# What these say at INFO is of no interest to somebody who tries things at a prompt.
+# What these say at INFO is of no interest to someone who tries things at a prompt.
 _HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
 _FOR_SCRIPTS = "[this line is to be parsed by a script:]"
 
@@ -125,7 +125,7 @@ def _logging_level() -> int:
 
 
 def show_log(level: str | None = "INFO") -> None:
-    """Show on standard error what the ``nnet3py`` loggers say, a line each: for programs and notebooks.
+    """Show on standard error what the ``nnet3py`` loggers say, one per line: for programs and notebooks.
 
     It is so by default where Python is used interactively and nothing else was done about logging.
 

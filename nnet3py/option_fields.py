@@ -40,7 +40,7 @@ def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
 def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """By the names of fields of a dataclass, those of ``values`` (by the names of options) that it has fields for.
 
-    Texts of lists become lists; UsageError for a text that is none.
+    Texts of lists become lists; UsageError for a text that is not a valid value.
     """
     return {field.name: _numbers(value, name) if field.default == () and isinstance(value, str) else value
             for field in dataclasses.fields(options) if "name" in field.metadata

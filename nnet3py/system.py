@@ -118,7 +118,7 @@ def lock_open_file(descriptor: int) -> bool:
 
 
 def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
-    """One byte, behind all that files hold: a locked one cannot be read by others."""
+    """One byte, after all that files hold: a locked one cannot be read by others."""
     here = os.lseek(descriptor, 0, os.SEEK_CUR)
     os.lseek(descriptor, _FAR + start, os.SEEK_SET)
     try:
@@ -321,7 +321,7 @@ def _limit(name: str) -> int | None:
 
 
 def largest_memory() -> int | None:
-    """Bytes of memory that this process, or the largest of those it waited for, has had; None if nobody knows."""
+    """Bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
     try:
         import resource
     except ImportError:         # Windows

@@ -58,11 +58,11 @@ def why_any_untrusted(folder: Path) -> str | None:
 
 
 def read_trusted(path: Path) -> bytes:
-    """The bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is no plain file."""
+    """The bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is not a plain file."""
     descriptor = os.open(path, _OPEN)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
-        fault = _fault(status) if stat.S_ISREG(status.st_mode) else "is no plain file"
+        fault = _fault(status) if stat.S_ISREG(status.st_mode) else "is not a plain file"
         if fault:
             raise UntrustedFile(f"{path} {fault}")
         return stream.read()

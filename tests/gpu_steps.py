@@ -177,7 +177,7 @@ def main(args: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) -> in
     if unknown := sorted(set(options.steps) - {step.name for step in steps}):
         parser.error(f"there is no step {unknown[0]}; there are {', '.join(step.name for step in steps)}")
     if options.kit is not None and not (options.kit / "wheels").is_dir():
-        parser.error(f"{options.kit} is no kit: it has no folder wheels (make gpu-kit makes one)")
+        parser.error(f"{options.kit} is not a kit: it has no folder wheels (make gpu-kit makes one)")
     if options.list:
         print("\n".join(f"{step.name:12}{step.seconds:5} s   {step.what}" for step in steps))
         return 0

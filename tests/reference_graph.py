@@ -15,10 +15,10 @@ UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = range(3)
 
 
 class EndlessError(Exception):
-    """The distance limit was reached; ``has_circle`` if cindexes depend on each other, which keeps their counts up."""
+    """The distance limit was reached; ``has_cycle`` if cindexes depend on each other, which keeps their counts up."""
 
-    def __init__(self, has_circle: bool) -> None:
-        self.has_circle = has_circle
+    def __init__(self, has_cycle: bool) -> None:
+        self.has_cycle = has_cycle
 
 
 class ReferenceGraph:
@@ -44,7 +44,7 @@ class ReferenceGraph:
         distance = 0
         while self.next:
             if distance >= limit:
-                raise EndlessError(self._has_circle())
+                raise EndlessError(self._has_cycle())
             current, self.next = self.next, deque()
             while current:
                 c = current.popleft()
@@ -56,7 +56,7 @@ class ReferenceGraph:
                     self._update(c)
             distance += 1
 
-    def _has_circle(self) -> bool:
+    def _has_cycle(self) -> bool:
         waiting = {c: len(found) for c, found in self.dependencies.items()}
         free = [c for c in self.status if not waiting.get(c)]
         while free:

@@ -146,7 +146,7 @@ def test_options_sources_and_the_shortcut_matter(monkeypatch: pytest.MonkeyPatch
         value = getattr(OptimizeOptions(), field.name)
         changed = not value if isinstance(value, bool) else "none" if isinstance(value, str) else 0
         found.add(key(dataclasses.replace(OptimizeOptions(), **{field.name: changed})))
-    # What is fused is no part of what is kept.
+    # What is fused is not a part of what is kept.
     assert len(found) == 2 + len(dataclasses.fields(OptimizeOptions)) - 1
     assert all(len(one) == 64 for one in found)
     monkeypatch.setattr("nnet3py.compiler.cache_key.sources_digest", lambda: b"another version")

@@ -175,7 +175,7 @@ GOOD = acceptor(2, 0, [(0, 1, 1, 0.5), (1, 3, 1, 0.5)], {1: 0.5})
     (acceptor(2, 0, [(0, 1, 1, 0.5)], {1: 1e30}), "the cost 1e.30, expected the logs of probabilities"),
     (acceptor(3, 0, [(0, 1, 1, 0.5), (2, 1, 1, 0.5)], {1: 0.5}), "1 of 3 states .* cannot be reached"),
     (acceptor(3, 0, [(0, 1, 1, 0.5), (0, 1, 2, 0.5)], {1: 0.5}), "1 of 3 states .* reach no final state"),
-    (acceptor(2, 0, [(0, 4, 1, 0.5)], {1: 0.5}), "label 4, which is no phone of the topology"),
+    (acceptor(2, 0, [(0, 4, 1, 0.5)], {1: 0.5}), "label 4, which is not a phone of the topology"),
 ])
 def test_bad_language_models(phone_lm, complaint):
     with pytest.raises(FormatError, match=complaint):

@@ -155,7 +155,7 @@ def test_normalization_fsts_that_cannot_be_used() -> None:
     labels[0] = 0
     for wrong in (dataclasses.replace(fst, input_labels=labels, output_labels=labels),
                   dataclasses.replace(fst, output_labels=labels)):
-        with pytest.raises(Nnet3Error, match="epsilons, or is no acceptor"):
+        with pytest.raises(Nnet3Error, match="epsilons, or is not an acceptor"):
             Normalizer(wrong)
     with pytest.raises(Nnet3Error, match="is empty"):
         Normalizer(acceptor(1, 0, [], {0: 0.0}))

@@ -274,7 +274,7 @@ def test_mistakes_that_are_easily_made(errors: Errors) -> None:
     assert "Not all states of the normalization FST are final: is it the denominator FST?" in err
     assert "2 of 2 examples were written without normalization" in err
     assert run("nnet3-chain-get-egs", *cut, "--transition-model=0.trans_mdl", "norm.fst", *rest) == 255
-    assert "are no transition-ids of the model in an order that it allows" in errors()
+    assert "are not transition-ids of the model in an order that it allows" in errors()
 
 
 INPUTS = [

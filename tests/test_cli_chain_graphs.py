@@ -58,9 +58,9 @@ def test_phones_that_make_no_model(words, text, complaint, capsys):
 
 
 @pytest.mark.parametrize("phone_lm, complaint", [
-    (acceptor(2, 0, [(0, 29, 1, 0.5)], {1: 0.5}), "label 29, which is no phone of the topology"),
+    (acceptor(2, 0, [(0, 29, 1, 0.5)], {1: 0.5}), "label 29, which is not a phone of the topology"),
     (acceptor(3, 0, [(0, 1, 1, 0.5), (2, 1, 1, 0.5)], {1: 0.5}), "1 of 3 states of the phone language model"),
-    (acceptor(2, 0, [(0, 1, 1, 0.0), (1, 0, 1, 0.5)], {1: 0.5}), "circle of epsilon arcs"),
+    (acceptor(2, 0, [(0, 1, 1, 0.0), (1, 0, 1, 0.5)], {1: 0.5}), "cycle of epsilon arcs"),
 ])
 def test_language_models_that_make_no_graph(phone_lm, complaint, capsys):
     write_fst_file("lm.fst", phone_lm)

@@ -79,7 +79,7 @@ def test_statistics_are_asked_for(model: str, capfd: pytest.CaptureFixture[str])
     (["--input=input:0:9", "--output=output:4", "--frames=3"], "--frames is for requests without --input"),
     (["--input=x:0", "--output=output:0"], "no input with name x"), (["--output=x"], "no output with name x"),
     (["--input=input:0:3", "--output=output:0:5"], "output(0,0) needs b(0,0) needs r(0,-3) needs a(0,-3) needs input"),
-    (["--train", "--input-derivs=x"], "is no input of the request"), (["--num-sequences=0"], "1 is the least"),
+    (["--train", "--input-derivs=x"], "is not an input of the request"), (["--num-sequences=0"], "1 is the least"),
     (["--num-sequences=2000000000"], "are the most"), (["--frames=2000000000"], "are the most"),
     (["--svg=tdnn.raw/x"], "cannot be made"), (["--svg=tdnn.raw"], "cannot be made"),
     (["--extra-left-context=-1"], "0 frames or more")])

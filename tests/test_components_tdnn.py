@@ -109,7 +109,7 @@ def test_wanted_inputs():
 
 def test_steps_that_do_not_go_together():
     component = make([0, 3])
-    with pytest.raises(CompileError, match="no multiple"):
+    with pytest.raises(CompileError, match="not a multiple"):
         component.reorder_indexes(indexes_of((0, 3, 6), [(0, 0)]), indexes_of((0, 2, 4), [(0, 0)]))
     with pytest.raises(CompileError, match="cannot use inputs that start at t=0"):
         make([-1]).precompute_indexes(indexes_of((0, 1), [(0, 0)]), indexes_of((0, 1), [(0, 0)]), True)

@@ -176,10 +176,11 @@ def test_decoding_imports_no_numba() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_rows_are_taken_without_another_loss(name: str) -> None:
     made = CompressedMatrix.compress(np.random.default_rng(2).normal(size=(30, 4)), KINDS[name])
-    part = made.row_range(-2, 10)
+    part = made.take_rows([0, 0, *range(8)])
     assert part.token == made.token
     assert np.array_equal(part.to_dense(), made.to_dense()[[0, 0, 0, 1, 2, 3, 4, 5, 6, 7]])
-    assert np.array_equal(made.row_range(25, 9).to_dense(), made.to_dense()[[25, 26, 27, 28, 29, 29, 29, 29, 29]])
+    at_the_end = [25, 26, 27, 28, 29, 29, 29, 29, 29]
+    assert np.array_equal(made.take_rows(at_the_end).to_dense(), made.to_dense()[at_the_end])
     few = made.take_rows([3, 1])
     assert few.token == ("CM2" if name == "cm" else made.token)
     span = np.ptp(made.to_dense()[[3, 1]])

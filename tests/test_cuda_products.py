@@ -174,7 +174,7 @@ def test_where_the_library_is_looked_for(monkeypatch, tmp_path):
     assert found[:2] == [str(wheel / name), str(toolkit / name)]
     assert found[-len(cublas._names()):] == cublas._names()
     monkeypatch.setattr(cublas, "_paths", lambda: iter(found[:2]))
-    assert cublas.library.__wrapped__() is None, "a file that is no library is passed over"
+    assert cublas.library.__wrapped__() is None, "a file that is not a library is passed over"
 
 
 # -- our own kernel ----------------------------------------------------------------------------------------------------

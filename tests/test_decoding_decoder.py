@@ -26,7 +26,7 @@ def model() -> TransitionModel:
 
 
 def random_graph(seed: int, states: int = 8) -> Fst:
-    """Arcs without transition-id lead to higher states, so that they make no circle."""
+    """Arcs without transition-id lead to higher states, so that they make no cycle."""
     rng = np.random.default_rng(seed)
     graph = GraphBuilder()
     for _ in range(states - 1):
@@ -162,7 +162,7 @@ def test_circle_of_epsilons():
     graph.arc(0, 0, 0, 0.5, other)
     Decoder(graph.fst(), model())
     graph.arc(other, 0, 1, 0.0, 0)
-    with pytest.raises(ShapeError, match="circle"):
+    with pytest.raises(ShapeError, match="cycle"):
         Decoder(graph.fst(), model())
 
 

@@ -75,7 +75,7 @@ def changed(fst: Fst, name: str, place: int, value: float) -> Fst:
 @pytest.mark.parametrize(("name", "value", "message"), [
     ("input_labels", 9999, "has the input label 9999, but the model's transition-ids are 1 to 60"),
     ("input_labels", -1, "input label -1"), ("output_labels", -5, "output label -5"),
-    ("weights", np.nan, "a cost that is no number"), ("weights", -np.inf, "a cost that is no number"),
+    ("weights", np.nan, "a cost that is not a number"), ("weights", -np.inf, "a cost that is not a number"),
     ("next_states", 76, "leads to state 76, but there are 76"), ("next_states", -1, "leads to state -1")])
 def test_what_is_refused(fst, model, name, value, message):
     with pytest.raises(ShapeError, match=message):
@@ -83,7 +83,7 @@ def test_what_is_refused(fst, model, name, value, message):
 
 
 def test_final_costs_that_are_none(fst, model):
-    with pytest.raises(ShapeError, match="no number"):
+    with pytest.raises(ShapeError, match="not a number"):
         DecodingGraph.of_fst(changed(fst, "final_weights", 3, np.nan), model)
 
 

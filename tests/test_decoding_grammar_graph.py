@@ -147,9 +147,9 @@ def test_what_is_wrong_is_said() -> None:
         GrammarFst.of(names, top, {WITH.phones[NAME]: top})
     with pytest.raises(FormatError, match="or is the top graph"):
         GrammarFst.of(names, part("anna"), {})
-    with pytest.raises(UsageError, match="3 is no nonterminal of the user"):
+    with pytest.raises(UsageError, match="3 is not a nonterminal of the user"):
         GrammarFst.of(names, top, {3: part("anna")})
-    with pytest.raises(FormatError, match="which is no nonterminal after a phone"):
+    with pytest.raises(FormatError, match="which is not a nonterminal after a phone"):
         GrammarFst.of(Nonterminals(50), part(f"anna {NAME}"), {})
     with pytest.raises(UsageError, match="a phone and the one before it"):
         make_graph(WITH, line("call", WITH), *context_system(chain_topology([1, 2, 3, 4]), 1, 0, 0))

@@ -50,7 +50,7 @@ def test_says_what_is_wrong(tmp_path, text, message):
 
 
 def test_bad_probability(tmp_path):
-    with pytest.raises(FormatError, match="'1.5' is no probability"):
+    with pytest.raises(FormatError, match="'1.5' is not a probability"):
         read_lexicon(written(tmp_path, "one 1.5 w\n"), has_probabilities=True)
 
 
@@ -128,5 +128,5 @@ def test_symbol_table(tmp_path):
     with pytest.raises(FormatError, match="0 stands for no word"):
         SymbolTable.read(str(path))
     path.write_text("<eps> 0\none 1\none 2\n")
-    with pytest.raises(FormatError, match="one stands twice"):
+    with pytest.raises(FormatError, match="one occurs twice"):
         SymbolTable.read(str(path))

@@ -214,5 +214,5 @@ def test_what_cannot_be_composed(model, disambig):
     with pytest.raises(ShapeError, match="needs states"):
         LookaheadGraph.of_words(Lookahead.of_fst(hcl), empty, disambig, model)
     loop = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 1], [0, 0], [0, 0], [0.0, 0.0], [1, 0])
-    with pytest.raises(ShapeError, match="circle"):
+    with pytest.raises(ShapeError, match="cycle"):
         LookaheadGraph.of_words(Lookahead.of_fst(hcl), loop, disambig, model)

@@ -151,5 +151,5 @@ def test_transcripts(tmp_path):
     path.write_text("u1 one two\nu2\n")
     assert read_transcripts(str(path)) == {"u1": ["one", "two"], "u2": []}
     path.write_text("u1 one\nu1 two\n")
-    with pytest.raises(FormatError, match="u1 stands there twice"):
+    with pytest.raises(FormatError, match="u1 occurs twice"):
         read_transcripts(str(path))

@@ -91,7 +91,7 @@ def test_bytes_for_weights() -> None:
 
 @pytest.mark.parametrize("old, new, message", [
     (b"<NumAli> [", b"<NumAly> [", "<NumAli>"), (b"<DW> ", b"<DW2> ", "<DW>"), (b"2\t0.25,0", b"2\t0.25", "two costs"),
-    (b"1\t2\t3\t8", b"1\t0\t3\t8", "circle"), (b"<I1> 1 3 0", b"<I1> 1 4 0", "order of frames"),
+    (b"1\t2\t3\t8", b"1\t0\t3\t8", "cycle"), (b"<I1> 1 3 0", b"<I1> 1 4 0", "order of frames"),
     (b"<FramesPerSeq> 2", b"<FramesPerSeq> 3", "4 indexes for 2 sequences of 3"), (b"0.2 0 1 ]", b"0.2 0 ]", "weights"),
     (b"0.2 0 1 ]", b"-0.2 0 1 ]", "0 or more")])
 def test_wrong_examples_are_refused(old: bytes, new: bytes, message: str) -> None:

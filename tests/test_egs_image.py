@@ -108,7 +108,7 @@ def test_examples_that_are_no_images() -> None:
     augmenter = ImageAugmenter(ImageOptions(CHANNELS), CRandom(1))
     with pytest.raises(Nnet3Error, match="no NnetIo object named 'input'"):
         augmenter.change(simple_example([("other", IMAGE)]))
-    with pytest.raises(ShapeError, match="12 columns, which is no multiple of --num-channels=5"):
+    with pytest.raises(ShapeError, match="12 columns, which is not a multiple of --num-channels=5"):
         ImageAugmenter(ImageOptions(5), CRandom(1)).change(simple_example([("input", IMAGE)]))
     one = simple_example([("input", IMAGE)])
     with pytest.raises(Nnet3Error, match="before merging"):

@@ -125,7 +125,7 @@ def test_other_settings_begin_anew(tmp_path: Path, caplog: pytest.LogCaptureFixt
     for value in (1, 1, 2):
         with caplog.at_level(logging.INFO):
             Steps(tmp_path, {"a": value}).call(1, "step", lambda: calls.append(1))
-    assert len(calls) == 2 and caplog.text.count("made anew") == 1
+    assert len(calls) == 2 and caplog.text.count("made again") == 1
 
 
 def test_a_later_stage_leaves_steps_out(tmp_path: Path) -> None:

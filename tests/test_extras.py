@@ -81,7 +81,7 @@ def test_advice_is_made_in_one_place() -> None:
     allowed = {"nnet3py/extras.py", "README.md", "tests/test_extras.py"}
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     for name in listed.stdout.split("\n"):
         path = ROOT / name
         if path.suffix in (".py", ".md", ".sh") and path.is_file() and name not in allowed:

@@ -94,7 +94,7 @@ def test_wrong_data_end_in_a_list(tmp_path: Path) -> None:
     write_sound(folder / "textless.wav")
     write_sound(folder / "nobody.wav")
     (folder / "empty.wav").touch()
-    (folder / "text.wav").write_text("this is no sound")
+    (folder / "text.wav").write_text("this is not sound")
     for sound in folder.glob("*.wav"):
         if not sound.with_suffix(".txt").exists() and sound.stem != "textless":
             sound.with_suffix(".txt").write_text(TEXT)

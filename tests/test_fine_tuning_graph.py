@@ -30,7 +30,7 @@ LEXICON = [Pronunciation(word, tuple(phones.split())) for word, phones in (
     ("two", "t u"), ("too", "t u"), ("to", "t u"), ("to", "t a"), ("a", "a"), ("tutu", "t u t u"), ("at", "a t"))]
 SENTENCES = ["to a two", "a tutu", "at two", "too a tutu at", "to to two"]
 NUM_DRAWN = 400
-DISAMBIG = 5000               # an input label that is no transition-id
+DISAMBIG = 5000               # an input label that is not a transition-id
 HALF = math.log(2)            # a cost
 DRAWN_TOLERANCE = 0.12        # of a relative frequency of 400: five standard deviations of a coin's, 0.025, at most
 

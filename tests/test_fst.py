@@ -96,9 +96,9 @@ def test_properties_of_cycles_and_strings() -> None:
     assert {16, 18, 20, 23, 28, 33, 35, 37, 38, 40, 42, 44, 47} <= bits(string)
     loop = fst_of([(0, 1, 3), (1, 1, 0)], [1], 2)
     assert {22, 24, 26, 34, 37, 39, 45, 47} <= bits(loop)       # a cycle, not through the start
-    circle = fst_of([(0, 1, 3), (1, 0, 3)], [1], 3)
-    assert {34, 36, 41, 43} <= bits(circle)                     # state 2 is alone
-    costly = dataclasses.replace(circle, weights=np.array([0.0, 1.0], np.float32))
+    cycle = fst_of([(0, 1, 3), (1, 0, 3)], [1], 3)
+    assert {34, 36, 41, 43} <= bits(cycle)                     # state 2 is alone
+    costly = dataclasses.replace(cycle, weights=np.array([0.0, 1.0], np.float32))
     assert {32, 46} <= bits(costly)
     choice = fst_of([(0, 1, 5), (0, 1, 5), (0, 1, 3)], [1], 2)
     assert {19, 21, 29, 31} <= bits(choice)

@@ -69,9 +69,9 @@ def test_of_equal_arcs_the_cheapest_stays() -> None:
 
 
 def test_what_cannot_be_done_is_said() -> None:
-    with pytest.raises(Nnet3Error, match="circle of epsilon arcs"):
+    with pytest.raises(Nnet3Error, match="cycle of epsilon arcs"):
         without_epsilons(fst("0 1 1 1", "1 2 0 0", "2 1 0 0", "2"))
-    with pytest.raises(Nnet3Error, match="circle"):
+    with pytest.raises(Nnet3Error, match="cycle"):
         without_epsilons(fst("0 0 0 0", "0"))
     with pytest.raises(Nnet3Error, match="FSTs of costs"):
         without_epsilons(read_lattice(reader_of(b"\n0 1 1 1 1,2\n1\n\n", False)))

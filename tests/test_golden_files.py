@@ -38,7 +38,7 @@ from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst_text import FST, read_fst, write_fst
 
-# what files of other kinds are, by their place: those that are no data of Kaldi's formats
+# what files of other kinds are, by their place: those that are not data of Kaldi's formats
 _TEXT_FOR_PEOPLE = re.compile(
     r"(.*/)?(log|command|vars|keys|info\.txt|am-info\.txt|valid\.log|compute-prob\.log|README\.md|objective\.txt|"
     r"computation(-unoptimized)?\.txt|request\.txt|[\w.-]*config(\.txt)?|[\w.]*xconfig|xconfig\.expanded\.\d|ph5\.txt|"

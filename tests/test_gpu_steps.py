@@ -64,7 +64,8 @@ def test_packages_of_a_kit_are_found(tmp_path):
     assert f"brought {tmp_path / 'shared'}" in (tmp_path / "report" / "report.txt").read_text()
 
 
-@pytest.mark.parametrize(("args", "said"), [(["nothing"], "there is no step nothing"), (["--kit", "x"], "x is no kit")])
+@pytest.mark.parametrize(("args", "said"), [(["nothing"], "there is no step nothing"),
+                                            (["--kit", "x"], "x is not a kit")])
 def test_wrong_arguments(args, said, capsys):
     with pytest.raises(SystemExit):
         gpu_steps.main(args)

@@ -44,7 +44,7 @@ def test_waves_find_what_queues_find(text: str, wanted: dict, share: bool) -> No
         try:
             reference = ReferenceGraph(nnet, [(nodes[0], wanted["input"])], [(nodes[1], wanted["output"])], LIMIT)
         except EndlessError as error:
-            if error.has_circle:      # Kaldi counts uses, so a circle keeps itself alive; here it is seen to be dead
+            if error.has_cycle:      # Kaldi counts uses, so a cycle keeps itself alive; here it is seen to be dead
                 with suppress(CompileError, NotComputableError):
                     build_graph(nnet, ask, share)
                 return

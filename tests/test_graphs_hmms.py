@@ -28,12 +28,14 @@ def language_model() -> Fst:
                     {1: 0.5, 2: 2.0})
 
 
-@pytest.mark.parametrize("separate_ends", [False, True])
+@pytest.mark.parametrize("several_enter", [False, True])
 @pytest.mark.parametrize("name", list(SYSTEMS))
-def test_sums_are_those_of_the_hmms(name, separate_ends):
+def test_sums_are_those_of_the_hmms(name, several_enter):
+    """Also where arcs of several transition-states enter one state, as without the epsilons at the ends of HMMs."""
     tree, model = SYSTEMS[name]()
     in_context, windows = expand_context(language_model(), tree.context_width, tree.central_position)
-    graph = add_self_loops(expand_hmms(in_context, windows, tree, model, separate_ends=separate_ends), model)
+    expanded = expand_hmms(in_context, windows, tree, model)
+    graph = add_self_loops(without_epsilons(expanded) if several_enter else expanded, model)
     scores = np.random.default_rng(0).normal(size=(FRAMES, model.num_transition_ids + 1))
     expected = hmm_log_sum(list(paths(language_model(), FRAMES)), tree, model, scores)
     assert log_sum(without_epsilons(graph), scores) == pytest.approx(expected, abs=ROUNDING)
@@ -43,9 +45,8 @@ def test_separate_ends_are_what_kaldis_composition_has():
     """Of a system with one transition a phone: an arc and an epsilon for each phone into each state."""
     tree, model = SYSTEMS["chain"]()
     fst, windows = expand_context(language_model(), 1, 0)
-    joined = expand_hmms(fst, windows, tree, model)
-    separate = expand_hmms(fst, windows, tree, model, separate_ends=True)
-    assert (joined.num_states, joined.num_arcs) == (3, 5)
+    separate = expand_hmms(fst, windows, tree, model)
+    assert (fst.num_states, fst.num_arcs) == (3, 5)
     assert (separate.num_states, separate.num_arcs) == (3 + 4, 5 + 4)
     assert (separate.input_labels == 0).sum() == 4
 
@@ -57,15 +58,11 @@ def test_transition_scale_and_self_loop_scale_zero_leave_costs_alone():
     assert sorted(set(np.round(graph.weights, 4).tolist())) == [0.0, 0.125, 0.25, 0.5, 0.75, 1.0]
 
 
-def test_outputs_stay_on_the_first_transition():
+def test_self_loops_of_a_transducer_have_no_output():
     tree, model = SYSTEMS["three-states"]()
-    fst = acceptor(2, 0, [(0, 2, 1, 0.0)], {1: 0.0})
-    fst = dataclasses.replace(fst, output_labels=np.array([9], dtype=np.int32))
-    in_context, windows = expand_context(fst, 1, 0, keep_outputs=True)
-    graph = expand_hmms(in_context, windows, tree, model, keep_outputs=True)
-    assert graph.output_labels.tolist() == [9, 0, 0]
-    assert (graph.input_labels > 0).all()
-    looped = add_self_loops(graph, model)
+    in_context, windows = expand_context(acceptor(2, 0, [(0, 2, 1, 0.0)], {1: 0.0}), 1, 0)
+    graph = expand_hmms(in_context, windows, tree, model)
+    looped = add_self_loops(dataclasses.replace(graph, output_labels=np.arange(graph.num_arcs, dtype=np.int32)), model)
     assert looped.output_labels[model.is_self_loop[looped.input_labels]].tolist() == [0, 0, 0]
 
 
@@ -92,7 +89,7 @@ def test_composing_with_the_transducer_gives_the_same_graph(name):
     composed = from_openfst(kaldifst.compose(left, right))
     composed = dataclasses.replace(composed, output_labels=composed.input_labels)
     scores = np.random.default_rng(1).normal(size=(FRAMES, model.num_transition_ids + 1))
-    expected = log_sum(expand_hmms(fst, windows, tree, model), scores)
+    expected = log_sum(without_epsilons(expand_hmms(fst, windows, tree, model)), scores)
     assert log_sum(without_epsilons(composed), scores) == pytest.approx(expected, abs=ROUNDING)
     assert disambig == []
 

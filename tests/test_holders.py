@@ -64,7 +64,7 @@ def test_names_have_no_header():
     assert read(holders.TOKEN_VECTOR, b"\n") == []
     with pytest.raises(FormatError):
         read(holders.TOKEN, b"two names\n")
-    with pytest.raises(Nnet3Error, match="no token"):
+    with pytest.raises(Nnet3Error, match="not a token"):
         written(holders.TOKEN, "a b", False)
 
 

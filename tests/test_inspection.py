@@ -329,7 +329,7 @@ def test_a_published_folder(published: Path) -> None:
     found = inspect(str(published))
     assert not found.decoding.is_ready and found.problems == [
         "ivector/ has final.ie, but no final.dubm",
-        "conf/model.conf, --frame-subsampling-factor, holds 'x', which is no number of 1 or more"]
+        "conf/model.conf, --frame-subsampling-factor, holds 'x', which is not a number of 1 or more"]
 
 
 def test_the_extractor_of_a_published_folder(nnet: Nnet, published: Path) -> None:
@@ -350,16 +350,16 @@ def test_hints_name_commands_of_this_package(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "problem"), [
-    ("frame_subsampling_factor", "three", "holds 'three', which is no number"),
-    ("frame_subsampling_factor", "0", "no number of 1 or more"),
-    ("frame_subsampling_factor", "9" * 50, "no number of 1 or more"),
-    ("frame_subsampling_factor", "²", "no number of 1 or more"),
+    ("frame_subsampling_factor", "three", "holds 'three', which is not a number"),
+    ("frame_subsampling_factor", "0", "not a number of 1 or more"),
+    ("frame_subsampling_factor", "9" * 50, "not a number of 1 or more"),
+    ("frame_subsampling_factor", "²", "not a number of 1 or more"),
     ("phones.txt", "<eps> 0\na 1\n", "phones.txt has phones: 1, but the transition model has: 5"),
     ("phones.txt", "a b c\n", "phones.txt is not a list"),
     ("tree", "garbage", "tree cannot be read: "),
     ("tree", "", "tree cannot be read: "),
-    ("cmvn_opts", "x" * 5000, "cmvn_opts is no short text"),
-    ("cmvn_opts", "\0B", "cmvn_opts is no short text"),
+    ("cmvn_opts", "x" * 5000, "cmvn_opts is not a short text"),
+    ("cmvn_opts", "\0B", "cmvn_opts is not a short text"),
     ("configs/vars", "model_left_context=5\n", "configs/vars says left context: 5, but the model needs: 2"),
     ("egs/info/feat_dim", "41", "egs/info says feat_dim: 41, but the model's 'input' has: 40"),
     ("egs/info/ivector_dim", "100", "egs/info says ivector_dim: 100, but the model's 'ivector' has: 0"),
@@ -538,7 +538,7 @@ def test_what_is_missing_for_recognition(tmp_path: Path) -> None:
     assert "features of dimension 40, which the network takes: the folder's options make 20" in text
     assert "i-vectors of dimension 12" in text
     (folder / "conf" / "mfcc.conf").write_text("--num-kepstra=20\n")
-    assert "--num-kepstra is no option" in missing(inspect(str(folder)).recognition)
+    assert "--num-kepstra is not an option" in missing(inspect(str(folder)).recognition)
     text = " ".join(inspect(str(folder)).text().split())
     assert "for recognition 3 things missing" in text
     assert "for recognition" not in inspect(str(folder / "final.mdl")).text()

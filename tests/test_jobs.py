@@ -20,7 +20,7 @@ from nnet3py.drivers.jobs.process import describe_status, log_footer, log_header
 from nnet3py.engine import threads as threads_module
 from nnet3py.errors import Nnet3Error, UsageError
 
-PATIENCE = 20.0        # seconds: a busy machine is no failure
+PATIENCE = 20.0        # seconds: a busy machine is not a failure
 SOON = 5.0             # seconds in which something long must have ended early
 
 DATE = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \d{4}"

@@ -67,10 +67,10 @@ def test_rho_stands_for_other_words_and_phi_for_none() -> None:
     assert found == {(1, 3): 11.5, (2, 3): 14.625}
 
 
-def test_a_circle_of_failures_is_refused() -> None:
+def test_a_cycle_of_failures_is_refused() -> None:
     lattice = random_lattice(0, no_word=0.0)
     fst = Fst.from_arcs(0, [0.0], [0], [9], [9], [1.0], [0])
-    with pytest.raises(LatticeError, match="circle"):
+    with pytest.raises(LatticeError, match="cycle"):
         Composer(fst, phi=9).compose(lattice)
 
 
@@ -142,10 +142,10 @@ def test_models_are_looked_up_word_by_word(arpa: ConstArpa, grammar: Fst) -> Non
     assert both.arc(both.start, 999) is None
 
 
-def test_circles_of_back_off_are_refused() -> None:
+def test_cycles_of_back_off_are_refused() -> None:
     model = FstLm(Fst.from_arcs(0, [np.inf, np.inf], [0, 1], [0, 0], [0, 0], [0.0, 0.0], [1, 0]))
     for use in (lambda: model.arc(0, 3), lambda: model.final_cost(0)):
-        with pytest.raises(FormatError, match="circle"):
+        with pytest.raises(FormatError, match="cycle"):
             use()
     with pytest.raises(FormatError):
         FstLm(Fst.from_arcs(-1, [], [], [], [], [], []))

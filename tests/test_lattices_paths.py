@@ -66,11 +66,11 @@ def test_empty_lattices_and_cycles() -> None:
     empty = CompactLattice.empty()
     assert best_path(empty) is None and best_paths(empty, 3) == [] and path_of(empty) is None
     assert confidence(empty) is None and depth(empty) == (1.0, 0) and not len(depth_per_frame(empty))
-    circle = CompactLattice.from_arcs(0, [[np.inf] * 2, [0, 0]], [0, 1], [1, 2], np.zeros((2, 2)), [1, 1], [1, 1],
+    cycle = CompactLattice.from_arcs(0, [[np.inf] * 2, [0, 0]], [0, 1], [1, 2], np.zeros((2, 2)), [1, 1], [1, 1],
                                       [1, 0])
     for refused in (best_path, lambda one: best_paths(one, 2), lambda one: pruned(one, 1.0), depth, top_sorted):
         with pytest.raises(LatticeError, match="cycle"):
-            refused(circle)
+            refused(cycle)
     with pytest.raises(LatticeError, match="no path|empty"):
         frame_posteriors(expanded(empty))
 

@@ -1,4 +1,4 @@
-"""Circles of nodes: recurrences that go one way in time are fine, everything that returns to its own time is not."""
+"""Cycles of nodes: recurrences that go one way in time are fine, everything that returns to its own time is not."""
 from __future__ import annotations
 
 import pytest

@@ -64,7 +64,7 @@ def test_cyclic_numerator(rng, num_frames, sizes):
 
 
 def test_sequences_without_a_sum(rng):
-    """One that is too short for its phones, one of which a score is no number, and one that is neither."""
+    """One that is too short for its phones, one of which a score is not a number, and one that is neither."""
     graphs = cyclic_graphs([forward_graph(rng, states, 2) for states in (9, 2, 2)], 3)
     scores = ops_cases.matrix(rng, 2, len(graphs.columns))
     scores[1, graphs.first_columns[1]] = np.nan

@@ -160,7 +160,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     for words, message in ((("run.sh",), "--data is needed"), (("run.sh", "--date", "x"), "unknown option --date"),
                            (("run_librispeech.sh",), "--corpus and --lm-dir are needed"),
                            (("local/librispeech_data.sh", "--dir", tmp_path),
-                            "is no folder" if shutil.which("flac") else "flac")):
+                            "is not a folder" if shutil.which("flac") else "flac")):
         failed = run(RECIPE / words[0], *words[1:])
         assert failed.returncode == 1 and message in failed.stderr, words
 

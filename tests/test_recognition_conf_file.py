@@ -22,12 +22,12 @@ def test_values_have_the_types_of_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "message"), [
-    ("--baem=10", "--baem is no option .*line 2.*did you mean --beam"),
+    ("--baem=10", "--baem is not an option .*line 2.*did you mean --beam"),
     ("--max-active=3e3", "--max-active=3e3: expected a whole number"),
     ("--beam=", "--beam=: expected a number"),
     ("--minimize=perhaps", "expected true or false"),
     ("beam=10", "line 2 does not look like"),
-    ("--add-pitch=true", "--add-pitch is no option"),
+    ("--add-pitch=true", "--add-pitch is not an option"),
 ])
 def test_what_is_refused(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "model.conf"

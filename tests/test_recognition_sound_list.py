@@ -49,5 +49,5 @@ def test_lists_are_read_back(folder: Path) -> None:
     with pytest.raises(UsageError, match="line end"):
         write_list([Listed("a\nb", "a")], str(folder / "list"))
     (folder / "list").write_text("a\n")
-    with pytest.raises(UsageError, match="is no list of sounds"):
+    with pytest.raises(UsageError, match="is not a list of sounds"):
         read_list(str(folder / "list"))

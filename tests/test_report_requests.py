@@ -65,9 +65,11 @@ def test_ranges() -> None:
 
 
 @pytest.mark.parametrize("inputs, message", [
-    ("input", "is no range of times"), ("input:", "is no range of times"), ("input:0:1:2:3", "is no range of times"),
+    ("input", "is not a range of times"), ("input:", "is not a range of times"),
+    ("input:0:1:2:3", "is not a range of times"),
     ("input:5:0", "holds no times"), ("input:0:9:0", "holds no times"), ("input:0,input:1", "a name twice"),
-    ("input:0:99999999", "rows of 'input'"), ("input:0:9999999999", "out of range"), (":0:1", "is no range of times")])
+    ("input:0:99999999", "rows of 'input'"), ("input:0:9999999999", "out of range"),
+    (":0:1", "is not a range of times")])
 def test_ranges_that_cannot_be_used(inputs: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         range_request(inputs, "output:0", 1)

@@ -1,4 +1,4 @@
-"""The rules that hold for every file: import directions, no circles, no print outside the command line, launchers."""
+"""The rules that hold for every file: import directions, no cycles, no print outside the command line, launchers."""
 from __future__ import annotations
 
 import ast

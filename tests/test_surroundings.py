@@ -85,7 +85,7 @@ class OutStream(io.TextIOBase):
 
 
 def execute(monkeypatch: pytest.MonkeyPatch, name: str, *words: str) -> tuple[int, str, str]:
-    """Run a command where the standard streams are no files; its status, and what it wrote."""
+    """Run a command where the standard streams are not files; its status, and what it wrote."""
     out, err = OutStream(), OutStream()
     with monkeypatch.context() as patch:
         for stream, replacement in (("stdout", out), ("stderr", err), ("stdin", io.StringIO())):

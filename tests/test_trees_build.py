@@ -135,7 +135,7 @@ def test_bad_roots(line: str) -> None:
 
 
 def test_roots_name_a_phone_once() -> None:
-    with pytest.raises(FormatError, match="phone 3 stands twice"):
+    with pytest.raises(FormatError, match="phone 3 occurs twice"):
         read_roots(["shared split 1 3", "not-shared split 2 3"])
     assert [(root.shared, root.split) for root in read_roots(["shared split 1", "not-shared not-split 2"])] == [
         (True, True), (False, False)]

@@ -66,7 +66,7 @@ def test_links_and_pipes_are_not(folder: Path) -> None:
     os.mkfifo(folder / "fifo")
     with pytest.raises(OSError, match="symbolic link"):
         read_trusted(folder / "link")
-    with pytest.raises(UntrustedFile, match="is no plain file"):      # and is not waited for
+    with pytest.raises(UntrustedFile, match="is not a plain file"):      # and is not waited for
         read_trusted(folder / "fifo")
     assert why_any_untrusted(folder) == f"{folder / 'link'} is a symbolic link"
 

@@ -53,7 +53,7 @@ class Acceptor:
 
     @classmethod
     def from_fst(cls, fst: Fst) -> Acceptor:
-        """The input side of an FST of costs; SupervisionError for costs that are none."""
+        """The input side of an FST of costs; SupervisionError for invalid costs."""
         finals = fst.final_weights[fst.is_final]
         if not ((np.abs(fst.weights) <= _LARGEST_COST).all() and (np.abs(finals) <= _LARGEST_COST).all()):
             raise SupervisionError("an FST has costs that are NaN, infinite or far too large")

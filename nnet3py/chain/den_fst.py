@@ -50,7 +50,7 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
     _log_size("phone-LM FST", phone_lm)
     in_context, windows = expand_context(phone_lm, tree.context_width, tree.central_position)
     _log_size("context-dependent LM FST", in_context)
-    hmms = expand_hmms(in_context, windows, tree, model, separate_ends=True)
+    hmms = expand_hmms(in_context, windows, tree, model)
     fst = add_self_loops(hmms, model)
     _log_size("transition-id FST", fst)
     fst = without_epsilons(to_pdfs(fst, model))
@@ -79,7 +79,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     phones = sorted(set(phone_lm.input_labels.tolist()))
     unknown = [phone for phone in phones if phone and phone not in model.topology.entry_of_phone]
     if unknown:
-        raise FormatError(f"the phone language model has the label {unknown[0]}, which is no phone of the topology",
+        raise FormatError(f"the phone language model has the label {unknown[0]}, which is not a phone of the topology",
                           hint="are language model and transition model of one set of phones?")
 
 

@@ -17,7 +17,7 @@ from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
-NUM_STEPS = 100        # the initial probabilities are the average over so many frames
+NUM_STEPS = 100        # the initial probabilities are the average over that many frames
 LARGEST_SUM = 100.0    # of the probabilities that leave a state; Kaldi's bound
 
 _HINT = "is this a den.fst, as chain-make-den-fst writes it?"
@@ -46,7 +46,7 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
     Raises
     ------
     Nnet3Error : a graph that no denominator graph can be: without states or arcs, with epsilons, transducers, states
-        that cannot be reached, weights that are no costs
+        that cannot be reached, weights that are not costs
     """
     _check(den_fst)
     sources, nexts = den_fst.sources, den_fst.next_states
@@ -140,7 +140,7 @@ class DenominatorGraph:
         entries, entry_of_arc = np.unique(codes, return_inverse=True)
         entry_states, entry_pdfs = (part.astype(np.int32) for part in np.divmod(entries, num_pdfs))
         by_pdf = np.argsort(entry_pdfs, kind="stable").astype(np.int32)
-        made = {
+        arrays = {
             "initial": initial, "num_pdfs": num_pdfs, "num_arcs": den_fst.num_arcs,
             "entry_states": entry_states, "entry_pdfs": entry_pdfs,
             "state_entries": starts_by(entry_states, num_states),
@@ -148,7 +148,7 @@ class DenominatorGraph:
             "out_of": _grouped(sources, entry_of_arc, probs, num_states),
             "pdf_starts": starts_by(entry_pdfs, num_pdfs), "pdf_entries": by_pdf,
         }
-        for name, value in made.items():
+        for name, value in arrays.items():
             object.__setattr__(self, name, value)
 
     @property

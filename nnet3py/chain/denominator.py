@@ -78,7 +78,7 @@ class DenominatorComputation:
 
         Raises
         ------
-        ShapeError : columns other than the graph's pdfs, or rows that are no multiple of ``num_sequences``
+        ShapeError : columns other than the graph's pdfs, or rows that are not a multiple of ``num_sequences``
         """
         self._check(output, num_sequences)
         results = scratch_doubles(self.ops, 3, num_sequences)

@@ -14,7 +14,7 @@ from nnet3py.transducers.fst_operations import breadth_first, without_epsilons
 def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
     """A training graph, whose input labels are transition-ids, as an acceptor of pdf-ids plus 1 without epsilons.
 
-    SupervisionError for a graph without a path; FormatError for labels that are no transition-ids of the model.
+    SupervisionError for a graph without a path; FormatError for labels that are not transition-ids of the model.
     """
     labels = graph.input_labels
     acceptor = dataclasses.replace(graph, output_labels=labels, stored=None)

@@ -25,8 +25,8 @@ from nnet3py.transducers.fst import Fst
 logger = logging.getLogger(__name__)
 
 _LEAST_FRAMES = 2           # output frames of an example that can be stored
-_TOO_FAR = 5                # frames: a length that is so many away from all that are allowed is not changed
-_NO_LENGTH_NEAR = 100       # frames; what Kaldi says of lengths further away
+_TOO_FAR = 5                # frames: a length that is that many away from all that are allowed is not changed
+_NO_LENGTH_NEAR = 100       # frames; what Kaldi says about lengths further away
 
 
 class ChainExampleMaker:
@@ -81,7 +81,7 @@ class ChainExampleMaker:
 
         Raises
         ------
-        SupervisionError : a supervision that cannot be cut, weights that are none
+        SupervisionError : a supervision that cannot be cut, invalid weights
         NumericError : features or iVectors with NaN or infinity
         """
         self.cutter.check_finite(features, ivectors)

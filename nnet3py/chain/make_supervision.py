@@ -48,7 +48,7 @@ class SupervisionMaker:
     def _transition_ids(self, phones: Fst) -> Fst:
         """The graph of phones as one of transition-ids, without costs of their own."""
         windows_graph, windows = expand_context(phones, self._tree.context_width, self._tree.central_position)
-        graph = expand_hmms(windows_graph, windows, self._tree, self._model, 0.0, separate_ends=True)
+        graph = expand_hmms(windows_graph, windows, self._tree, self._model, 0.0)
         graph = add_self_loops(graph, self._model, 0.0)
         return without_epsilons(graph) if (graph.input_labels == 0).any() else graph
 

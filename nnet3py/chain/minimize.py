@@ -70,7 +70,7 @@ def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
     labels = np.concatenate((fst.input_labels, np.full(len(final), _EPSILON))).astype(np.int64)
     costs = np.round(np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64) / COST_STEP)
     place = np.concatenate((fst.sources, final))
-    order = np.argsort(place, kind="stable")                            # a state's final cost behind its arcs
+    order = np.argsort(place, kind="stable")                            # a state's final cost after its arcs
     pairs = ((costs.astype(np.int64) << 32) + labels)[order]            # labels are below 2 ** 31
     _, first, numbers = np.unique(pairs, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)

@@ -17,7 +17,7 @@ def normalization_fst(den_fst: Fst) -> Fst:
     """The graph in which a path of the denominator graph may begin and end anywhere, arcs sorted by label.
 
     A new state, the last, is the start; the former start remains if an arc enters it. Of equal arcs that leave the new
-    start the cheapest stays. Nnet3Error for what is no denominator graph.
+    start the cheapest stays. Nnet3Error for what is not a denominator graph.
     """
     probs = initial_probs(den_fst)
     num_states = den_fst.num_states

@@ -31,7 +31,7 @@ class Normalizer:
     normalization_fst : of chain-make-den-fst
     scale : of its costs
 
-    Nnet3Error for an FST that is none: without states, with epsilons, no acceptor, or costs that are none.
+    Nnet3Error for an FST that cannot be one: without states, with epsilons, not an acceptor, or with invalid costs.
     """
 
     def __init__(self, normalization_fst: Fst, scale: float = 1.0) -> None:
@@ -41,7 +41,7 @@ class Normalizer:
         if fst.start < 0 or not fst.num_arcs:
             raise Nnet3Error("the normalization FST is empty")
         if not fst.is_acceptor or int(fst.input_labels.min()) < 1:
-            raise Nnet3Error("the normalization FST has epsilons, or is no acceptor",
+            raise Nnet3Error("the normalization FST has epsilons, or is not an acceptor",
                              "use the normalization.fst that chain-make-den-fst wrote")
         if not fst.is_final.all():
             logger.warning("Not all states of the normalization FST are final: is it the denominator FST?")

@@ -21,7 +21,7 @@ _NOT_NORMALIZED = ("was it made without the normalization FST? nnet3-chain-norma
 
 
 def check_fst(fst: Fst, label_dim: int) -> None:
-    """Raise Nnet3Error unless an FST can be a supervision of so many pdfs."""
+    """Raise Nnet3Error unless an FST can be a supervision of that many pdfs."""
     if fst.num_states == 0 or fst.start != 0:
         raise Nnet3Error(f"the FST of a supervision has {fst.num_states} states and starts in {fst.start}, expected "
                          "the start state 0")
@@ -102,7 +102,7 @@ def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
     length = num_frames if between is not None else num_rows
     finals, left_out = between if between is not None else (fst.final_weights, np.zeros(fst.num_states, bool))
     # Nodes: a start for each graph, then the states but the first. A state between sequences is an end of the graph
-    # before; as a source it is the start of the graph behind.
+    # before; as a source it is the start of the next graph.
     num_graphs, starts = num_rows // length, np.arange(num_rows // length)
     levels = np.concatenate((starts * (length + 1), times[1:] + (times[1:] - 1) // length))
     order = np.argsort(levels, kind="stable")

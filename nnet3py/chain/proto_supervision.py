@@ -74,9 +74,9 @@ class ProtoSupervision:
 
 
 def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
-    """Of an alignment: int (phones,) phones and how many frames each has.
+    """The proto-supervision of an alignment: int (phones,) phones and how many frames each has.
 
-    SupervisionError for what is no alignment.
+    SupervisionError for what is not an alignment.
     """
     if not len(phones):
         raise SupervisionError("it has no phones")
@@ -91,7 +91,7 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
 
 
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
-    """Of a lattice whose labels are phones.
+    """The proto-supervision of a lattice whose labels are phones.
 
     SupervisionError for a lattice that is empty, has a cycle or arcs without a phone, or whose paths do not all have
     as many frames: it is not phone-aligned.

@@ -51,12 +51,12 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
 
 
 def _check_self_loops(fst: Fst, model: TransitionModel, is_loop: np.ndarray) -> None:
-    """Nnet3Error if a self-loop follows a transition of another state: the labels are no transition-ids, then."""
+    """Nnet3Error if a self-loop follows a transition of another state: the labels are not transition-ids, then."""
     states = model.transition_id_to_state[fst.input_labels].astype(np.int64)
     width = model.num_transition_states + 1
     entered = fst.next_states.astype(np.int64) * width + states
     if not np.isin(fst.sources[is_loop].astype(np.int64) * width + states[is_loop], entered).all():
-        raise Nnet3Error("the labels of a supervision are no transition-ids of the model in an order that it allows",
+        raise Nnet3Error("the labels of a supervision are not transition-ids of the model in an order that it allows",
                          "make it with chain-get-supervision --convert-to-pdfs=false and the same model")
 
 

@@ -24,9 +24,9 @@ _LATTICE_BEAM = 0.01  # of which only the best path is looked at
 
 
 _GRAPH_OPTIONS = (
-    option("transition-scale", float, 0.0, "Factor of the costs of transitions that are no self-loops"),
+    option("transition-scale", float, 0.0, "Factor of the costs of transitions that are not self-loops"),
     option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
-    option("reorder", bool, True, "Self-loops come behind the transition that leaves their state, not before it"),
+    option("reorder", bool, True, "Self-loops come after the transition that leaves their state, not before it"),
     option("rm-eps", bool, False, "Remove epsilons where that makes the graph no larger; effective only with "
            "disambiguation symbols"),
     option("batch-size", int, 250, "No effect: graphs are made one by one"),
@@ -120,7 +120,7 @@ See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
     option("beam", float, 200.0, "Paths whose cost is larger than the best one's by more are given up"),
     option("retry-beam", float, 0.0, "Beam of a second attempt where the first fails; 0: there is none"),
     option("careful", bool, False, "Not supported; must be false"),
-    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are no self-loops"),
+    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are not self-loops"),
     option("self-loop-scale", float, 1.0, "Factor of the costs of self-loops"),
     option("write-per-frame-acoustic-loglikes", str, "", "Wspecifier of a vector for each utterance: the "
            "log-likelihoods of its frames on the path found, without acoustic scale"),

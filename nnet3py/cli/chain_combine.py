@@ -27,7 +27,7 @@ _OPTIONS = (
 @kaldi_command("nnet3-chain-combine", usage="""
 Average the last models of a chain training: of the first model alone, of the first two, the first three and so on,
 write the average that has the best LF-MMI objective on (merged) examples. Give the newest model first. Batch-norm
-statistics are computed anew for it, on these examples.
+statistics are computed again for it, on these examples.
 
 Usage:  nnet3-chain-combine [options] <den-fst> <raw-nnet-in1> ... <raw-nnet-inN> <chain-examples-in> \
 <raw-nnet-out>

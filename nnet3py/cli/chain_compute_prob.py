@@ -6,7 +6,6 @@ import os
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import CHAIN, DEVICE, PROB
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import within
 
 _PROB = tuple(
     declared.but(help="No effect: chain outputs have no accuracy") if "accuracy" in declared.name else declared
@@ -28,7 +27,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
 def compute_prob(args: list[str], options: Options) -> int:
     """Print the objective; 1 if no output had any weight."""
     from nnet3py.cli.chain_setup import chain_options, examples
-    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
@@ -46,9 +45,4 @@ def compute_prob(args: list[str], options: Options) -> int:
     diagnostics = ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
         chain=objective, optimize=optimize_options(options), compiler=compiler_options(options),
         debug=options["computation.debug"], device=device))
-    for key, eg in examples(read_chain_egs(args[2]), by_language):
-        with within(f"example {key}"):
-            diagnostics.compute(eg)
-    has_weight = diagnostics.log_totals()
-    diagnostics.compiler.log_time()
-    return 0 if has_weight else 1
+    return log_diagnostics(diagnostics, examples(read_chain_egs(args[2]), by_language))

@@ -74,9 +74,9 @@ class _Job:
             # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
             reader = stack.enter_context(SequentialReader(features, GENERAL_MATRIX))
             for utterance, matrix in log.progress(reader, "Making examples", share=reader.share_read):
-                made = self._of_utterance(utterance, matrix, targets, ivectors, weights)
-                self._num_errors += not made
-                for key, example in made:
+                examples = self._of_utterance(utterance, matrix, targets, ivectors, weights)
+                self._num_errors += not examples
+                for key, example in examples:
                     writer.write(key, example)
         if self._num_errors:
             log.warning(f"{self._num_errors} utterances had errors and could not be processed.",

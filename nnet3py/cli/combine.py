@@ -10,7 +10,7 @@ from nnet3py.cli.options import Options, option
 @kaldi_command("nnet3-combine", usage="""
 Average the last models of a training: of the first model alone, of the first two, the first three and so on, write the
 average that has the best objective on (merged) validation examples. Give the newest model first. Batch-norm statistics
-are computed anew for it, on these examples.
+are computed again for it, on these examples.
 
 Usage:  nnet3-combine [options] <nnet-in1> <nnet-in2> ... <nnet-inN> <valid-examples-in> <nnet-out>
 

@@ -53,7 +53,7 @@ _STANDARD = frozenset(declared.name for declared in STANDARD_OPTIONS)
 class Runnable(click.Command):
     """How our commands and their group are run, whoever starts them: click's way, but for errors and statuses."""
 
-    person = False      # whether errors are told to a person, who has no use for Kaldi's last word
+    person = False      # whether errors are for a person, who has no use for Kaldi's last word
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
              standalone_mode: bool = True, **extra: Any) -> Any:
@@ -115,7 +115,7 @@ class KaldiCommand(Runnable):
         return self.usage_text()
 
     def make_parser(self, ctx: click.Context) -> Any:
-        """Kaldi's, in the place of click's."""
+        """Kaldi's, in place of click's."""
         return KaldiParser(self._options(), ctx.resilient_parsing)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -180,7 +180,7 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     arguments : the least and the greatest number of arguments; None for no upper limit
     options : besides the standard ones
     detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
-    options_anywhere : options may stand behind arguments
+    options_anywhere : options may stand after arguments
     runs_program : the arguments are another program and its words, options included
     """
     def decorate(function: Function) -> KaldiCommand:

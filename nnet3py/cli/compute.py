@@ -5,7 +5,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterance_batches import warn_of, with_ivectors
+from nnet3py.cli.utterance_batches import with_ivectors, write_outputs
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
 
 
@@ -25,8 +25,6 @@ def compute(args: list[str], options: Options) -> int:
     """Compute outputs of utterances; 1 if none succeeded."""
     import time
 
-    import numpy as np
-
     from nnet3py.cli.compute_setup import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -35,19 +33,14 @@ def compute(args: list[str], options: Options) -> int:
     check_ivector_options(options)
     device = set_up(options)
     start = time.perf_counter()
-    num_done = 0
     nnet, priors = model_for_test(args[0], options.use_priors)
     computer = UtteranceComputer(nnet, compute_options(options), priors, device)
     # The writer comes first, so that an error of a reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
         source = with_ivectors(features, ivectors)
-        for key, output in computer.compute_all(source, options.online_ivector_period):
-            if not isinstance(output, np.ndarray):
-                warn_of(key, output)
-                continue
-            writer.write(key, np.exp(output) if options.apply_exp else output)
-            num_done += 1
+        outputs = computer.compute_all(source, options.online_ivector_period)
+        num_done = write_outputs(writer, outputs, options.apply_exp)
     elapsed = time.perf_counter() - start
     factor = elapsed * 100 / max(source.num_frames, 1)
     log.log(f"Time taken {elapsed:.6g}s: real-time factor assuming 100 frames/sec is {factor:.6g}")

@@ -5,7 +5,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterance_batches import BATCH, batch_options, warn_of, with_ivectors
+from nnet3py.cli.utterance_batches import BATCH, batch_options, with_ivectors, write_outputs
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
 
 
@@ -27,8 +27,6 @@ def compute_batch(args: list[str], options: Options) -> int:
     """Compute outputs of utterances; 1 if none succeeded."""
     import time
 
-    import numpy as np
-
     from nnet3py.cli.compute_setup import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -39,17 +37,12 @@ def compute_batch(args: list[str], options: Options) -> int:
     start = time.perf_counter()
     nnet, priors = model_for_test(args[0], options.use_priors)
     computer = BatchComputer(nnet, compute_options(options), batch_options(options), priors, device)
-    num_done = 0
     # The writer comes first, so that an error of a reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
         source = with_ivectors(features, ivectors)
-        for key, output in computer.compute(source, options.online_ivector_period):
-            if not isinstance(output, np.ndarray):
-                warn_of(key, output)
-                continue
-            writer.write(key, np.exp(output) if options.apply_exp else output)
-            num_done += 1
+        outputs = computer.compute(source, options.online_ivector_period)
+        num_done = write_outputs(writer, outputs, options.apply_exp)
     log.log(f"Time taken {time.perf_counter() - start:.6g}s")
     log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
     computer.compiler.log_time()

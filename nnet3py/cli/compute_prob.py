@@ -4,7 +4,6 @@ from __future__ import annotations
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, PROB
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import within
 
 
 @kaldi_command("nnet3-compute-prob", usage="""
@@ -21,7 +20,7 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 ])
 def compute_prob(args: list[str], options: Options) -> int:
     """Print objective and accuracy; 1 if no output had any weight."""
-    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.collapse import collapse_model
     from nnet3py.network.model_file import read_nnet
@@ -40,9 +39,4 @@ def compute_prob(args: list[str], options: Options) -> int:
         compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
         optimize=optimize_options(options), compiler=compiler_options(options),
         debug=options["computation.debug"], device=device))
-    for key, eg in read_egs(args[1]):
-        with within(f"example {key}"):
-            diagnostics.compute(eg)
-    has_weight = diagnostics.log_totals()
-    diagnostics.compiler.log_time()
-    return 0 if has_weight else 1
+    return log_diagnostics(diagnostics, read_egs(args[1]))

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.options import Options
 from nnet3py.compiler.optimize_options import OptimizeOptions
-from nnet3py.errors import DeviceError
+from nnet3py.errors import DeviceError, within
 from nnet3py.option_fields import with_values
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions
     if not prefixed:
         values |= {"use_shortcut": options.use_shortcut, "cache_capacity": options.cache_capacity}
     return CompilerOptions(**{**values, "cache_dir": values["cache_dir"] or None})
+
+
+def log_diagnostics(diagnostics: Any, examples: Iterable[tuple[str, Any]]) -> int:
+    """Add (key, example) pairs to diagnostics and log the totals; the exit status, 1 if no output had any weight."""
+    for key, eg in examples:
+        with within(f"example {key}"):
+            diagnostics.compute(eg)
+    has_weight = diagnostics.log_totals()
+    diagnostics.compiler.log_time()
+    return 0 if has_weight else 1
 
 
 def chosen_device(options: Options) -> str:

@@ -5,7 +5,7 @@ from nnet3py.errors import ConfigError
 
 
 def read_config_text(path: str) -> str:
-    """The text of a config file. Raises ConfigError if it is no text."""
+    """The text of a config file. Raises ConfigError if it is not text."""
     from nnet3py.io.streams import open_input
 
     with open_input(path) as stream:

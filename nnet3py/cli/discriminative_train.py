@@ -1,4 +1,4 @@
-"""nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and what comes of it."""
+"""nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and its results."""
 from __future__ import annotations
 
 from contextlib import closing
@@ -68,7 +68,7 @@ e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
 ))
 def compute_objf(args: list[str], options: Options) -> int:
     """Print the objective; 1 if there was none."""
-    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.cli.discriminative_setup import discriminative_options, model_in_test_mode
     from nnet3py.egs.discriminative_example import read_discriminative_egs
     from nnet3py.training.discriminative_diagnostics import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
@@ -79,12 +79,7 @@ def compute_objf(args: list[str], options: Options) -> int:
         DiscriminativeDiagnosticOptions(discriminative=objective, optimize=optimize_options(options),
                                         compiler=compiler_options(options), debug=options["computation.debug"],
                                         device=device))
-    for key, eg in read_discriminative_egs(args[1]):
-        with within(f"example {key}"):
-            diagnostics.compute(eg)
-    has_weight = diagnostics.log_totals()
-    diagnostics.compiler.log_time()
-    return 0 if has_weight else 1
+    return log_diagnostics(diagnostics, read_discriminative_egs(args[1]))
 
 
 @kaldi_command("nnet3-discriminative-compute-from-egs", usage="""

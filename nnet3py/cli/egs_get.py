@@ -106,10 +106,10 @@ class _Job:
                     log.warning(f"{missing} {utterance}", file=self._file, line=300)
                     self._num_errors += 1
                     continue
-                made = self._of_utterance(utterance, matrix, target, ivectors, examples)
-                if made is None or not made and too_short_is_error:
+                new_examples = self._of_utterance(utterance, matrix, target, ivectors, examples)
+                if new_examples is None or not new_examples and too_short_is_error:
                     self._num_errors += 1
-                for key, example in made or []:
+                for key, example in new_examples or []:
                     writer.write(key, example)
         if self._num_errors:
             log.warning(f"{self._num_errors} utterances had errors and could not be processed.", file=self._file,

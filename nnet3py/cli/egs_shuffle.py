@@ -7,7 +7,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 
 _BUFFER_SIZE = option("buffer-size", int, 0,
-                      "If positive, hold only so many examples and randomize only partially")
+                      "If positive, hold only that many examples and randomize only partially")
 _OPTIONS = (option("srand", int, 0, "Seed of the random order; no effect with --buffer-size, as in Kaldi",
                    idle=lambda seed, options: "" if options.buffer_size <= 0 else
                    "with --buffer-size every seed gives the same order, as in Kaldi"), _BUFFER_SIZE)

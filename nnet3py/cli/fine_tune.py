@@ -55,9 +55,9 @@ def fine_tune(args: list[str], options: Options) -> int:
         write_text("-", looked.text)
         return 0 if looked.is_good else 1
     terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
-    made = run(values, terminal)
-    write_text("-", made.report)
-    return 0 if made.is_new or not made.report else 1
+    outcome = run(values, terminal)
+    write_text("-", outcome.report)
+    return 0 if outcome.is_new or not outcome.report else 1
 
 
 def _model_and_data(args: list[str], options: Options) -> tuple[str, str]:

@@ -76,13 +76,13 @@ def _compose_tables(left_name: str, right_name: str, target: str, tables: list[b
         other = stack.enter_context(RandomAccessReader(right_name, FST)) if all(tables) else None
         for key, fst in stack.enter_context(SequentialReader(left_name if tables[0] else right_name, FST)):
             partner = fixed if other is None else other.get(key)
-            made = None if partner is None else make(*((fst, partner) if tables[0] else (partner, fst)))
-            if made is None or made.start < 0:
+            result = None if partner is None else make(*((fst, partner) if tables[0] else (partner, fst)))
+            if result is None or result.start < 0:
                 log.warning(f"No second FST for key {key}" if partner is None
                             else f"Empty output for utterance {key} (composition)")
                 failed += 1
                 continue
-            writer.write(key, made)
+            writer.write(key, result)
             done += 1
     log.log(f"Composed {done} FSTs; {failed} had no result")
     return 0 if done else 1
@@ -100,7 +100,7 @@ See also: fstminimizeencoded
     option("use-log", bool, False, "Costs of paths of the same labels are added as probabilities; otherwise the least "
            "counts"),
     DELTA,
-    option("max-states", int, -1, "Stop when there are so many states; -1: no limit"),
+    option("max-states", int, -1, "Stop when there are that many states; -1: no limit"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:
     """Determinise."""

@@ -238,7 +238,7 @@ e.g.: gmm-global-est --min-gaussian-weight=1.0e-4 1.dubm 1.acc 2.dubm
 See also: gmm-global-acc-stats
 """, arguments=(3, 3), options=[
     BINARY, _UPDATE_FLAGS, *_DIAG_OPTIONS,
-    option("mix-up", int, 0, "Split Gaussians until there are so many"),
+    option("mix-up", int, 0, "Split Gaussians until there are that many"),
     option("perturb-factor", float, 0.01, "How far apart the halves of a Gaussian are put, in standard deviations"),
 ])
 def gmm_global_est(args: list[str], options: Options) -> None:

@@ -39,19 +39,19 @@ def make_grammar_fst(args: list[str], options: Options) -> int:
     numbers = [_number(word) for word in args[1:-1:2]]
     if len(set(numbers)) < len(numbers):
         raise UsageError("a nonterminal has two graphs", "give each number once")
-    made = GrammarFst.of(names, read_graph(args[0]),
+    grammar = GrammarFst.of(names, read_graph(args[0]),
                          dict(zip(numbers, map(read_graph, args[2:-1:2]), strict=True)))
     for number in numbers:
-        if can_be_empty(made.parts[number], names):
+        if can_be_empty(grammar.parts[number], names):
             log.warning(f"Nonterminal {number} can stand for nothing at all; where it can be said again and again, "
                         "decoding fails. An n-gram model of text also allows an empty sentence.")
     if options.write_as_grammar:
-        made.write(args[-1])
+        grammar.write(args[-1])
         log.log(f"Wrote {args[-1]}, of {1 + len(numbers)} graphs")
     else:
         from nnet3py.decoding.grammar_graph import joined
 
-        write_graph(args[-1], joined(made), "const")
+        write_graph(args[-1], joined(grammar), "const")
     return 0
 
 

@@ -18,13 +18,13 @@ def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
 
 
 def read_graph(name: str) -> Fst:
-    """Read a graph from a file; FormatError for costs that are no numbers, or minus infinity."""
+    """Read a graph from a file; FormatError for costs that are not numbers, or minus infinity."""
     from nnet3py.transducers.fst import NO_WEIGHT
     from nnet3py.transducers.fst_text import read_fst_file
 
     fst = read_fst_file(name)
     for costs in (fst.weights, fst.final_weights):
-        wrong = ~(costs > -NO_WEIGHT)               # so is what is no number
+        wrong = ~(costs > -NO_WEIGHT)               # so is what is not a number
         if wrong.any():
             raise FormatError(f"expected a graph, found the cost {costs.reshape(-1)[int(wrong.reshape(-1).argmax())]}",
                               path=name)
@@ -51,8 +51,8 @@ def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int =
 
     source, target = names_of_files(args, first)
     fst = read_graph(source)
-    made, tables = change(fst), symbols_of(fst)
-    write_graph(target, made if tables == (None, None) else with_symbols(made, *tables))
+    changed, tables = change(fst), symbols_of(fst)
+    write_graph(target, changed if tables == (None, None) else with_symbols(changed, *tables))
     return 0
 
 
@@ -77,11 +77,11 @@ def each_of_table(pairs: Any, write: Callable[[str, Any], None], make: Callable[
     done = failed = 0
     for key, value in pairs:
         try:
-            made = make(value)
+            value_out = make(value)
         except Nnet3Error as error:
             log.warning(f"key {key}: {error}")
             failed += 1
             continue
-        write(key, made)
+        write(key, value_out)
         done += 1
     return done, failed

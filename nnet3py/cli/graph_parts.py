@@ -64,7 +64,7 @@ e.g.:
 See also: fstcomposecontext, add-self-loops
 """, arguments=(3, 4), options=[
     option("disambig-syms-out", str, "", "Write the input labels of disambiguation symbols to this file"),
-    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are no self-loops"),
+    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are not self-loops"),
     NONTERMINALS,
 ])
 def make_h_transducer(args: list[str], options: Options) -> int:
@@ -104,7 +104,7 @@ See also: make-h-transducer
 """, arguments=(1, 3), options=[
     option("self-loop-scale", float, 1.0, "Factor of the costs of taking and of not taking self-loops"),
     option("disambig-syms", str, "", "File of the numbers of disambiguation symbols that may be on the input side"),
-    option("reorder", bool, True, "Self-loops come behind the transition that leaves their state"),
+    option("reorder", bool, True, "Self-loops come after the transition that leaves their state"),
 ])
 def add_self_loops(args: list[str], options: Options) -> int:
     """Add self-loops."""

@@ -94,10 +94,10 @@ class Moments:
 
     @property
     def mean(self) -> float:
-        """Of all."""
+        """The mean of all values."""
         return self._sum / (self.count or 1)
 
     @property
     def deviation(self) -> float:
-        """Of all."""
+        """The standard deviation of all values."""
         return math.sqrt(max(0.0, self._squares / (self.count or 1) - self.mean ** 2))

@@ -193,7 +193,7 @@ def ivector_transform(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("ivector-compute-dot-products", usage="""
-Write the products of pairs of vectors, a line each: first key, second key, product.
+Write the products of pairs of vectors, one per line: first key, second key, product.
 
 Usage:  ivector-compute-dot-products [options] <trials-in> <ivector1-rspecifier> <ivector2-rspecifier> <scores-out>
 e.g.: ivector-compute-dot-products trials ark:train.ark ark:test.ark scores

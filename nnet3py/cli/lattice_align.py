@@ -68,7 +68,7 @@ e.g.:
 See also: lattice-align-words-lexicon, lattice-to-ctm-conf, nbest-to-ctm
 """, arguments=(4, 4), options=[
     _OUTPUT_ERROR_LATS, _TEST,
-    option("max-expand", float, 0.0, "If positive, stop when a lattice has 1000 more states than so many times as "
+    option("max-expand", float, 0.0, "If positive, stop when a lattice has 1000 more states than that many times as "
            "before"),
     option("silence-label", int, 0, "Label of silence"), _PARTIAL_WORD_LABEL, REORDER,
 ])
@@ -98,7 +98,7 @@ See also: lattice-align-words, lattice-1best, nbest-to-ctm
     _OUTPUT_ERROR_LATS, option("output-if-empty", bool, False, "Write lattices of which nothing is left, too"), _TEST,
     option("allow-duplicate-paths", bool, False, "No effect: a path may come out as several"),
     _PARTIAL_WORD_LABEL, REORDER,
-    option("max-expand", float, -1.0, "If positive, stop when a lattice has 1000 more states than so many times as "
+    option("max-expand", float, -1.0, "If positive, stop when a lattice has 1000 more states than that many times as "
            "before"),
 ])
 def lattice_align_words_lexicon(args: list[str], options: Options) -> int:

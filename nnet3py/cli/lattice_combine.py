@@ -1,6 +1,7 @@
 """lattice-compose, -interp, -copy-backoff, -union, -combine, -difference: several lattices made one."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,21 @@ from nnet3py.errors import UsageError
 if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
     from nnet3py.transducers.fst import Fst
+
+    ChangePair = Callable[[str, CompactLattice, CompactLattice | None], CompactLattice | None]
+
+
+def _change_pairs(args: list[str], change: ChangePair) -> int:
+    """Write what ``change`` makes of each lattice of the first table and of the second's, None if it lacks the key.
+
+    Returns how many were written.
+    """
+    from nnet3py.io.tables import RandomAccessReader
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+    with RandomAccessReader(args[1], COMPACT_LATTICES) as others:
+        return change_lattices([args[0], args[2]], lambda key, lattice: change(
+            key, lattice, others[key] if key in others else None))[0]
 
 
 @kaldi_command("lattice-compose", usage="""
@@ -90,34 +106,29 @@ See also: lattice-combine, lattice-compose
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
     """Interpolate lattices; 1 if none was."""
-    from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import Composer, words_as_fst
     from nnet3py.lattices.scaling import Scales, scaled
-    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     alpha = options.alpha
     if not 0.0 <= alpha <= 1.0:
         raise UsageError(f"Invalid value --alpha={alpha}", "it must be between 0 and 1")
     first, second = Scales(alpha, alpha), Scales(1.0 - alpha, 1.0 - alpha)
     missing = empty = 0
-    with ExitStack() as stack:
-        others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def interpolate(key: str, lattice: CompactLattice) -> CompactLattice | None:
-            nonlocal missing, empty
-            if key not in others:
-                log.warning(f"Not producing output for utterance {key} because not present in second table.")
-                missing += 1
-                return None
-            other = others[key]
-            result = Composer(words_as_fst(scaled(other, second))).compose(scaled(lattice, first))
-            if result.start < 0:
-                log.warning(f"Composition of the lattices of {key} is empty")
-                empty += 1
-                return None
-            return result
+    def interpolate(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice | None:
+        nonlocal missing, empty
+        if other is None:
+            log.warning(f"Not producing output for utterance {key} because not present in second table.")
+            missing += 1
+            return None
+        result = Composer(words_as_fst(scaled(other, second))).compose(scaled(lattice, first))
+        if result.start < 0:
+            log.warning(f"Composition of the lattices of {key} is empty")
+            empty += 1
+            return None
+        return result
 
-        done, _ = change_lattices([args[0], args[2]], interpolate)
+    done = _change_pairs(args, interpolate)
     log.log(f"Done {done + empty} lattices; {done} had nonempty result, {empty} had empty composition; in {missing}, "
             "had empty second lattice.")
     return status(done)
@@ -133,21 +144,14 @@ See also: lattice-copy, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_copy_backoff(args: list[str], options: Options) -> int:
     """Copy lattices of two tables; 1 if there was none."""
-    from nnet3py.io.tables import RandomAccessReader
-    from nnet3py.transducers.lattice import COMPACT_LATTICES
-
     replaced = 0
-    with ExitStack() as stack:
-        others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def choose(key: str, lattice: CompactLattice) -> CompactLattice | None:
-            nonlocal replaced
-            if key not in others:
-                return lattice
-            replaced += 1
-            return others[key]
+    def choose(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
+        nonlocal replaced
+        replaced += other is not None
+        return lattice if other is None else other
 
-        done, _ = change_lattices([args[0], args[2]], choose)
+    done = _change_pairs(args, choose)
     log.log(f"Done {done} lattices; {done - replaced} were from the first table, {replaced} from the second.")
     return status(done)
 
@@ -162,26 +166,23 @@ See also: lattice-combine, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_union(args: list[str], options: Options) -> int:
     """Unite lattices; 1 if there was none."""
-    from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import union
     from nnet3py.lattices.determinize import determinize
-    from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded
+    from nnet3py.transducers.lattice import expanded
 
     united = missing = 0
-    with ExitStack() as stack:
-        others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def unite(key: str, lattice: CompactLattice) -> CompactLattice | None:
-            nonlocal united, missing
-            if key in others:
-                lattice = union([lattice, others[key]])
-                united += 1
-            else:
-                log.warning(f"No lattice found for utterance {key} in {args[1]}. Result will be first lattice.")
-                missing += 1
-            return determinize(expanded(lattice))
+    def unite(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
+        nonlocal united, missing
+        if other is not None:
+            lattice = union([lattice, other])
+            united += 1
+        else:
+            log.warning(f"No lattice found for utterance {key} in {args[1]}. Result will be first lattice.")
+            missing += 1
+        return determinize(expanded(lattice))
 
-        done, _ = change_lattices([args[0], args[2]], unite)
+    done = _change_pairs(args, unite)
     log.log(f"Total {done}lattices written. Computed union for {united} pairs of lattices. Missing second lattice in "
             f"{missing} cases.")
     log.log(f"Done {done} lattices.")
@@ -272,24 +273,20 @@ See also: lattice-union, lattice-compose
 """, arguments=(3, 3), options=[])
 def lattice_difference(args: list[str], options: Options) -> int:
     """Write what is left of lattices; 1 if there was none."""
-    from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import difference
-    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     empty = missing = 0
-    with ExitStack() as stack:
-        others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def subtract(key: str, lattice: CompactLattice) -> CompactLattice | None:
-            nonlocal empty, missing
-            if key not in others:
-                log.warning(f"No lattice found for utterance {key} in {args[1]}")
-                missing += 1
-                return None
-            result = difference(lattice, others[key])
-            empty += result.start < 0
-            return result
+    def subtract(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice | None:
+        nonlocal empty, missing
+        if other is None:
+            log.warning(f"No lattice found for utterance {key} in {args[1]}")
+            missing += 1
+            return None
+        result = difference(lattice, other)
+        empty += result.start < 0
+        return result
 
-        done, _ = change_lattices([args[0], args[2]], subtract)
+    done = _change_pairs(args, subtract)
     log.log(f"Done {done} lattices; {empty} of them are empty, {missing} had no second lattice.")
     return status(done)

@@ -82,7 +82,7 @@ See also: lattice-lmrescore, lattice-lmrescore-const-arpa
     _LM_SCALE, ACOUSTIC_SCALE, option("add-const-arpa", bool, False, "The new model is in const-ARPA form"),
     option("lattice-compose-beam", float, 6.0, "How much worse than the best path may be"),
     option("max-arcs", int, 100000, "The most arcs of a result"),
-    option("growth-ratio", float, 1.5, "Costs are computed again when there are so many times as many arcs"),
+    option("growth-ratio", float, 1.5, "Costs are computed again when there are that many times as many arcs"),
 ])
 def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""

@@ -18,7 +18,7 @@ REORDER = option("reorder", bool, True, "Self-loops come after the transitions t
 
 
 def scales_of(options: Options) -> Scales:
-    """The scales that --acoustic-scale or --inv-acoustic-scale and --lm-scale ask for, as far as there are such."""
+    """The scales that --acoustic-scale or --inv-acoustic-scale and --lm-scale ask for, if a command has them."""
     from nnet3py.lattices.scaling import Scales, inverse_scale
 
     graph, acoustic, inverse = (options[name] if name in options else 1.0
@@ -42,7 +42,7 @@ def change_lattices(args: list[str], change: Callable[[str, Any], Any], compact:
 
 
 def status(done: int) -> int:
-    """The exit status of a tool that has done so many lattices."""
+    """The exit status of a tool that has done that many lattices."""
     return 0 if done else 1
 
 

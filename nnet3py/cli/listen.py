@@ -1,4 +1,4 @@
-"""nnet3py listen: what a microphone hears, as words while somebody speaks."""
+"""nnet3py listen: what a microphone hears, as words while someone speaks."""
 from __future__ import annotations
 
 import signal
@@ -14,7 +14,7 @@ from nnet3py.cli.recognizers import MODEL, USE_GPU, single_model, warmed_recogni
 
 
 @kaldi_command("listen", usage="""
-Recognise what a microphone hears: words are shown while somebody speaks, and printed, a line for each utterance, when
+Recognise what a microphone hears: words are shown while someone speaks, and printed, a line for each utterance, when
 it is over. Ctrl-C ends it. Needs the extra listen, but for files.
 
 Usage:  nnet3py listen [options] <model-folder>
@@ -26,7 +26,7 @@ e.g.:
  nnet3py listen --file=a.wav --real-time=true vosk-model-small-en
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
-    option("file", str, "", "File of sound in the place of a microphone; - for standard input"),
+    option("file", str, "", "File of sound in place of a microphone; - for standard input"),
     option("real-time", bool, False, "Take the file's sound as fast as it was said, not as fast as it is recognised"),
     option("device", str, "", "Microphone, by number or part of its name; the system's usual one if empty"),
     option("list-devices", bool, False, "Print the devices there are, and end"),

@@ -30,7 +30,7 @@ or, for a chain model:
  make-graph --self-loop-scale=1.0 data/lang data/lm.arpa exp/chain/tree exp/chain/final.mdl exp/chain/graph
 See also: nnet3-latgen-faster, word-error-rate
 """, arguments=(5, 5), options=[
-    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are no self-loops"),
+    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are not self-loops"),
     option("self-loop-scale", float, 0.1, "Factor of the costs of self-loops; 1.0 for chain models"),
     option("phones", str, "", "phones.txt of the model, for a lexicon that is a file (empty: --silence-phone is 1, the "
            "others follow in alphabetical order)"),
@@ -39,7 +39,7 @@ See also: nnet3-latgen-faster, word-error-rate
     option("order", int, 2, "Order of an n-gram that is estimated from text"),
     option("word-penalty", float, 0.0, "Cost added for each word of the grammar 'loop'"),
     option("as-nonterminal", bool, False, "The graph is for a nonterminal: #nonterm_begin comes before what the "
-           "grammar allows, #nonterm_end behind it. <lexicon> is then a lang folder with nonterminals"),
+           "grammar allows, #nonterm_end after it. <lexicon> is then a lang folder with nonterminals"),
     option("write-lang", str, "", "Write words.txt, phones.txt, L.fst and L_disambig.fst to this folder, too"),
 ])
 def make_graph(args: list[str], options: Options) -> int:

@@ -59,7 +59,7 @@ def dump_features(args: list[str], options: Options) -> int:
                 with within(f"utterance {key}"):
                     pipeline = FeaturePipeline(models, state)
                     rows = _rows(pipeline, sounds[key], options.chunk_length)
-                    # The normalisation of the network's input begins anew.
+                    # The normalisation of the network's input begins again.
                     state = SpeakerState(pipeline.adaptation_state().ivectors)
                 writer.write(key, rows)
                 done, frames = done + 1, frames + len(rows)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.recognition.pipeline import FeaturePipeline
     from nnet3py.recognition.stream_decoder import StreamDecoder
 
 _LONGEST_TIMEOUT = 86400.0          # seconds
@@ -39,7 +38,7 @@ See also: online2-wav-nnet3-latgen-faster
     *DECODING,
     option("samp-freq", float, 16000.0, "Samples a second that clients send"),
     *declared([CHUNK_LENGTH]),
-    option("output-period", float, 1.0, "Seconds from one answer to the next while somebody speaks"),
+    option("output-period", float, 1.0, "Seconds from one answer to the next while someone speaks"),
     option("read-timeout", int, 3, "Seconds after which a client that sends nothing is done (-1: never)"),
     option("port-num", int, 5050, "Port to listen on (0: any that is free; the log says which)"),
     option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of answers"),
@@ -95,9 +94,7 @@ class _Conversation:
         connection.settimeout(None if timeout < 0 else min(max(timeout, 0.001), _LONGEST_TIMEOUT))
         self._chunk = int(options.chunk_length * options.samp_freq)
         self._period = int(options.samp_freq * options.output_period)
-        self._pipeline: FeaturePipeline
-        self._decoder: StreamDecoder
-        self._pipeline, self._decoder = decoding.begin()
+        self._decoder: StreamDecoder = decoding.begin()[1]
 
     def run(self) -> None:
         """Read sound and answer, to the end."""

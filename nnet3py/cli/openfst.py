@@ -313,7 +313,7 @@ def fst_closure(args: list[str], options: Options) -> int:
 
 
 @_command("fstrandgen", "Draw random paths of an FST, uniformly among the arcs (and the end) at each state.", (
-              option("max_length", int, 2147483647, "Most arcs of a path; longer ones are drawn anew"),
+              option("max_length", int, 2147483647, "Most arcs of a path; longer ones are drawn again"),
               option("npath", int, 1, "Number of paths"),
               option("seed", int, 0, "Of the random numbers; 0: from the clock"),
               option("select", str, "uniform", "Uniformly, or by the costs", choices=("uniform", "log_prob"))),

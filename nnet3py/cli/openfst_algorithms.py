@@ -16,8 +16,8 @@ def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
 
     source, target = names_of_files(args)
     graph = to_openfst(read_graph(source))
-    made = change(graph)
-    write_openfst(target, graph if made is None else made)
+    changed = change(graph)
+    write_openfst(target, graph if changed is None else changed)
     return 0
 
 

@@ -1,6 +1,6 @@
 """The types of options, as click knows them: Kaldi's words for them, and what each accepts.
 
-Raises :class:`OptionError` for a text that is no value. Kaldi: ParseOptions::ToBool, ToInt and their kind.
+Raises :class:`OptionError` for a text that is not a value. Kaldi: ParseOptions::ToBool, ToInt and their kind.
 """
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from nnet3py.cli.options import Option, Options
 from nnet3py.errors import UsageError
 from nnet3py.option_file import normalise, read_option_lines, split
 
-ARGUMENTS = "arguments"     # where the words that are no options are found; no option can be called so
+ARGUMENTS = "arguments"     # where the words that are not options are found; no option can be called so
 
 
 class KaldiParser:
-    """Reads the words of a command line, in the place of click's own parser.
+    """Reads the words of a command line, in place of click's own parser.
 
     Parameters
     ----------

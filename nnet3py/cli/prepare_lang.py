@@ -21,7 +21,7 @@ Usage: prepare-lang [options] <lexicon> <lang-dir>
 e.g.: prepare-lang --silence-phones=SIL,SPN '--unknown-word=<UNK>' lexicon.txt data/lang
 See also: make-graph, compile-train-graphs, text-to-phones
 """, arguments=(2, 2), options=[
-    option("silence-phones", str, "SIL", "Phones that are no speech, with commas between; the first one may stand "
+    option("silence-phones", str, "SIL", "Phones that are not speech, with commas between; the first one may stand "
            "before, between and after words"),
     option("silence-prob", float, 0.5, "How probable it is there"),
     option("unknown-word", str, "", "Word of the lexicon that stands for those that it lacks (empty: none)"),

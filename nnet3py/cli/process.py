@@ -134,7 +134,7 @@ def _describe(error: Exception) -> tuple[str, int]:
 
 
 def _lack_of_memory(error: BaseException) -> str | None:
-    """What to say if an error comes of too little memory, however its library puts it; None if it does not."""
+    """The message for an error caused by too little memory, however its library words it; None for other errors."""
     cause: BaseException | None = error
     while cause is not None:
         limit_match = _NO_MEMORY.search(str(cause))

@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Recognition": {
         "nnet3-transcribe": Entry("transcribe", "transcribe",
                                   "Recognise what is said in files of sound: text, subtitles, words with times."),
-        "listen": Entry("listen", "listen", "Recognise what a microphone hears, while somebody speaks.",
+        "listen": Entry("listen", "listen", "Recognise what a microphone hears, while someone speaks.",
                         launcher=False),
         "serve": Entry("serve", "serve", "Serve recognition over WebSockets, to vosk's clients and browsers.",
                        launcher=False),
@@ -338,7 +338,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "fstreplace": Entry("openfst", "fst_replace", "Replace arcs of an FST by FSTs."),
         "fstreverse": Entry("openfst", "fst_reverse", "Turn an FST backwards."),
         "fstunion": Entry("openfst", "fst_union", "Unite two FSTs."),
-        "fstconcat": Entry("openfst", "fst_concat", "Put one FST behind another."),
+        "fstconcat": Entry("openfst", "fst_concat", "Put one FST after another."),
         "fstclosure": Entry("openfst", "fst_closure", "Let an FST be passed any number of times."),
         "fstcompose": Entry("openfst_algorithms", "fst_compose", "Compose two FSTs."),
         "fstrmepsilon": Entry("openfst_algorithms", "fst_rm_epsilon", "Remove the arcs without labels of an FST."),

@@ -1,4 +1,4 @@
-"""What the commands of work in stages share: what their help says of it, and how it is begun."""
+"""What the commands of work in stages share: what their help says about it, and how it is begun."""
 from __future__ import annotations
 
 import sys

@@ -19,7 +19,7 @@ See also: chain-est-phone-lm
     option("phones", str, "", "phones.txt of the model (empty: --silence-phone is 1, the others follow in alphabetical "
            "order)"),
     option("silence-phone", str, "", "Phone of the silences (empty: there are none)"),
-    option("edge-silprob", float, 0.8, "How probable silence is before the first word, and behind the last"),
+    option("edge-silprob", float, 0.8, "How probable silence is before the first word, and after the last"),
     option("between-silprob", float, 0.1, "How probable silence is between two words"),
     option("unknown-word", str, "",
            "Word that stands for those that the lexicon lacks (empty: their utterances are left out)"),

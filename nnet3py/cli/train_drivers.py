@@ -1,32 +1,14 @@
 """train-dnn, train-rnn, train-raw-dnn, train-raw-rnn, train-chain: what Kaldi's steps/nnet3/train_*.py do."""
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.field_options import driver_options, fields_from
+from nnet3py.cli.field_options import driver_options
 from nnet3py.cli.options import Options
+from nnet3py.cli.staged_work import run_work
 from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.options import (
-    CommonOptions,
-    DnnOptions,
-    RawDnnOptions,
-    RawRnnOptions,
-    RnnOptions,
-)
-
-
-def run_driver(training: str, declared: type[CommonOptions], options: Options, module: str = "frame_level") -> int:
-    """Train with the function ``training`` of a module of :mod:`nnet3py.drivers`."""
-    values = fields_from(declared, options)
-    values.check()
-    from importlib import import_module
-
-    terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
-    getattr(import_module(f"nnet3py.drivers.{module}"), training)(values, terminal=terminal)
-    return 0
-
+from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 
 _COMMON = """
 The folder given by --dir must hold configs/, as xconfig-to-configs writes it. Models, logs and reports are written
@@ -52,7 +34,7 @@ def _usage(name: str, first: str, example: str, script: str = "") -> str:
     detached_values=True)
 def train_dnn(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model without recurrence."""
-    return run_driver("train_dnn", DnnOptions, options)
+    return run_work("frame_level", "train_dnn", DnnOptions, options)
 
 
 @kaldi_command("train-rnn", usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
@@ -62,7 +44,7 @@ def train_dnn(args: Sequence[str], options: Options) -> int:
     options=driver_options(RnnOptions), detached_values=True)
 def train_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent acoustic model."""
-    return run_driver("train_rnn", RnnOptions, options)
+    return run_work("frame_level", "train_rnn", RnnOptions, options)
 
 
 @kaldi_command("train-raw-dnn", usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
@@ -72,7 +54,7 @@ def train_rnn(args: Sequence[str], options: Options) -> int:
     detached_values=True)
 def train_raw_dnn(args: Sequence[str], options: Options) -> int:
     """Train a network without recurrence on targets."""
-    return run_driver("train_raw_dnn", RawDnnOptions, options)
+    return run_work("frame_level", "train_raw_dnn", RawDnnOptions, options)
 
 
 @kaldi_command("train-raw-rnn", usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
@@ -82,7 +64,7 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
     detached_values=True)
 def train_raw_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent network on targets."""
-    return run_driver("train_raw_rnn", RawRnnOptions, options)
+    return run_work("frame_level", "train_raw_rnn", RawRnnOptions, options)
 
 
 @kaldi_command("train-chain", usage=_usage("train-chain", """
@@ -99,4 +81,4 @@ made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, w
     arguments=(0, 0), options=driver_options(ChainOptions), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model with the LF-MMI objective."""
-    return run_driver("train_chain", ChainOptions, options, "train_chain")
+    return run_work("train_chain", "train_chain", ChainOptions, options)

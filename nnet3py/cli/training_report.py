@@ -38,7 +38,7 @@ def monitor(args: list[str], options: Options) -> int:
 Write a report of a training: one page of HTML with what was reached and how (error rates, duration, command, options),
 plots of objective and accuracy, learning rate, changes and sizes of parameters, what the units of each layer do, how
 often changes were cut, warnings, and a drawing of the network. The page of a training that runs reloads itself in the
-browser; with --follow it is written anew until the training has ended.
+browser; with --follow it is written again until the training has ended.
 
 The plots are written beside it, each as SVG and PNG, and the numbers of the curves as report.csv. Plots need matplotlib
 (nnet3-extras plot says how to install it); without it everything else is written.
@@ -55,7 +55,7 @@ e.g.:
  nnet3-report --output-dir=exp/report exp/tdnn exp/lstm
 """, arguments=(1, None), options=[
     option("output-dir", str, "", "Where to write report.html and the plots (default: <exp-dir>/report)"),
-    option("follow", bool, False, "Write the report anew, now and then, as long as the (first) training runs"),
+    option("follow", bool, False, "Write the report again, now and then, as long as the (first) training runs"),
     option("tensorboard", bool, False,
            "Also write what TensorBoard shows, into the folder tensorboard beside the report; "
            "needs the extra tensorboard"),

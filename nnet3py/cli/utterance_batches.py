@@ -1,7 +1,7 @@
 """What commands that compute chunks of many utterances at a time share: options and the source of utterances."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -12,6 +12,7 @@ from nnet3py.errors import Nnet3Error, within
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3py.io.tables import TableWriter
     from nnet3py.runtime.cutting import BatchOptions, Utterance
 
 BATCH = (
@@ -81,3 +82,18 @@ def with_ivectors(features: Any, ivectors: IvectorSource) -> UtteranceSource:
 def warn_of(key: str, error: Nnet3Error) -> None:
     """Warn of an utterance that was not computed."""
     log.warning(str(error) if isinstance(error, MissingData) else f"Skipping utterance {key}: {error}")
+
+
+def write_outputs(writer: TableWriter[np.ndarray], outputs: Iterable[tuple[str, np.ndarray | Nnet3Error]],
+                  apply_exp: bool = False) -> int:
+    """Write what was computed of utterances, or exp of it, and warn of those that were not; how many were written."""
+    import numpy as np
+
+    num_written = 0
+    for key, output in outputs:
+        if not isinstance(output, np.ndarray):
+            warn_of(key, output)
+            continue
+        writer.write(key, np.exp(output) if apply_exp else output)
+        num_written += 1
+    return num_written

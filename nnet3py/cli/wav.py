@@ -99,7 +99,7 @@ e.g.: extract-segments scp:wav.scp segments ark:- | compute-mfcc-feats ark:- ark
 See also: wav-copy, wav-to-duration
 """, arguments=(3, 3), options=[
     option("min-segment-length", float, 0.1, "Leave out segments that are shorter, in seconds"),
-    option("max-overshoot", float, 0.5, "A segment may end so many seconds after the recording; then it is cut"),
+    option("max-overshoot", float, 0.5, "A segment may end that many seconds after the recording; then it is cut"),
 ])
 def extract_segments(args: list[str], options: Options) -> int:
     """Write the segments; what cannot be cut is a warning."""

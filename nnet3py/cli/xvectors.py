@@ -9,7 +9,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, SIMPLE, unprefixed, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterance_batches import MissingData, UtteranceSource, warn_of
+from nnet3py.cli.utterance_batches import MissingData, UtteranceSource, write_outputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,8 +37,6 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
 ])
 def xvector_compute(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; 1 if none succeeded."""
-    import numpy as np
-
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.cli.utterances import model_for_test
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -47,7 +45,6 @@ def xvector_compute(args: list[str], options: Options) -> int:
 
     device = set_up(options)
     start = time.perf_counter()
-    num_done = 0
     nnet, _ = model_for_test(args[0], use_priors=False)
     computer = XvectorComputer(
         nnet, XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input),
@@ -58,12 +55,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
     # The writer comes first, so that an error of the reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_VECTOR) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features:
         source = _whole_utterances(features, options)
-        for key, vector in computer.compute_all(source):
-            if not isinstance(vector, np.ndarray):
-                warn_of(key, vector)
-                continue
-            writer.write(key, vector)
-            num_done += 1
+        num_done = write_outputs(writer, computer.compute_all(source))
     _log_time(start, source.num_frames)
     log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
     if options.cached_compiler_out:
@@ -105,8 +97,6 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; 1 unless more than half succeeded."""
-    import numpy as np
-
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.cli.utterances import model_for_test
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -120,16 +110,10 @@ def xvector_compute_batched(args: list[str], options: Options) -> int:
         options.chunk_size, options.batch_size, options.pad_input, optimize_options(options, prefixed=False),
         compiler_options(options, prefixed=False), options.debug), device)
     log.log(f"Left/right context is {computer.left_context}, {computer.right_context}")
-    num_written = 0
     # The writer comes first, so that an error of the reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_VECTOR) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features:
         source = _Utterances(features, 0 if options.pad_input else options.chunk_size)
-        for key, vector in computer.compute(source):
-            if not isinstance(vector, np.ndarray):
-                warn_of(key, vector)
-                continue
-            writer.write(key, vector)
-            num_written += 1
+        num_written = write_outputs(writer, computer.compute(source))
     _log_time(start, source.num_frames)
     log.log(f"Read {source.num_read} utterances, wrote {num_written} xvectors.")
     computer.compiler.log_time()

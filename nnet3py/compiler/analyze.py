@@ -99,7 +99,7 @@ def _band_text(cuts: Cuts, m: int, band: int) -> str:
 
 
 def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable) -> tuple[np.ndarray, ...]:
-    """Every access as three arrays: command, sub-matrix (never 0), READ, WRITE or READ_WRITE. Sizing is none."""
+    """Every access as three arrays: command, sub-matrix (never 0), READ, WRITE or READ_WRITE. Sizing does not count."""
     access = _ACCESS[table.types]          # of every argument, 0 for none
     flags = np.array([int(component.properties) for component in nnet.components], np.int64)
     for kind, place, adds in ((CommandType.PROPAGATE, 3, Properties.PROPAGATE_ADDS),
@@ -232,9 +232,9 @@ class Analysis:
         return greatest_at(len(self.computation.matrices), self.matrices, self.commands)
 
     def first_of_variables(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first command that accesses each variable, and whether it just writes it.
+        """The first command that accesses each variable, and whether it only writes it.
 
-        Counting the ``chosen`` accesses only (bool, per access); num_commands and False if there is none.
+        Only the ``chosen`` accesses count (bool, per access); num_commands and False if there is none.
         """
         variables, none = self.variables, 2 * self.num_commands
         s = self.submatrices[chosen]

@@ -1,4 +1,4 @@
-"""The graph of a request, or the error that says why there is none."""
+"""The graph of a request, or an error that says why there is none."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -93,7 +93,7 @@ class CachingCompiler:
 
         Parameters
         ----------
-        lacks : the operations that the device which is to run it has not (``ops.lacks``)
+        lacks : the operations that the device which will run it lacks (``ops.lacks``)
 
         Raises
         ------
@@ -106,7 +106,7 @@ class CachingCompiler:
         return computation
 
     def _fuse(self, request: ComputationRequest, plain: Computation, lacks: frozenset[str]) -> Computation:
-        """The computation as it is to be run; made again if something that it left out now does something."""
+        """The computation in the form that runs; made again if a component that it left out now does something."""
         key = self.nnet.version, request
         computation = self._fused.get(key, {}).get(lacks)
         if computation is not None and computation.fits(self.nnet):
@@ -220,7 +220,7 @@ class CachingCompiler:
         Raises
         ------
         SpecifierError, Nnet3Error : the file cannot be opened
-        FormatError : it is no cache file, or one of another version
+        FormatError : it is not a cache file, or one of another version
         """
         start = perf_counter()
         pairs = read_object(rxfilename, lambda reader: read_cache(reader, self.options))
@@ -258,7 +258,7 @@ class CachingCompiler:
         self.seconds_io += perf_counter() - start
 
     def log_time(self) -> None:
-        """Log how long compiling took, and cache files, if they took any time."""
+        """Log how long compiling took, and reading and writing cache files, if they took any time."""
         if self.seconds_total > 0.0 or self.seconds_io > 0.0:
             misc = self.seconds_total - sum(self.seconds.values())
             logger.info("%.3g seconds taken in nnet3 compilation total (breakdown: %.3g compilation, %.3g "

@@ -127,7 +127,7 @@ def _int32(values: Sequence[Any]) -> np.ndarray:
 
 
 def _joined(lists: Sequence[np.ndarray], width: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The lists behind each other, (elements, width) or flat for a width of 0, and the length of each."""
+    """The lists one after the other, (elements, width) or flat for a width of 0, and the length of each."""
     empty = np.zeros((0, width) if width else 0, np.int32)
     return np.concatenate([empty, *lists]).astype(np.int32, copy=False), _int32([len(values) for values in lists])
 
@@ -140,7 +140,7 @@ def from_bytes(data: bytes, key: str) -> Computation:
 
     Raises
     ------
-    FormatError : it is no entry, one of another key, or damaged; what passes still has to be checked by check_loaded
+    FormatError : it is not an entry, one of another key, or damaged; what passes must still go through check_loaded
     """
     arrays = _Arrays(*_read_arrays(data, key))
     if arrays.need_model_derivative.size != 1:

@@ -64,7 +64,7 @@ def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | No
     """The requests and computations of a cache file; None if they were compiled with other options than ``options``.
 
     As in Kaldi ``extend_matrices`` does not count; nor does ``fuse``, for files hold Kaldi's commands.
-    Raises FormatError for what is no cache.
+    Raises FormatError for what is not a cache.
     """
     theirs = read_optimize_options(reader)
     if dataclasses.replace(theirs, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:

@@ -70,7 +70,7 @@ def structure_of(nnet: Nnet) -> bytes:
 
 
 def flags_of(nnet: Nnet) -> bytes:
-    """What may change in the components of a network without a new ``version``: properties, and who is trained."""
+    """What may change in the components of a network without a new ``version``: properties, and which are trained."""
     return repr([_flags(component) for component in nnet.components]).encode()
 
 

@@ -65,7 +65,7 @@ class CarriedState(NamedTuple):
     width: int
 
     def number_of(self, count: int) -> int:
-        """Which of the chunks the one is that has ``count`` chunks before it."""
+        """Which of the chunks is the one with ``count`` chunks before it."""
         period = len(self.chunks) - self.loop_begin
         return count if count < self.loop_begin else self.loop_begin + (count - self.loop_begin) % period
 
@@ -174,7 +174,7 @@ class _LiveRows:
                     live[self.firsts[args[1]] + max(begin, 0):self.firsts[args[1]] + max(end, 0)] = True
 
     def carried(self, live: np.ndarray) -> CarriedRows:
-        """The live rows, of whichever sequence they are live; ``live`` is bool (rows of all matrices,)."""
+        """The rows that are live in any sequence; ``live`` is bool (rows of all matrices,)."""
         matrices, places, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], num_sequences(self.computation)
         for m in sorted(set((np.searchsorted(self.starts, np.flatnonzero(live), "right") - 1).tolist())):
             mine = live[self.starts[m]:self.starts[m + 1]][_rows_of_sequences(self.computation, m, count)]
@@ -183,7 +183,7 @@ class _LiveRows:
         return CarriedRows(np.concatenate(matrices), np.concatenate(places))
 
     def last_is_begin_again(self, loop_begin: int) -> bool:
-        """Whether the last chunk is that to which it jumps, with its own inputs in the place of that one's."""
+        """Whether the last chunk is the one to which it jumps, but for its inputs."""
         commands, givers = self.computation.commands, self._givers()
         label, begin = commands[-1].args[0], self.begins[loop_begin]
         between = {command.type for command in commands[begin:label]} - WITHOUT_CALL - {CommandType.ACCEPT_INPUT}
@@ -196,13 +196,13 @@ class _LiveRows:
                 for command in self.computation.commands[begin:end] if command.type == CommandType.ACCEPT_INPUT}
 
     def handed_over(self, taken: CarriedRows) -> CarriedRows:
-        """The rows that the swaps at the end bring into these."""
+        """The rows that the swaps at the end move into these."""
         givers = self._givers()
         matrices = np.array([givers.get(m, m) for m in taken.matrices.tolist()], np.int64)
         return CarriedRows(matrices, taken.places)
 
     def _givers(self) -> dict[int, int]:
-        """From which matrix the swaps at the end bring what into each matrix."""
+        """For each matrix the one that the swaps at the end move into it."""
         computation = self.computation
         swaps = (computation.commands[c].args for c in computation.loop_swaps())
         return {computation.submatrices[a].matrix: computation.submatrices[b].matrix for a, b, *_ in swaps}

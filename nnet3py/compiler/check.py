@@ -1,4 +1,4 @@
-"""Whether a command list is sound: one function per rule. A broken rule is a fault of the compiler, not of its user.
+"""Whether a command list is sound: one function per rule. A broken rule is the compiler's fault, not the user's.
 
 Kaldi: ``ComputationChecker`` (nnet-analyze.h).
 """

@@ -1,4 +1,4 @@
-"""The checker's rules for when things are used: matrices, compression, variables; and for debug info.
+"""The checker's rules for when matrices and variables are used, for compression, and for debug info.
 
 Kaldi: ``ComputationChecker``: CheckComputationMatrixAccesses, -Compression, -Undefined, -DebugInfo, -Rewrite.
 """
@@ -25,7 +25,7 @@ def matrices_are_initialized_once(subject: Subject) -> None:
 
 
 def matrices_are_destroyed_once(subject: Subject) -> None:
-    """No matrix is freed or given away twice, nor before there is one."""
+    """No matrix is freed or given away twice, nor before it exists."""
     analysis, args = subject.analysis, subject.analysis.table.args
     _at_most_once(subject, np.concatenate((args[CommandType.DEALLOC_MATRIX][:, 0],
                                            args[CommandType.SWAP_MATRIX][:, 1])), "is destroyed twice")
@@ -102,7 +102,7 @@ def parts_are_in_order(subject: Subject) -> None:
 
 
 def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndarray]:
-    """The commands that accept or provide, and for each whether its node is an input, which a component's may be."""
+    """The commands that accept or provide values, and for each whether its node is an input (a component's may be)."""
     nodes = subject.table.args[kind][:, 1].tolist()
     return subject.table.numbers[kind], np.array([not subject.nnet.is_output(node) for node in nodes], bool)
 
@@ -133,7 +133,7 @@ def decompressed_matrices_were_compressed(subject: Subject) -> None:
 
 
 def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
-    """A matrix of which only signs are kept is used once more, by a RectifiedLinearComponent's backprop."""
+    """A matrix whose signs alone are kept is used only once more, by a RectifiedLinearComponent's backprop."""
     commands = subject.computation.commands
     for c, m, later in _compressions(subject):
         if commands[c].alpha == 0.0:

@@ -1,6 +1,6 @@
 """The checker's first rules: what every command refers to exists, and its arguments fit each other.
 
-Kaldi: ``ComputationChecker::CheckComputationIndexes``, and some rules of our own for what comes from files.
+Kaldi: ``ComputationChecker::CheckComputationIndexes``, and some rules of our own for computations from files.
 """
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def arguments_exist(subject: Subject) -> None:
             column = args[:, place]
             if role in SUBMATRIX_ROLES:
                 fine = (column >= (0 if optional else 1)) & (column < len(subject.submatrices))
-                subject.require(kind, fine, f"argument {place + 1} is no sub-matrix")
+                subject.require(kind, fine, f"argument {place + 1} is not a sub-matrix")
             else:
                 subject.require(kind, (column >= 0) & (column < limits[role]),
                                 f"argument {place + 1} is out of range")
@@ -107,7 +107,8 @@ def whole_matrices_are_sized_and_exchanged(subject: Subject) -> None:
         if COMMANDS[kind].whole:
             for place, role in enumerate(COMMANDS[kind].roles):
                 if role in SUBMATRIX_ROLES:
-                    subject.require(kind, subject.is_whole[args[:, place]], f"argument {place + 1} is no whole matrix")
+                    subject.require(kind, subject.is_whole[args[:, place]],
+                                    f"argument {place + 1} is not a whole matrix")
 
 
 def swapped_matrices_have_one_size(subject: Subject) -> None:
@@ -163,7 +164,7 @@ def copied_matrices_have_one_size(subject: Subject) -> None:
 
 
 def nothing_is_copied_to_itself(subject: Subject) -> None:
-    """What is copied or added has no element in common with what it goes to, but for scaling in place."""
+    """The source of a copy or addition shares no element with its target, except when scaling in place."""
     for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
                                  CommandType.ADD_ROW_RANGES):
         target, source = args[:, 0], args[:, 1]
@@ -230,7 +231,7 @@ def changed_rows_are_distinct(subject: Subject) -> None:
 def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """The commands with pairs, by type.
 
-    Of every pair the sub-matrix that it stands for a row of, the command, the pair itself (pairs, 2) and the row.
+    For every pair the sub-matrix to which it assigns a row, the command, the pair itself (pairs, 2) and the row.
     """
     for kind, args in _arguments(subject, *_PAIRS):
         numbers = subject.table.numbers[kind]

@@ -54,7 +54,7 @@ def _commands(subject: Subject) -> Iterator[_Component]:
 
 
 def components_have_output(subject: Subject) -> None:
-    """A component has an output to set, or the derivative there to go back from; and an input, if it reads one."""
+    """A component has an output to set, or an output derivative to start from; and an input, if it reads one."""
     reads_input = _read_input(subject)
     for commands in _commands(subject):
         subject.require(commands.kind, commands.at_output() > 0, "the component has no output")
@@ -89,7 +89,7 @@ def derivatives_have_the_rows_of_values(subject: Subject) -> None:
 
 
 def precomputed_indexes_are_the_components(subject: Subject) -> None:
-    """Components that precompute something of their rows have it, of their own kind; others have not."""
+    """Components that precompute something have it, of their own type; others have nothing."""
     wanted = [type(component).__name__ + PRECOMPUTED_SUFFIX if _precomputes(component) else "NoneType"
               for component in subject.nnet.components]
     types = [type(indexes).__name__ for indexes in subject.computation.precomputed_indexes]
@@ -100,7 +100,7 @@ def precomputed_indexes_are_the_components(subject: Subject) -> None:
 
 
 def precomputed_indexes_fit(subject: Subject) -> None:
-    """What a component has precomputed refers to rows that are there."""
+    """What a component has precomputed refers to existing rows."""
     for commands in _commands(subject):
         at_input, at_output = commands.at_input(), commands.at_output()
         places = np.flatnonzero((commands.precomputed > 0) & (at_input > 0))
@@ -120,7 +120,7 @@ def precomputed_indexes_fit(subject: Subject) -> None:
 
 
 def _read_input(subject: Subject) -> np.ndarray:
-    """bool (components,): whether they read an input. One that is not simple may be without, and have no input rows."""
+    """bool (components,): whether they read an input. One that is not simple may have no input rows."""
     return np.array([_precomputes(component) or component.has(Properties.SIMPLE)
                      for component in subject.nnet.components], bool)
 
@@ -182,27 +182,27 @@ def contiguous_matrices_have_all_columns(subject: Subject) -> None:
 
 
 def memos_are_made_once_and_used_once(subject: Subject) -> None:
-    """Each memo is made by one propagate command, and used up by one backprop command later, of the same component.
+    """Each memo is made by one propagate command, and used up by one later backprop command of the same component.
 
-    The two also have the same rows and precomputed indexes, for the memo's size goes by those.
+    The two also have the same rows and precomputed indexes, which determine the memo's size.
     """
     everything = list(_commands(subject))
     forward = [commands for commands in everything if not commands.is_backprop]
-    made: dict[int, tuple[int, ...]] = {}        # memo -> command and what must be the same
+    waiting: dict[int, tuple[int, ...]] = {}        # memo -> command and what must be the same
     for c, memo, *same in _memos(subject, forward):
-        if memo and memo in made:
+        if memo and memo in waiting:
             subject.fail(f"memo {memo} is made twice", c)
-        made[memo] = (c, *same)
+        waiting[memo] = (c, *same)
     uses_memo = subject.flags & int(Properties.USES_MEMO) != 0
     for c, memo, *same in sorted(_memos(subject, [access for access in everything if access.is_backprop])):
         if memo != 0 or uses_memo[same[0]]:
-            maker = made.pop(memo, (c,)) if memo else (c,)
+            maker = waiting.pop(memo, (c,)) if memo else (c,)
             if maker[0] >= c or list(maker[1:]) != same or not uses_memo[same[0]]:
                 subject.fail(f"memo {memo} was not made by this component, not for these rows, or was used before", c)
-    made.pop(0, None)
-    if made:
-        memo = min(made)
-        subject.fail(f"memo {memo} is made and never used", made[memo][0])
+    waiting.pop(0, None)
+    if waiting:
+        memo = min(waiting)
+        subject.fail(f"memo {memo} is made and never used", waiting[memo][0])
 
 
 def _memos(subject: Subject, everything: list[_Component]) -> Iterator[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from nnet3py.compiler.fuse.passes import fusion_named
 
 
 def fused_commands_have_parts(subject: Subject) -> None:
-    """Every fused command stands for commands of its own, none of them fused, by a pass that exists."""
+    """Every fused command stands for commands that are not fused themselves, and was made by an existing pass."""
     computation = subject.computation
     entries = [command.args[0] for command in computation.commands if command.type == CommandType.FUSED]
     if sorted(entries) != list(range(len(computation.parts))):
@@ -19,7 +19,7 @@ def fused_commands_have_parts(subject: Subject) -> None:
 
 
 def fused_commands_are_what_their_passes_make(subject: Subject) -> None:
-    """The pass that has made a fused command would make it again of its parts."""
+    """The pass that made a fused command would make it again from its parts."""
     computation = subject.computation
     if not computation.parts:
         return

@@ -17,18 +17,18 @@ _Exchange = tuple[CommandType, int, int, int]        # accepts or provides, node
 def check_loaded(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
     """Raise CheckError unless the computation can be run with this network and does what the request asks.
 
-    Nothing of what it refers to is taken on trust; only whether it computes the right function cannot be told.
+    Nothing that it refers to is taken on trust; but whether it computes the right function cannot be checked.
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
     _check_exchanges(computation, nnet, request)
     if any(command.type == CommandType.GOTO_LABEL for command in computation.commands):
-        raise CheckError("the computation runs in a circle, which is only for computing piece by piece")
+        raise CheckError("the computation is a loop, which is only for computing chunk by chunk")
     computation.invalidate_caches()
 
 
 def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable[[int], ComputationRequest]) -> None:
-    """The same for a looped computation; ``request_of`` gives the request for the chunk of a number."""
+    """The same for a looped computation; ``request_of`` gives the request for a chunk by its number."""
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
     if not computation.commands or computation.commands[-1].type != CommandType.GOTO_LABEL:

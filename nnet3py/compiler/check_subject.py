@@ -81,9 +81,9 @@ class Subject:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """Who uses what. If the computation is looped, the swaps at its end are as in one round: they free a matrix.
+        """Which commands use what. In a looped computation the swaps at the end are taken as in one round.
 
-        They give what it holds to one that the round has used and freed, for the next round.
+        They free a matrix, and give what it holds to one that the round has used and freed, for the next round.
         """
         if not self.is_looped:
             return Analysis(self.computation, self.nnet)
@@ -124,8 +124,8 @@ class Subject:
     def fail(self, what: str, c: int | None = None) -> NoReturn:
         """Raise the error: what is wrong, in which command, by which rule and after which pass."""
         where = "" if c is None else f" in command {self._text(c)}"
-        made = f" after {self.after}" if self.after else ""
-        raise CheckError(f"{what}{where} [rule {self.rule}{made}]", rule=self.rule, command=c, after=self.after)
+        after_pass = f" after {self.after}" if self.after else ""
+        raise CheckError(f"{what}{where} [rule {self.rule}{after_pass}]", rule=self.rule, command=c, after=self.after)
 
     def _text(self, c: int) -> str:
         """The command as it is printed, or if it cannot be printed, its number, name and arguments."""

@@ -26,7 +26,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(repr=False)
 class Computation(CommandList, Shown):
-    """A command list with what is made of it: remembered until a list changes."""
+    """A command list, with what is derived from it kept until a list changes."""
 
     _kept: dict[Callable[..., Any], tuple[list[list[Any]], Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False)
@@ -43,11 +43,11 @@ class Computation(CommandList, Shown):
     # -- fused commands --------------------------------------------------------------------------------------------
 
     def fits(self, nnet: Nnet) -> bool:
-        """Whether the components whose commands were left out do nothing but copy, as they did then."""
+        """Whether the components whose commands were left out still do nothing but copy."""
         return all(nnet.components[c].copies_its_input for c in self.copying)
 
     def unfused(self) -> Computation:
-        """The same with the parts of fused commands in their places: all of it Kaldi's commands."""
+        """The same with fused commands replaced by their parts, so that all commands are Kaldi's."""
         if not self.parts:
             return self
         out = self.copy()
@@ -56,7 +56,7 @@ class Computation(CommandList, Shown):
         return out
 
     def set_commands(self, commands: list[Command]) -> None:
-        """Take these commands, with the jump, if there is one, to where the label is now."""
+        """Take these commands; a jump, if there is one, leads to where the label is now."""
         if commands and commands[-1].type == CommandType.GOTO_LABEL:
             label = next(c for c, each in enumerate(commands) if each.type == CommandType.NO_OPERATION_LABEL)
             commands[-1] = command(CommandType.GOTO_LABEL, label)
@@ -77,11 +77,11 @@ class Computation(CommandList, Shown):
         return result
 
     def keep(self, make: Callable[[Computation], _Made], result: _Made, *names: str) -> None:
-        """Remember what :meth:`made` would make of the lists as they are."""
+        """Keep what :meth:`made` would make of the lists as they are."""
         self._kept[make] = [list(getattr(self, name)) for name in names], result
 
     def invalidate_caches(self) -> None:
-        """Free the memory of all that :meth:`made` remembers."""
+        """Free the memory of everything that :meth:`made` keeps."""
         self._kept.clear()
 
     def __repr__(self) -> str:

@@ -51,7 +51,7 @@ def _write_list(writer: TokenWriter, count_tag: str, tag: str, items: list[Item]
 
 
 def read_request(reader: TokenReader) -> ComputationRequest:
-    """Read a request; FormatError for anything else, or for a request for something impossible."""
+    """Read a request; FormatError for anything else, or for an impossible request."""
     reader.expect("<ComputationRequest>")
     inputs = _read_list(reader, "<NumInputs>", "<Inputs>", _read_io)
     outputs = _read_list(reader, "<NumOutputs>", "<Outputs>", _read_io)
@@ -308,7 +308,7 @@ def _write_debug_info(writer: TokenWriter, info: MatrixDebugInfo) -> None:
 
 
 def _write_precomputed(writer: TokenWriter, computation: Computation, number: int) -> None:
-    """The indexes, and what they were made of if that is two sequences: such a computation Kaldi can extend to more."""
+    """The indexes, and for two sequences the rows they were made from: Kaldi can extend such a computation to more."""
     computation.precomputed_indexes[number].write(writer)
     rows = computation.precomputed_rows[number]
     kept = all(len(indexes) and indexes[-1, 0] == 1 for indexes in rows)

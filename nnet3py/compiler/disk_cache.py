@@ -1,4 +1,4 @@
-"""A folder of compiled computations, which a second process need not compile again.
+"""A folder of compiled computations, so that other processes need not compile them again.
 
 Any number of processes may use one folder: an entry appears whole or not at all. What is wrong with an entry or with
 the folder is never an error: what cannot be read is compiled. A folder that another user owns or can write is not used
@@ -71,7 +71,7 @@ class DiskCache:
         return computation
 
     def store(self, key: str, computation: Computation) -> None:
-        """Keep a computation; warns, once, where that cannot be done."""
+        """Keep a computation; warns once if that is not possible."""
         data = to_bytes(computation, key)
         if not self._is_usable or len(data) > self.max_bytes:
             return
@@ -149,7 +149,7 @@ def _disk_cache(folder: Path) -> DiskCache:
 def default_folder() -> str:
     """Where computations are kept by default.
 
-    The folder that the environment variable names ("": none), else one beside the kernels.
+    The folder that the environment variable names ("": none), else one next to the kernels.
     """
     named = os.environ.get(ENVIRONMENT)
     return named if named is not None else str(cache_folder() / "computations")

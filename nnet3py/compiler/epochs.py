@@ -1,4 +1,4 @@
-"""Epochs: the order of computation that the structure of the network alone gives.
+"""Epochs: the order of computation that follows from the structure of the network alone.
 
 Nodes of one recurrence share an epoch.
 Kaldi: ``ComputeNnetComputationEpochs`` (nnet-graph.h).

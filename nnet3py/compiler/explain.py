@@ -1,4 +1,4 @@
-"""Why an output cannot be computed: the path from it down to an input row that is missing, and which frames to add.
+"""Why an output cannot be computed: the path from it to a missing input row, and which frames to add.
 
 The error carries the shortest path and what each input lacks; the log has Kaldi's lines as well.
 Kaldi: ``ComputationGraphBuilder::ExplainWhyNotComputable``.
@@ -93,7 +93,7 @@ def _index(builder: GraphBuilder, cindex: int) -> tuple[int, int, int]:
 
 
 def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What cindexes of one node depend on, int64 (rows, columns), and which of it each lacks, bool.
+    """What cindexes of one node depend on, int64 (rows, columns), and which of these each lacks, bool.
 
     What a row lacks is a smallest set: it could be computed if it had that, and not with less. Terms that it can do
     without (IfDefined) are not in it; of several that would each do (Failover), the first is.
@@ -116,7 +116,7 @@ def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarr
 
 
 def _search(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """From ``start`` on to all that is lacking, breadth first: for each cindex who needs it (-1: nobody); the ends."""
+    """From ``start`` to everything that is lacking, breadth first: which cindex needs each one (-1: none); the ends."""
     parent = np.full(builder.size, -1)
     parent[start] = start
     ends: list[int] = []
@@ -160,7 +160,7 @@ def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
 
 
 def _endless(builder: GraphBuilder, nnet: Nnet, chains: list[list[int]]) -> list[str]:
-    """What to try where a chain went through a node several times: its recurrence has no beginning."""
+    """What to try if a chain went through a node several times: its recurrence has no beginning."""
     for chain in chains:
         nodes = [int(node) for node in builder.node[chain] if nnet.is_component(int(node))]
         for node in nodes:
@@ -175,7 +175,7 @@ def _text(builder: GraphBuilder, nnet: Nnet, cindex: int) -> str:
 
 
 def _alternatives(builder: GraphBuilder, nnet: Nnet, user: int, used: int) -> str:
-    """What would have done as well as ``used``: `` (or b(0,3))``."""
+    """What could have been used instead of ``used``: `` (or b(0,3))``."""
     node = int(builder.node[user])
     dependencies, lacks = (rows[0] for rows in lacking(builder, node, np.array([user])))
     indexes = builder.space.indexes(builder.key[user:user + 1])

@@ -15,7 +15,7 @@ _R = TypeVar("_R")
 
 
 def gc_paused(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function``, during which nothing is collected (a collection that it puts off may follow it)."""
+    """``function`` with garbage collection paused (a collection that was due may follow it)."""
 
     @wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -41,7 +41,7 @@ from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 @gc_paused
 def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Computation:
-    """The unoptimised command list for ``request``; with ``share`` false every sequence is worked out for itself.
+    """The unoptimised command list for ``request``; with ``share`` false every sequence is worked out separately.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
 
 
 def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share: bool = True) -> Computation:
-    """The unoptimised command list for several requests, one after the other, with a marker behind each.
+    """The unoptimised command list for several requests, one after the other, with a marker after each.
 
     Every request has inputs and outputs at the same nodes. Raises as ``generate_computation``, and CompileError for
     derivatives, which such a computation cannot give.
@@ -101,7 +101,7 @@ class _NodeInfo:
         self.update()
 
     def update(self) -> None:
-        """Look again at what may change without the structure of the network: the properties of components."""
+        """Update what may change while the structure of the network stays: the properties of components."""
         self.is_contiguous = False
         if self.component is not None:
             self.flags = int(self.component.properties)
@@ -418,7 +418,7 @@ class _Generator:
                     self._add(CommandType.ADD_TO_ROWS_MULTI, deriv, pairs, alpha=scale)
 
     def _rows_apart(self, column: Column) -> list[Column]:
-        """Columns in which no two steps that are overlapping windows of one matrix change the same row of it."""
+        """Columns in which no two steps that are overlapping windows of one matrix change the same row."""
         steps, rows = column
         used = np.unique(steps[steps >= 0])
         if len(used) < 2:

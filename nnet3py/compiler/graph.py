@@ -91,7 +91,7 @@ class _NodeTable:
         return find_keys(self.keys, self.key_ids, keys)
 
     def add(self, keys: np.ndarray, ids: np.ndarray) -> None:
-        """Add new keys (sorted, none of them there yet)."""
+        """Add new keys (sorted, none present yet)."""
         self.all_used = False
         if not len(self.ids):
             self.keys, self.key_ids, self.ids = keys, ids, ids
@@ -258,7 +258,7 @@ class GraphBuilder:
         return bool((computable | ~possible).any())
 
     def _reached(self, follow: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Which cindexes, bool (size,), one reaches from the outputs when ``follow(node, ids)`` gives the next ones."""
+        """Which cindexes, bool (size,), are reached from the outputs, if ``follow(node, ids)`` gives the next ones."""
         reached, seen = np.zeros(self.size + 1, bool), np.zeros(self.size + 1, bool)   # the last is what -1 refers to
         for ids in self.output_ids:
             reached[ids] = True
@@ -357,7 +357,7 @@ class GraphBuilder:
     def _used(self, node: int, all_computable: bool) -> np.ndarray:
         """What each cindex of the node's table uses: ``dependencies`` with -1 for all that it does not use.
 
-        It is that very array if everything is used.
+        It is the same array if everything is used.
         """
         table = self.tables[node]
         dependencies = table.dependencies
@@ -375,7 +375,7 @@ def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
                   join: bool = False) -> GraphBuilder:
     """A builder for ``request``.
 
-    With ``share`` false every sequence is worked out for itself, with ``join`` true nodes that need the same rows are
+    With ``share`` false every sequence is worked out separately, with ``join`` true nodes that need the same rows are
     handled as one (same result).
 
     Raises

@@ -1,4 +1,4 @@
-"""Looped compilation: a computation over chunks of an endless stream, which keeps what later chunks need.
+"""Looped compilation: a computation over the chunks of an endless stream, which keeps what later chunks need.
 
 The first few chunks' requests are compiled as segments of one computation (segments.py); when the last ones are alike,
 the optimiser ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
@@ -43,7 +43,7 @@ def looped_chunk_size(nnet: Nnet, frames_per_chunk: int, frame_subsampling_facto
     """
     if frames_per_chunk < 1 or frame_subsampling_factor < 1:
         raise Nnet3Error(f"a chunk of {frames_per_chunk} frames, of which every {frame_subsampling_factor}th has an "
-                         "output, is no chunk: both numbers must be 1 or more")
+                         "output, is not a chunk: both numbers must be 1 or more")
     unit = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-frames_per_chunk // unit) * unit
 
@@ -75,20 +75,17 @@ def with_ivector_period(nnet: Nnet, period: int) -> Nnet:
 
 
 def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_context: int,
-                    frame_subsampling_factor: int = 1, ivector_period: int = 0,
-                    num_sequences: int = 1) -> list[ComputationRequest]:
+                    frame_subsampling_factor: int = 1, num_sequences: int = 1) -> list[ComputationRequest]:
     """The requests for the first three chunks. Kaldi: CreateLoopedComputationRequest.
 
     Parameters
     ----------
     nnet : a simple network, as :func:`with_ivector_period` made it if it has an input ``ivector``
-    chunk_size : frames in a chunk, see :func:`looped_chunk_size`
+    chunk_size : frames in a chunk, which has one i-vector; see :func:`looped_chunk_size`
     left_context : frames of input before the first output
     right_context : frames of input after the last output of each chunk
-    ivector_period : frames from one i-vector to the next; 0: ``chunk_size``
     num_sequences : how many sequences, of the same times, go through it together; each one's rows stand together
     """
-    period = ivector_period or chunk_size
     has_ivector = nnet.input_dim("ivector") > 0
     requests = []
     given: set[int] = set()          # the times of i-vectors in earlier requests
@@ -97,7 +94,7 @@ def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_contex
         end = (number + 1) * chunk_size + right_context
         frames = np.arange(begin, end)
         inputs = [IoSpecification("input", _product(frames, num_sequences))]
-        times = sorted(set((frames - frames % period).tolist()) - given)
+        times = sorted(set((frames - frames % chunk_size).tolist()) - given)
         if has_ivector and times:
             inputs.append(IoSpecification("ivector", _product(np.array(times), num_sequences)))
         given.update(times)
@@ -117,7 +114,7 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
 
 def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
                    options: OptimizeOptions | None = None) -> Computation:
-    """A computation that runs for ever, from the requests for its first chunks, as it is to be run.
+    """A computation that runs for ever, in the form that runs, from the requests for its first chunks.
 
     Parameters, errors : as for :func:`find_looped`
     """
@@ -180,7 +177,7 @@ def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[Co
 
 
 def _request_number(requests: Sequence[ComputationRequest], number: int) -> ComputationRequest:
-    """The request for a chunk: one of those that are given, or the last of them at a later time."""
+    """The request for a chunk: one of the given ones, or the last of them moved to a later time."""
     later = number + 1 - len(requests)
     return requests[number] if later <= 0 else _shifted(requests[-1], later * _time_shift(requests))
 

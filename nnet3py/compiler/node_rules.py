@@ -69,7 +69,7 @@ class DimRangeRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """A component node depends on the descriptor node before it, in the way that its component says."""
+    """A component node depends on the descriptor node before it, as its component says."""
 
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
@@ -166,7 +166,7 @@ def _subtrees(parts: Iterable[Part]) -> Iterator[Part]:
 
 
 class NodeRules(list[NodeRule]):
-    """The rule of each node, and what follows from these alone. Not to be changed."""
+    """The rules of all nodes, and what follows from these alone. Must not be changed."""
 
     @cached_property
     def sources(self) -> list[list[int]]:
@@ -192,7 +192,7 @@ class NodeRules(list[NodeRule]):
 
     @cached_property
     def node_info_cache(self) -> dict[int, Any]:
-        """What generate.py knows of each node."""
+        """What generate.py keeps about each node."""
         return {}
 
     @cached_property

@@ -84,7 +84,7 @@ class _Join:
         return nodes, [self.space.indexes(self.keys[node]) for node in nodes]
 
     def add(self, graph: Graph) -> None:
-        """Add the graph of the next segment: those of its cindexes that no segment before it had."""
+        """Add the graph of the next segment: its cindexes that no earlier segment had."""
         is_new = np.zeros(len(graph.indexes), bool)
         for node in range(len(self.keys)):
             rows = graph.rows(node)

@@ -31,7 +31,7 @@ class Sequences:
 
     @classmethod
     def of(cls, request: ComputationRequest, share: bool = True) -> Sequences:
-        """Find the shapes. With ``share`` false every sequence is a shape of its own (slower, same results)."""
+        """Find the shapes. With ``share`` false every sequence is its own shape (slower, same results)."""
         ios = [io.indexes for io in (*request.inputs, *request.outputs)]
         by_sequence = [_by_sequence(indexes) for indexes in ios]
         shape_of: dict[object, int] = {}
@@ -47,7 +47,7 @@ class Sequences:
         return cls([np.array(m, dtype=np.int32) for m in members], reduced[:count], reduced[count:], KeySpace.of(ios))
 
     def expand(self, indexes: np.ndarray) -> np.ndarray:
-        """All sequences' indexes, sorted, of the shapes' indexes (sorted, without padding)."""
+        """All sequences' indexes, sorted, from the shapes' indexes (sorted, without padding)."""
         if len(self.members) == 1:
             n = self.members[0]
             if len(n) == 1 and n[0] == 0:

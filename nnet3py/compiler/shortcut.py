@@ -55,7 +55,7 @@ def n_stride(indexes: np.ndarray) -> int:
 
 
 def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
-    """The same request for two sequences, and how many it has; None unless all lists are regular, with more than two.
+    """The same request for two sequences, and how many it has; None unless there are more than two and all are regular.
 
     Kaldi: RequestIsDecomposable.
     """
@@ -109,7 +109,7 @@ class _Expander:
         self._new_first, self._new_rows = self._windows(subs)
 
     def expand(self) -> Computation:
-        """The large computation, whose lists are new; what both keep is no longer cached."""
+        """The large computation, with new lists; neither has cached data afterwards."""
         small = self.small
         large = small.copy()
         large.matrices = [MatrixInfo(num_rows // 2 * self.num_sequences, num_cols, contiguous)
@@ -254,7 +254,7 @@ class _IndexLists:
         self._add_interleaved(list({id(rows): rows for rows in lists if len(rows) and len(rows) % 2 == 0}.values()))
 
     def _add_interleaved(self, lists: list[np.ndarray]) -> None:
-        """Find the lists of stride 1, which are most, and expand them all at once."""
+        """Find the lists of stride 1, which most are, and expand them all at once."""
         if not lists:
             return
         pairs = np.concatenate(lists).reshape(-1, 2, 3)
@@ -285,5 +285,5 @@ _INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for positi
 
 
 def _sequence(rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-    """Of which of the two sequences each row is."""
+    """To which of the two sequences each row belongs."""
     return rows // stride % 2

@@ -1,6 +1,6 @@
 """Where the rows of each descriptor step come from: steps and rows in them.
 
-All steps of a node are looked up at once, for a recurrence has many small ones.
+All steps of a node are looked up at once, since a recurrence has many small ones.
 """
 from __future__ import annotations
 

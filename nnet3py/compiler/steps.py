@@ -94,7 +94,7 @@ def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
 
 def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray],
                       hidden: frozenset[int]) -> Iterator[Phase]:
-    """Layers of the cindexes of one recurrence: first those that need no others, then what that makes possible."""
+    """Layers of the cindexes of one recurrence: first those that need no others, then those that need these."""
     chains = _chains_of(graph, [node for node in epoch if len(computed[node])])
     if not chains:
         return
@@ -177,7 +177,7 @@ def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: 
 
 def compute_segmented_steps(nnet: Nnet, requests: Sequence[ComputationRequest], graph: SegmentedGraph,
                             rules: NodeRules) -> tuple[list[Step], list[int]]:
-    """The steps for several requests, those of each after those before it, and the number of steps up to its end."""
+    """The steps for several requests, in their order, and for each the number of steps up to its end."""
     organizer, ends = _StepOrganizer(nnet, graph, rules), []
     for number, request in enumerate(requests):
         organizer.begin(request)
@@ -199,7 +199,7 @@ class _StepOrganizer:
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
 
     def begin(self, request: ComputationRequest) -> None:
-        """What is added from now on is for this request."""
+        """Add what follows for this request."""
         self._given, self._wanted = ({self._names.index(io.name): io.indexes for io in ios}
                                      for ios in (request.inputs, request.outputs))
 

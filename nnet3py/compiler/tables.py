@@ -58,11 +58,11 @@ class CommandTable:
         return np.flatnonzero(wanted[ROLES][self.types])
 
     def take(self, chosen: np.ndarray) -> CommandTable:
-        """That of the commands of these numbers, in this order."""
+        """The table of the commands with these numbers, in this order."""
         return CommandTable(self.types[chosen], self.alphas[chosen], self.rows[chosen])
 
     def followed_by(self, other: CommandTable) -> CommandTable:
-        """That of these commands and then the others."""
+        """The table of these commands followed by the others."""
         return CommandTable(*(np.concatenate(pair) for pair in zip(
             (self.types, self.alphas, self.rows), (other.types, other.alphas, other.rows), strict=True)))
 
@@ -73,12 +73,12 @@ def command_table(computation: Computation) -> CommandTable:
 
 
 def keep_command_table(computation: Computation, table: CommandTable) -> None:
-    """Remember the commands as arrays, which somebody knows already."""
+    """Keep the commands as arrays, where the caller has these already."""
     computation.keep(_command_table, table, "commands")
 
 
 def make_commands(table: CommandTable) -> list[Command]:
-    """The list of which this is the table."""
+    """The list of commands that a table describes."""
     types = map(_TYPES.__getitem__, table.types.tolist())
     return list(map(partial(tuple.__new__, Command),
                     zip(types, table.alphas.tolist(), map(tuple, table.rows.tolist()), strict=True)))
@@ -94,7 +94,7 @@ def submatrix_table(computation: Computation) -> np.ndarray:
 
 
 def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
-    """Remember the sub-matrices as an array, which somebody knows already."""
+    """Keep the sub-matrices as an array, where the caller has that already."""
     computation.keep(_submatrix_table, table, "submatrices")
 
 
@@ -112,7 +112,7 @@ def _matrix_sizes(computation: Computation) -> np.ndarray:
 
 
 def whole_submatrices(computation: Computation) -> np.ndarray:
-    """Of each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
+    """For each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
     subs, sizes = submatrix_table(computation), matrix_sizes(computation)
     whole = (subs[:, 2] == sizes[subs[:, 0], 0]) & (subs[:, 4] == sizes[subs[:, 0], 1])
     whole[0] = False
@@ -151,14 +151,3 @@ def _reduced(function: np.ufunc, entries: list[np.ndarray], none: int) -> np.nda
         flat = np.concatenate([entry.ravel() for entry in entries])
         out[filled] = function.reduceat(flat, (np.cumsum(sizes) - sizes)[filled])
     return out
-
-
-def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.ndarray,
-                   access: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    used = []
-    for entry in entries.tolist():
-        is_used = np.zeros(len(computation.submatrices) + 1, bool)
-        is_used[computation.indexes_multi[entry][:, 0]] = True
-        used.append(np.flatnonzero(is_used[1:-1]) + 1)         # the last one is for -1, none
-    commands = np.repeat(numbers, [len(s) for s in used])
-    return commands, np.concatenate(used), np.full(len(commands), access)

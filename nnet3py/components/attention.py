@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_REACH = 1 << 24         # frames; a file that asks for more is damaged
 LARGEST_NUM_WEIGHTS = 1 << 18   # heads times positions: a damaged number costs no more memory than this
 HEADS_IN_INFO = 5
-STATS_DRAWS = 3                 # statistics are stored unless a draw among so many numbers is 0
+STATS_DRAWS = 3                 # statistics are stored unless a draw among that many numbers is 0
 
 
 @dataclass
@@ -323,11 +323,6 @@ class RestrictedAttentionComponent(Component):
     def stored_posterior(self) -> np.ndarray:
         """As files have it: none if statistics were never asked for."""
         return self.posterior if self.stored[0] else self.posterior[:0]
-
-    @property
-    def context_dim(self) -> int:
-        """Kaldi's name of the number of positions."""
-        return self.shape.positions
 
     def info(self, verbose: int = 0) -> str:
         text, count = super().info(verbose), float(self.count[0])

@@ -1,6 +1,6 @@
 """What every component is: its contract with files, compiler, executor and trainer.
 
-A component holds numpy arrays and settings. It never imports ``ops``: whoever runs it hands it an ``ops`` object (the
+A component holds numpy arrays and settings. It never imports ``ops``: the caller hands it an ``ops`` object (the
 operations of one device) and matrices of that device. Kaldi: ``nnet-component-itf.h``.
 """
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Memory, Ops
 
 
-# What a component makes for itself, and is given back: each type knows its own, and nobody else looks into it.
+# What a component makes and is later given back: only its own type looks inside.
 Precomputed: TypeAlias = Any        # by ``precompute_indexes``, for ``propagate`` and ``backprop``
 Memo: TypeAlias = Any               # by ``new_memo``; ``propagate`` fills it for ``backprop``
 
@@ -62,8 +62,8 @@ class Component(InFiles, Shown):
     Array attributes that live on after a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
     ``STATISTICS`` (float64 sums). ``scale``, ``add``, ``zero_stats`` and ``parameters`` follow from those lists.
     ``CONSTANTS`` names arrays that kernels read and training leaves alone.
-    What files have one after the other is declared in ``FIELDS``: ``read``, ``write`` and ``info`` follow. ``INFO``
-    gives the order of the information text, if it is another or has more in it (``fields_info``).
+    ``FIELDS`` declares the fields of model files in their order: ``read``, ``write`` and ``info`` follow from it.
+    ``INFO`` gives the order of the information text, if that differs or has more in it (``fields_info``).
     """
 
     PARAMETERS: ClassVar[tuple[str, ...]] = ()
@@ -101,7 +101,7 @@ class Component(InFiles, Shown):
         return indexes[:, None, :]
 
     def input_shifts(self) -> list[int] | None:
-        """The shifts in t of its choices, if ``input_indexes`` shifts every index in t and does nothing else."""
+        """The shifts in t of its choices, if all that ``input_indexes`` does is shift every index in t; else None."""
         return None
 
     def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,18 +124,18 @@ class Component(InFiles, Shown):
         return inputs, outputs
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Precomputed:
-        """What ``propagate`` needs to know of the row indexes, or None for simple components."""
+        """What ``propagate`` needs to know about the row indexes, or None for simple components."""
         return None
 
     def check_precomputed(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
         """Raise ShapeError unless ``indexes``, precomputed and then read from a file, fit input ``x`` and output ``y``.
 
-        Of the matrices only the shapes are looked at. For components with ``precompute_indexes``.
+        Only the shapes of the matrices are looked at. For components with ``precompute_indexes``.
         """
 
     @property
     def copies_its_input(self) -> bool:
-        """True if ``propagate`` does nothing but copy, as things are, so that the compiler may leave it out."""
+        """True if ``propagate`` only copies, with the current settings, so that the compiler may leave it out."""
         return False
 
     # -- what the executor asks ------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Component(InFiles, Shown):
     def new_memo(self, ops: Memory, num_rows: int) -> Memo:
         """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.
 
-        It asks ``ops`` for nothing but ``new_vector``, so that whoever has memory already can give that.
+        It calls nothing of ``ops`` but ``new_vector``, so that a caller can provide memory that it has already.
         """
         return None
 
@@ -155,8 +155,8 @@ class Component(InFiles, Shown):
                  update: Component | None, dx: DeviceArray | None) -> None:
         """Compute the derivative ``dx`` from ``dy``, and update ``update``'s parameters and statistics.
 
-        ``x`` and ``y`` are None unless the flags ask for them; ``dx`` is None where nobody wants it; ``update`` is
-        None where nothing is to be updated. ``dx`` is set, or added to with BACKPROP_ADDS, and is formed with the
+        ``x`` and ``y`` are None unless the flags ask for them; ``dx`` is None if it is not needed; ``update`` is
+        None if nothing is to be updated. ``dx`` is set, or added to with BACKPROP_ADDS, and is formed with the
         parameters as they are before the update.
         """
         raise NotImplementedError
@@ -180,7 +180,7 @@ class Component(InFiles, Shown):
             getattr(self, name)[...] = 0
 
     def scale(self, factor: float) -> None:
-        """Multiply parameters and statistics by ``factor``, in place; 0 makes exact zeros even of NaN."""
+        """Multiply parameters and statistics by ``factor``, in place; with 0 even NaN becomes exactly 0."""
         for value in self._scalable():
             if factor == 0.0:
                 value[...] = 0
@@ -216,7 +216,7 @@ class Component(InFiles, Shown):
 
 
 class Components(Protocol):
-    """What has components: a network, or what it has on a device."""
+    """Anything with components: a network, or its parameter store on a device."""
 
     @property
     def components(self) -> Sequence[Component]:

@@ -24,7 +24,7 @@ NESTED = "a CompositeComponent cannot stand inside another"
 
 
 class _Children(list[Component]):
-    """The components inside, which files hold one after the other, behind their number."""
+    """The components inside, which files hold one after the other; their number comes first."""
 
     @classmethod
     def read(cls, reader: TokenReader) -> _Children:
@@ -229,7 +229,7 @@ class _Memory:
 class _Piece:
     """Rows on their way through the children, in scratch memory.
 
-    ``values[i]`` is what child ``i`` takes in, and None behind the last one that was computed.
+    ``values[i]`` is what child ``i`` takes in, and None after the last one that was computed.
     """
 
     def __init__(self, ops: Ops, children: Sequence[Component], x: DeviceArray) -> None:

@@ -166,7 +166,7 @@ class ConvolutionComputation:
 
     The rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k
     the input is seen with k times in a row: ``num_t_in`` counts those rows and ``height_in`` their heights.
-    ``temp_rows`` and ``temp_cols`` size the temporary matrix for gathered input: so many rows of output at a time.
+    ``temp_rows`` and ``temp_cols`` size the temporary matrix for gathered input: that many rows of output at a time.
     """
 
     num_filters_in: int

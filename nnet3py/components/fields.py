@@ -60,7 +60,7 @@ class Field(NamedTuple):
 
     Attributes
     ----------
-    tag : what stands before the value; behind a ``|`` what stands there in older files; empty if the value follows the
+    tag : what stands before the value; after a ``|`` what stands there in older files; empty if the value follows the
         one before it under the same tag (but not under that of older files)
     kind : ``dim``, ``block_dim`` (it divides the field ``dim``), ``mark`` (a tag without a value, there if true),
         ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
@@ -200,13 +200,13 @@ class InFiles:
 
         Elements of arrays (``counters.0``) are stored in the arrays that it has.
         """
-        made = cls(**{name: value for name, value in values.items() if "." not in name})
+        component = cls(**{name: value for name, value in values.items() if "." not in name})
         for name, value in values.items():
             if "." in name:
                 array, place = name.split(".")
-                getattr(made, array)[int(place)] = value
-        made.check_read(reader)
-        return made
+                getattr(component, array)[int(place)] = value
+        component.check_read(reader)
+        return component
 
     def check_read(self, reader: TokenReader) -> None:
         """Raise FormatError if the values of ``FIELDS``, just read, do not go together."""

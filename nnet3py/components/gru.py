@@ -47,7 +47,7 @@ class _GruCore(UpdatableComponent):
 
     PARAMETERS = ("w_h",)
     STATISTICS = ("value_sum", "deriv_sum", "counters")
-    LAST_INFO: ClassVar[tuple[str, ...]] = ()       # what the information text has behind the statistics
+    LAST_INFO: ClassVar[tuple[str, ...]] = ()       # what the information text has after the statistics
     properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
                   | Properties.BACKPROP_NEEDS_OUTPUT | Properties.BACKPROP_ADDS)
 

@@ -224,7 +224,7 @@ class OnlineNaturalGradient:
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
     def check(self, ops: Ops) -> None:
-        """See whether what was preconditioned could be; else the next call begins anew. On a GPU the host waits.
+        """See whether what was preconditioned could be; else the next call begins again. On a GPU the host waits.
 
         Raises
         ------
@@ -322,8 +322,8 @@ class OnlineNaturalGradient:
 
 def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGradient]]:
     """All in a network's components and inside those, with the component's name; also those that never freeze."""
-    return [(name, each) for name, component in zip(nnet.component_names, nnet.components, strict=True)
-            for each in preconditioners_in(component)]
+    return [(name, preconditioner) for name, component in zip(nnet.component_names, nnet.components, strict=True)
+            for preconditioner in preconditioners_in(component)]
 
 
 def preconditioners_in(component: Component) -> list[OnlineNaturalGradient]:
@@ -343,8 +343,8 @@ def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient
 
     def check() -> None:
         if failed():
-            for name, each in named:
+            for name, preconditioner in named:
                 with within(f"component {name}"):
-                    each.check(ops)
+                    preconditioner.check(ops)
 
     return check

@@ -159,7 +159,7 @@ class NonlinearComponent(SameDimComponent):
 class _Squashing(NonlinearComponent):
     """What sigmoid and tanh share: self-repair of the columns whose average derivative is too small.
 
-    ``OPERATION`` names the forward operation; with ``_backprop`` and ``_stats`` behind it, the other two.
+    ``OPERATION`` names the forward operation; with ``_backprop`` and ``_stats`` after it, the other two.
     """
 
     OPERATION = ""

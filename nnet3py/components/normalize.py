@@ -37,7 +37,7 @@ def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
 
 
 def num_parts(matrix: DeviceArray) -> int:
-    """Of how many parts the sums of the columns of ``matrix`` are made."""
+    """From how many parts the sums of the columns of ``matrix`` are made."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
@@ -210,7 +210,7 @@ class BatchNormComponent(SameDimComponent):
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,
                   sums: DeviceArray | None = None) -> None:
-        """As every component; ``sums`` are the ``column_moments`` of ``x`` if somebody knows them already."""
+        """As for every component; ``sums`` are the ``column_moments`` of ``x`` if the caller has them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
             if sums is None:

@@ -120,7 +120,7 @@ def read_component_class(reader: TokenReader) -> type[Component]:
 
     Raises
     ------
-    FormatError : a tag that is none, or not of a known type
+    FormatError : something other than a tag, or an unknown type
     """
     token = reader.token()
     if not (token.startswith("<") and token.endswith(">")):

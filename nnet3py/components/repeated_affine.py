@@ -188,7 +188,7 @@ class BlockAffineComponent(UpdatableComponent):
             ops.add_mat_mat(update.linear_params[rows], dy[:, rows], x[:, columns], rate, 1.0, trans_a=True)
 
     def _blocks(self) -> list[tuple[slice, slice]]:
-        """Of each block: its columns of the input, and its columns of the output, which are rows of the weights."""
+        """For each block its columns of the input, and its columns of the output, which are rows of the weights."""
         block_in, block_out = self.linear_params.shape[1], self.linear_params.shape[0] // self.num_blocks
         return [(slice(k * block_in, (k + 1) * block_in), slice(k * block_out, (k + 1) * block_out))
                 for k in range(self.num_blocks)]

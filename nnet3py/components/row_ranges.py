@@ -33,7 +33,7 @@ def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.nda
 
     Raises
     ------
-    CompileError : ``rows`` are in another order, or one is there twice
+    CompileError : ``rows`` are in another order, or one occurs twice
     """
     lowest = int(rows[:, 1].min(initial=0))
     length = int(rows[:, 1].max(initial=0)) - lowest + 1

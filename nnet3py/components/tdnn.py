@@ -216,7 +216,7 @@ class TdnnComponent(UpdatableComponent):
 
     @property
     def update_period(self) -> int:
-        """Of both preconditioners."""
+        """The update period of both preconditioners."""
         return self.preconditioner_in.update_period
 
 
@@ -232,8 +232,8 @@ def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
     grid.step_in = grid.step_in or grid.step_out or 1
     grid.step_out = grid.step_out or grid.step_in
     if grid.step_out % grid.step_in != 0:
-        raise CompileError(f"a TdnnComponent's outputs are {grid.step_out} frames apart, which is no multiple of its "
-                           f"inputs' {grid.step_in}")
+        raise CompileError(f"a TdnnComponent's outputs are {grid.step_out} frames apart, which is not a multiple of "
+                           f"its inputs' {grid.step_in}")
     grid.reorder_in = grid.step_out // grid.step_in
     grid.num_in = -(-grid.num_in // grid.reorder_in) * grid.reorder_in
     return grid

@@ -58,7 +58,7 @@ SETTINGS = (Field("<LearningRateFactor>", "float32", "learning_rate_factor", "le
             Field("<L2Regularize>", "float32", "l2_regularize", "l2-regularize", 0.0, True),
             Field("<LearningRate>", "float32", "learning_rate", "learning-rate"))
 OLDER_SETTINGS = (*SETTINGS[:-1], SETTINGS[-1]._replace(default=0.001))                 # of types that once lacked it
-OLDER_GRADIENT_MARK = Field("<IsGradient>", "boolean", "is_gradient", default=OLDER)    # behind the parameters
+OLDER_GRADIENT_MARK = Field("<IsGradient>", "boolean", "is_gradient", default=OLDER)    # after the parameters
 SETTINGS_INFO = ("input-dim", "output-dim", "learning-rate", "is-gradient", "l2-regularize", "learning-rate-factor",
                   "max-change")
 
@@ -178,7 +178,7 @@ def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
     return read_object(name, read_vector) if name else None
 
 
-# what describes a layer's two preconditioners in most files, behind their ranks
+# what describes a layer's two preconditioners in most files, after their ranks
 SMOOTHING = (Field("<UpdatePeriod>", "integer", "preconditioner_in.update_period", "update-period"),
              Field("<NumSamplesHistory>", "float32", "preconditioner_in.num_samples_history", "num-samples-history"),
              Field("<Alpha>", "float32", "preconditioner_in.alpha", "alpha"))

@@ -45,7 +45,7 @@ class Decoded:
 
     @property
     def log_likelihood(self) -> float:
-        """Of the best path, graph and (scaled) acoustics."""
+        """Log-likelihood of the best path: graph and (scaled) acoustics."""
         return -(self.graph_cost + self.acoustic_cost)
 
 
@@ -54,7 +54,7 @@ class Decoder:
 
     def __init__(self, graph: Graph | Fst, model: TransitionModel,
                  options: DecoderOptions | None = None) -> None:
-        """ShapeError for a graph whose labels are no transition-ids of the model; UsageError for wrong options."""
+        """ShapeError for a graph whose labels are not transition-ids of the model; UsageError for wrong options."""
         self.model = model
         self._search = LatticeDecoder(DecodingGraph.of_fst(graph, model) if isinstance(graph, Fst) else graph, options)
 

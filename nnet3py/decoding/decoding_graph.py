@@ -40,7 +40,7 @@ class DecodingGraph:
         """Take tables of 32-bit words (states, 5) and (arcs, 4), which may be read-only and unaligned.
 
         ``pdfs`` (int32) has an entry for every label that there may be, from 0. ShapeError for tables that no decoder
-        can use: states or labels that do not exist, costs that are none, a circle of arcs without input labels.
+        can use: states or labels that do not exist, invalid costs, a cycle of arcs without input labels.
         """
         self._tables = states, arcs                     # the addresses are theirs
         self.start, self.num_states, self.num_arcs = start, len(states), len(arcs)
@@ -87,7 +87,7 @@ class DecodingGraph:
 
 
 def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
-    """ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or costs that are none.
+    """ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or invalid costs.
 
     ``largest`` is the largest input label that there may be.
     """
@@ -105,19 +105,19 @@ def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
                                    f"{len(arcs)} arcs",
             graph_loops.BAD_NEXT: f"{where} leads to state {value}, but there are {len(states)}",
             graph_loops.BAD_OUTPUT: f"{where} has the output label {value}",
-            graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is no number",
+            graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is not a number",
             graph_loops.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
                                       "table says another number",
         }[problem], "the file is damaged" if problem != graph_loops.BAD_COST else "")
 
 
 def check_epsilons(states: np.ndarray, arcs: np.ndarray) -> None:
-    """ShapeError for a circle of arcs without input labels."""
+    """ShapeError for a cycle of arcs without input labels."""
     most = int(np.count_nonzero(states[:, NUM_EPSILONS]))
     cycle = _find_epsilon_cycle(address(states), address(arcs), len(states), np.zeros(len(states), dtype=np.uint8),
                                 np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int64))
     if cycle >= 0:
-        raise ShapeError("the graph has a circle of arcs without transition-ids, in which decoding would not end",
+        raise ShapeError("the graph has a cycle of arcs without transition-ids, in which decoding would not end",
                          f"state {cycle} is on it")
 
 

@@ -52,7 +52,7 @@ def word_loop(words: SymbolTable, names: Iterable[str] | None = None, penalty: f
 def read_transcripts(rxfilename: str) -> dict[str, list[str]]:
     """Words by utterance, of lines ``UTTERANCE WORD ...``, Kaldi's file ``text``.
 
-    FormatError for an utterance that stands twice.
+    FormatError for an utterance that occurs twice.
     """
     transcripts: dict[str, list[str]] = {}
     for number, line in enumerate(read_text(rxfilename).split("\n"), 1):
@@ -60,6 +60,6 @@ def read_transcripts(rxfilename: str) -> dict[str, list[str]]:
         if not fields:
             continue
         if fields[0] in transcripts:
-            raise FormatError(f"line {number}: the utterance {fields[0]} stands there twice", path=str(rxfilename))
+            raise FormatError(f"line {number}: the utterance {fields[0]} occurs twice", path=str(rxfilename))
         transcripts[fields[0]] = fields[1:]
     return transcripts

@@ -38,7 +38,7 @@ class GrammarGraph:
     ----------
     pdfs, num_columns : as in :class:`DecodingGraph`
     settings : int64, the number of #nonterm_bos, and by what nonterminals are multiplied in labels
-    states, arcs : tables of all graphs, one behind the other
+    states, arcs : tables of all graphs, one after the other
     starts : int32 (graphs,), start states, the top graph's first; -1 of an empty graph
     graph_of : int32, the graph of each nonterminal of the user; -1 for none
     """
@@ -73,7 +73,7 @@ class GrammarGraph:
 
     @classmethod
     def read(cls, rxfilename: str, model: TransitionModel) -> GrammarGraph:
-        """Read a file of ``make-grammar-fst``. FormatError for what is none, ShapeError as above."""
+        """Read a file of ``make-grammar-fst``. FormatError for anything else, ShapeError as above."""
         return cls(GrammarFst.read(rxfilename), model)
 
     def for_decoder(self) -> ExpandedGrammar:

@@ -38,7 +38,7 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     lang : the lexicon
     grammar : G; input labels are words and ``#0``, output labels words
     tree, model : of the acoustic model
-    transition_scale : factor of the costs of transitions that are no self-loops
+    transition_scale : factor of the costs of transitions that are not self-loops
     self_loop_scale : factor of the costs of self-loops, and of not taking them; 1.0 for chain models
 
     Raises
@@ -54,11 +54,11 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
         check_left_biphones(tree.context_width, tree.central_position)
         windows_graph, windows = expand_grammar_context(phones_graph, names, lang.phones.disambiguation)
     hmms, disambig = hmm_transducer(windows, tree, model, transition_scale, names)
-    made = _minimized(without_local_epsilons(without_symbols(_composed(hmms, windows_graph), disambig)))
-    if made.start < 0:
+    graph = _minimized(without_local_epsilons(without_symbols(_composed(hmms, windows_graph), disambig)))
+    if graph.start < 0:
         raise Nnet3Error("the decoding graph is empty", "do lexicon, grammar and model belong together?")
-    made = add_self_loops(made, model, self_loop_scale)
-    return made if names is None else of_part(made, names)
+    graph = add_self_loops(graph, model, self_loop_scale)
+    return graph if names is None else of_part(graph, names)
 
 
 def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
@@ -94,9 +94,9 @@ class TrainingGraphOptions:
 
     Attributes
     ----------
-    transition_scale : factor of the costs of transitions that are no self-loops
+    transition_scale : factor of the costs of transitions that are not self-loops
     self_loop_scale : factor of the costs of self-loops, and of not taking them
-    reorder : self-loops come behind the transition that leaves their state, not before it
+    reorder : self-loops come after the transition that leaves their state, not before it
     rm_eps : epsilons are removed where that makes nothing larger; only with disambiguation symbols
     """
 
@@ -132,9 +132,9 @@ def make_training_graph(lexicon: Fst, words: Fst, tree: ContextDependency, model
     windows_graph, windows = expand_context(graph, tree.context_width, tree.central_position, disambig,
                                             keep_outputs=True)
     hmms, labels = hmm_transducer(windows, tree, model, options.transition_scale)
-    made = without_symbols(_composed(hmms, windows_graph), labels)
-    made = _minimized(without_local_epsilons(made) if options.rm_eps and disambig else made)
-    return add_self_loops(made, model, options.self_loop_scale, reorder=options.reorder)
+    composed = without_symbols(_composed(hmms, windows_graph), labels)
+    minimized = _minimized(without_local_epsilons(composed) if options.rm_eps and disambig else composed)
+    return add_self_loops(minimized, model, options.self_loop_scale, reorder=options.reorder)
 
 
 def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: float = 1.0,

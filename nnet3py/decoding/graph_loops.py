@@ -59,7 +59,7 @@ def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_s
 
 def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray, stack: np.ndarray,
                        position: np.ndarray) -> int:
-    """A state on a circle of arcs without input labels, or -1.
+    """A state on a cycle of arcs without input labels, or -1.
 
     ``seen`` (uint8, zeros): 1 while a state is on the stack, 2 afterwards; ``stack`` (int32) and ``position`` (int64,
     the next arc to follow) have room for every state with such arcs.

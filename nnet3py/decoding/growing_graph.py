@@ -20,8 +20,8 @@ _FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
 class GrowingGraph(ABC):
     """What a decoder has made so far: a graph as :class:`DecodingGraph` is one, whose states get arcs when needed.
 
-    What was made is kept for the next utterance, until there are more than ``most_arcs``; then it is begun anew, in the
-    midst of an utterance too.
+    What was made is kept for the next utterance. Once there are more than ``most_arcs``, all is made again, even in the
+    middle of an utterance.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class GrowingGraph(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether to begin anew as soon as that is possible."""
+        """Whether to begin again as soon as that is possible."""
         return self.num_arcs > self._most_arcs
 
     def expand(self, wanted: np.ndarray) -> None:

@@ -282,7 +282,7 @@ class LatticeDecoder:
         order = np.arange(num_tokens, dtype=np.int32)
         moved = _place_tokens(self._tokens, self._links, self._frames, self._counts, position)
         if moved < 0:
-            raise ShapeError("the graph has a circle of arcs without transition-ids, which the search has followed")
+            raise ShapeError("the graph has a cycle of arcs without transition-ids, which the search has followed")
         if moved:
             starts = self._frames[:self.num_frames + 1, layout.FIRST_TOKEN]
             order = np.lexsort((position, np.searchsorted(starts, order, side="right"))).astype(np.int32)

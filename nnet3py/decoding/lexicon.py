@@ -47,9 +47,9 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
     """Read lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
 
     ``has_probabilities`` None: they are there if every line has a number above 0, up to 1, as its second field, before
-    phones. A pronunciation that stands twice is taken once, with a warning.
+    phones. A pronunciation that occurs twice is taken once, with a warning.
 
-    Raises FormatError for a line without phones, a reserved word, or what is no probability.
+    Raises FormatError for a line without phones, a reserved word, or what is not a probability.
     """
     rows = [(number, line.split()) for number, line in enumerate(read_text(rxfilename).split("\n"), 1) if line.strip()]
     if not rows:
@@ -62,14 +62,14 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
         probability = _probability(fields[1]) if has_probabilities and len(fields) > 1 else 1.0
         problem = (f"the word {fields[0]} is reserved" if fields[0] in _RESERVED else
                    f"the word {fields[0]} has no phones" if len(fields) <= first_phone else
-                   f"'{fields[1]}' is no probability" if probability is None else None)
+                   f"'{fields[1]}' is not a probability" if probability is None else None)
         if problem:
             raise FormatError(f"line {number} of a lexicon: {problem}", path=str(rxfilename),
                               hint="a line is WORD PHONE PHONE ..., or WORD PROBABILITY PHONE PHONE ...")
         assert probability is not None
         pronunciation = Pronunciation(fields[0], tuple(fields[first_phone:]), probability)
         if (pronunciation.word, pronunciation.phones) in pronunciations:
-            logger.warning("line %d of %s: this pronunciation of %s stands there twice", number, rxfilename,
+            logger.warning("line %d of %s: this pronunciation of %s occurs twice", number, rxfilename,
                            pronunciation.word)
         pronunciations.setdefault((pronunciation.word, pronunciation.phones), pronunciation)
     return list(pronunciations.values())
@@ -151,7 +151,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : a probability of silence that is none; a name of a nonterminal that is none, or stands twice
+    UsageError : a probability of silence outside 0 to 1; an invalid name of a nonterminal, or one given twice
     """
     if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
         raise UsageError(f"a probability of silence must be at least 0 and less than 1, and the silence phone known; "
@@ -174,7 +174,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
 
 
 def check_nonterminals(names: Sequence[str]) -> None:
-    """UsageError for names of nonterminals that are none, or stand twice."""
+    """UsageError for names that cannot be nonterminals, or occur twice."""
     for place, name in enumerate(names):
         if not name.startswith(NONTERMINAL) or name == NONTERMINAL or name in names[:place]:
             raise UsageError(f"expected different names such as {NONTERMINAL}contacts, found '{name}'")

@@ -140,7 +140,7 @@ def _read_lookahead(reader: TokenReader) -> Lookahead:
     starts = np.zeros(num_states + 1, dtype=np.int64)
     intervals = np.empty((len(words) // 2 + 1, 2), dtype=np.int32)
     if _read_intervals(words, num_states, starts, intervals) < 0:
-        raise reader.error("the look-ahead data end too early, or are no sorted intervals")
+        raise reader.error("the look-ahead data end too early, or are not sorted intervals")
     states, arcs = (table_words(table, width) for table, width in
                     zip(const_tables(hcl), (STATE_WORDS, ARC_WORDS), strict=True))
     return Lookahead(hcl.start, states, arcs, np.arange(hcl.num_states, dtype=np.int32), starts,

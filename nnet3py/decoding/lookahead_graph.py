@@ -65,13 +65,13 @@ class LookaheadGraph:
             raise ShapeError(f"the grammar has the word {grammar.output_labels.max()}; words are below {MOST_WORDS}")
         if len(self.grammar[0]) >= _LARGEST_STATE:
             raise ShapeError(f"a grammar of {len(self.grammar[0])} states is too large")
-        self._check_circles()
+        self._check_cycles()
         self.minima = _block_minima(self.grammar[1][:, search_layout.ARC_COST].view(np.float32))
 
-    def _check_circles(self) -> None:
-        """ShapeError if composed arcs without transition-ids can make a circle.
+    def _check_cycles(self) -> None:
+        """ShapeError if composed arcs without transition-ids can make a cycle.
 
-        Then there is one in HCL without labels; or one in G of labels that HCL has on such circles, as on loops of #0.
+        Then there is one in HCL without labels; or one in G of labels that HCL has on such cycles, as on loops of #0.
         """
         hcl_arcs, g_arcs = self.lookahead.arcs, self.grammar[1]
         outputs = hcl_arcs[:, search_layout.ARC_OUTPUT]

@@ -13,7 +13,7 @@ MOST_DEPTH = 10_000            # of calls without an end
 # What the loops answer: done, or what they need before they go on; in grammars, what is wrong.
 DONE, MORE_STATES, MORE_ARCS, MORE_INSTANCES, NO_GRAPH, NO_ENTRY, TOO_DEEP = range(7)
 
-# Least costs are kept of so many arcs of G together, and of so many such blocks.
+# Least costs are kept of that many arcs of G together, and of that many such blocks.
 BLOCK = 32
 # Back-off arcs of G that are followed to see what can be said; beyond that everything is thought possible.
 MOST_BACKOFFS = 100

@@ -1,7 +1,7 @@
 """The loops that compose HCL and G while decoding, state by state, looking ahead.
 
 A composed state is a state of each, and whether G's arcs without input label may still be followed: they come before
-HCL's arcs without output label, so that no path is there twice. Its potential is the least cost in G of a word that
+HCL's arcs without output label, so that no path occurs twice. Its potential is the least cost in G of a word that
 HCL can say next: arcs cost what the potential grows by, besides their own costs, so that the language model counts
 early and whole paths cost what they should. Where no word is possible there is no state.
 """

@@ -127,7 +127,7 @@ def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
 
 
 def read_grammar(rxfilename: str, words: SymbolTable) -> Fst:
-    """The grammar G of an ARPA file, as :func:`ngram_fst` makes it; FormatError for what is none. Kaldi: arpa2fst."""
+    """The grammar G of an ARPA file, as :func:`ngram_fst` makes it; FormatError for anything else. Kaldi: arpa2fst."""
     ids = _ids(words)
     arpa = read_arpa(rxfilename, WordIds({word.encode("utf-8", "surrogateescape"): n for word, n in ids.items()}))
     return _grammar(arpa, words, ids)

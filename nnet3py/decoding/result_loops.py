@@ -52,7 +52,7 @@ def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, coun
     """Give each token a position among those of its time such that links within a time lead to higher ones.
 
     Positions are those of creation as far as possible; what is led to by a later one moves to the end. Returns 1 if
-    anything moved, 0 if not, -1 if links make a circle.
+    anything moved, 0 if not, -1 if links make a cycle.
     """
     moved = 0
     for frame in range(counts[FRAME] + 1):

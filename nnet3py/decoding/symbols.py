@@ -25,12 +25,12 @@ class SymbolTable:
     """
 
     def __init__(self, names: dict[int, str], what: str = "word", path: str = "") -> None:
-        """FormatError for a name that stands twice, or a 0 that is no epsilon."""
+        """FormatError for a name that occurs twice, or a 0 that is not an epsilon."""
         self.names, self.what, self.path = dict(names), what, path
         self.ids = {name: number for number, name in self.names.items()}
         if len(self.ids) != len(self.names):
             twice = next(name for number, name in self.names.items() if self.ids[name] != number)
-            raise FormatError(f"the {what} {twice} stands twice in a symbol table", path=path)
+            raise FormatError(f"the {what} {twice} occurs twice in a symbol table", path=path)
         if 0 in self.names and self.names[0] not in (EPSILON, "<epsilon>", "-"):
             raise FormatError(f"number 0 of a table of {what}s is '{self.names[0]}', but 0 stands for no {what}",
                               path=path, hint=f"begin with '{EPSILON} 0', and number the {what}s from 1")
@@ -77,7 +77,7 @@ class SymbolTable:
         return sorted(number for number, name in self.names.items() if _DISAMBIGUATION.fullmatch(name))
 
     def extended(self, names: Iterable[str]) -> SymbolTable:
-        """A table with ``names`` behind the largest number; those that it has keep theirs."""
+        """A table with ``names`` after the largest number; those that it has keep theirs."""
         names = [name for name in names if name not in self.ids]
         first = max(self.names, default=-1) + 1
         return SymbolTable(self.names | dict(enumerate(names, first)), self.what, self.path)

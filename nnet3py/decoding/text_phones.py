@@ -17,14 +17,14 @@ from nnet3py.errors import Nnet3Error, UsageError
 
 @dataclass(frozen=True)
 class Silences:
-    """How probable silence is before the first and behind the last word, and between two; ``phone`` empty: none is."""
+    """How probable silence is before the first and after the last word, and between two; ``phone`` empty: none is."""
 
     phone: str = ""
     at_edges: float = 0.8
     between: float = 0.1
 
     def check(self) -> None:
-        """UsageError for what are no probabilities."""
+        """UsageError for what are not probabilities."""
         if not (0.0 <= self.at_edges <= 1.0 and 0.0 <= self.between <= 1.0):
             raise UsageError(f"expected probabilities of silence from 0 to 1, found {self.at_edges:g} at the edges "
                              f"and {self.between:g} between words")
@@ -48,7 +48,7 @@ class TextPhones:
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : what are no probabilities; an ``unknown_word`` that the lexicon lacks
+    UsageError : what are not probabilities; an ``unknown_word`` that the lexicon lacks
     """
 
     def __init__(self, lexicon: Iterable[Pronunciation], phones: SymbolTable, silences: Silences = Silences(),

@@ -47,7 +47,7 @@ def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionMode
     ------
     ShapeError : the alignment or the lattice is not of as many frames as the supervision says
     LatticeError : the lattice has no path, a cycle, or does not end in its last frame
-    Nnet3Error : a transition-id that the model has not
+    Nnet3Error : a transition-id that the model does not have
     """
     num_frames = supervision.num_sequences * supervision.frames_per_sequence
     if len(supervision.num_ali) != num_frames:
@@ -127,7 +127,7 @@ def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarra
 
 
 def _one_graph(lattice: Fst, times: np.ndarray, finals: np.ndarray) -> LatticeGraphs:
-    """The lattice as it is, with a state behind all ends; each state is a level, since they are in order."""
+    """The lattice as it is, with a state after all ends; each state is a level, since they are in order."""
     ends, end = np.flatnonzero(lattice.is_final), lattice.num_states
     ids = np.concatenate((lattice.input_labels, np.zeros(len(ends), np.int32))).astype(np.int32)
     sources = np.concatenate((lattice.sources, ends)).astype(np.int32)

@@ -133,12 +133,12 @@ class DiscriminativeObjective:
             sequence s of S
         deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
 
-        An objective that is no number gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
+        An objective that is not a number gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
 
         Raises
         ------
         ShapeError : the supervision is for another output, or its lattice and alignment differ in length
-        NumericError : the output is no log-probability although the model has priors
+        NumericError : the output is not a log-probability although the model has priors
         LatticeError : see ``lattice_graphs``
         """
         ops, options = self.ops, self.options

@@ -1,7 +1,7 @@
 """Cutting an utterance's lattice and alignment into pieces. Kaldi: ``DiscriminativeSupervisionSplitter``.
 
-What lies before and behind a piece goes into it as graph costs: the sums over the paths to each state of its first
-frame, and from each state behind its last one. These survive when training replaces the acoustic costs.
+What lies before and after a piece goes into it as graph costs: the sums over the paths to each state of its first
+frame, and from each state after its last one. These survive when training replaces the acoustic costs.
 """
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class SupervisionSplitter:
     options : see :class:`SplittingOptions`
     model : of the transition-ids
     alignment : int32 (frames,), the reference's transition-ids
-    lattice : of the same frames, with a transition-id on each arc that is no epsilon
+    lattice : of the same frames, with a transition-id on each arc that is not an epsilon
     weight : of the pieces
 
     Raises
     ------
-    ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model has not
+    ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model does not have
     LatticeError : the lattice has no path of a finite cost, or a cycle
     """
 
@@ -62,7 +62,7 @@ class SupervisionSplitter:
         """The supervision of frames ``begin`` … ``begin + num_frames`` - 1.
 
         With ``normalize`` the sum over its lattice's paths is 1, before arcs are merged; else that of the utterance.
-        ShapeError for frames that the utterance has not. Kaldi: GetFrameRange.
+        ShapeError for frames that the utterance does not have. Kaldi: GetFrameRange.
         """
         end, options = begin + num_frames, self._options
         if not 0 <= begin < end <= len(self._alignment):
@@ -141,7 +141,7 @@ def without_epsilons(lattice: Fst) -> Fst:
 
 def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of arcs with the same ends and label the one of least cost, of these the one of least graph cost."""
+    """Among arcs with the same ends and label, the one of least cost; of equal ones the one of least graph cost."""
     order = np.lexsort((weights[:, 0], weights.sum(axis=1), labels, nexts, sources))
     sources, nexts, labels, weights = sources[order], nexts[order], labels[order], weights[order]
     first = np.ones(len(order), bool)
@@ -177,7 +177,7 @@ def _with_labels(lattice: Fst, inputs: np.ndarray, outputs: np.ndarray) -> Fst:
 
 
 def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
-    """The lattice with its acoustic costs multiplied; final weights that are none stay so."""
+    """The lattice with its acoustic costs multiplied; states that are not final stay so."""
     factors = np.array([1.0, scale])
     finals = np.where(lattice.is_final[:, None], lattice.final_weights * factors, NO_WEIGHT)
     return Fst(lattice.start, finals.astype(np.float32), lattice.arc_starts, lattice.input_labels,

@@ -247,7 +247,7 @@ class LanguagesTraining(ChainTraining):
     # -- what is measured ----------------------------------------------------------------------------------------------
 
     def objective(self, job: TrainLog) -> float:
-        """Of all languages, by their frames."""
+        """The objective of all languages, weighted by their frames."""
         outputs = [language.output for language in self.languages if language.output in job.objectives]
         frames = sum(job.frames.get(output, 0.0) for output in outputs)
         if not frames:

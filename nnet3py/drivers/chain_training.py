@@ -186,15 +186,15 @@ class ChainTraining(FrameLevelTraining):
         if not options.feat_dir or not labels:
             raise UsageError("no examples were given, and not all that they are made of",
                              "say --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
-        made = self._options_of_egs()
+        egs_options = self._options_of_egs()
         if not options.semisup_feat_dir:
-            make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path, made, executor)
+            make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path, egs_options, executor)
             return
         supervised, unsupervised = self.parts_of_egs
-        made = replace(made, generate_egs_scp=True)
-        make_chain_egs(options.feat_dir, self.folder.path, labels, supervised, made, executor)
+        egs_options = replace(egs_options, generate_egs_scp=True)
+        make_chain_egs(options.feat_dir, self.folder.path, labels, supervised, egs_options, executor)
         make_chain_egs(options.semisup_feat_dir, self.folder.path, str(options.semisup_lat_dir), unsupervised,
-                       replace(made, deriv_weights_scp=str(self._frame_weights(executor)),
+                       replace(egs_options, deriv_weights_scp=str(self._frame_weights(executor)),
                                online_ivector_dir=options.semisup_ivector_dir, acwt=options.semisup_acwt,
                                lattice_lm_scale=options.semisup_lm_scale, lattice_prune_beam=options.semisup_prune_beam,
                                left_tolerance=options.semisup_tolerance, right_tolerance=options.semisup_tolerance,
@@ -233,15 +233,15 @@ class ChainTraining(FrameLevelTraining):
         """How examples are made."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
-        made = ChainEgsOptions(
+        egs_options = ChainEgsOptions(
             frames_per_eg=self.chunk_width, left_context=left, right_context=right, left_context_initial=initial,
             right_context_final=final, frame_subsampling_factor=options.frame_subsampling_factor,
             alignment_subsampling_factor=options.alignment_subsampling_factor, frames_per_iter=options.samples_per_iter,
             left_tolerance=options.left_tolerance, right_tolerance=options.right_tolerance, srand=options.srand,
             stage=options.egs_stage, online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
         if options.egs_nj > 0:
-            made = replace(made, nj=options.egs_nj)
-        return made.with_words(shlex.split(options.egs_opts or ""))
+            egs_options = replace(egs_options, nj=options.egs_nj)
+        return egs_options.with_words(shlex.split(options.egs_opts or ""))
 
     def _make_model(self) -> None:
         folder = self.folder.path

@@ -12,7 +12,7 @@ _CRITERIA = ("mmi", "mpfe", "smbr")
 
 @dataclass(init=False, repr=False, eq=False)
 class LatticesOptions(WorkOptions):
-    """Options of make-denlats, and of train-discriminative besides."""
+    """Options of make-denlats, which train-discriminative has as well."""
 
     feat_dir: str = opt("feat-dir", "", "Folder of data with text, feats.scp and utt2spk", effect=HARMLESS)
     src_dir: str = opt("src-dir", "", "Folder of the model to begin with: final.mdl, tree, cmvn_opts, phones.txt; of a "

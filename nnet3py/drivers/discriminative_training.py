@@ -29,7 +29,7 @@ from nnet3py.io.tables import SequentialReader
 
 ALIGN, EGS = -3, -1                                   # stages; the iterations are 0 and up
 _SUBSETS = ("valid", "train")
-_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # that priors are estimated of, at most, and by so many jobs
+_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # that priors are estimated of, at most, and by that many jobs
 _SHUFFLED = 1000                                      # examples among which the next is drawn
 
 

@@ -161,11 +161,11 @@ class FrameLevelTraining(Training):
         """How examples are made."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
-        made = EgsOptions(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
+        egs_options = EgsOptions(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
                           left_context_initial=initial, right_context_final=final,
                           samples_per_iter=options.samples_per_iter, srand=options.srand, stage=options.egs_stage,
                           online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
-        return made.with_words(shlex.split(options.egs_opts or ""))
+        return egs_options.with_words(shlex.split(options.egs_opts or ""))
 
     def _make_lda(self) -> None:
         folder = self.folder.path
@@ -330,9 +330,9 @@ class RawTraining(FrameLevelTraining):
         if not options.feat_dir or not options.targets_scp:
             raise UsageError("no examples were given, and not all that they are made of",
                              "say --feat-dir=data/NAME and --targets-scp=…, or --egs.dir")
-        kind, made = "dense" if options.use_dense_targets else "sparse", replace(self.egs_options(), nj=options.nj)
-        made = made.with_words(shlex.split(options.egs_opts or ""))
-        make_target_egs(options.feat_dir, options.targets_scp, self.egs_path, made, executor, kind, self.num_targets)
+        egs_options = replace(self.egs_options(), nj=options.nj).with_words(shlex.split(options.egs_opts or ""))
+        make_target_egs(options.feat_dir, options.targets_scp, self.egs_path, egs_options, executor,
+                        "dense" if options.use_dense_targets else "sparse", self.num_targets)
 
     @cached_property
     def num_targets(self) -> int:

@@ -107,11 +107,11 @@ class IvectorExtraction(StagedWork):
 
 def with_fewer_utterances(utt2spk: dict[str, str], most: int) -> dict[str, str]:
     """Speakers taken apart into ones of at most ``most`` utterances each, called ``speaker-1`` and so on."""
-    made = {}
+    new_speakers = {}
     for speaker, utterances in spk2utt(utt2spk).items():
         for place, utterance in enumerate(utterances):
-            made[utterance] = f"{speaker}-{place // most + 1}"
-    return {utterance: made[utterance] for utterance in utt2spk}
+            new_speakers[utterance] = f"{speaker}-{place // most + 1}"
+    return {utterance: new_speakers[utterance] for utterance in utt2spk}
 
 
 def extract_ivectors(options: IvectorOptions, executor: Executor | None = None,

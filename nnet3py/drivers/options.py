@@ -67,7 +67,7 @@ class JobOptions(Declared):
     """What all work in stages and jobs takes."""
 
     dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", effect=HARMLESS)
-    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on anew; blank: go on where the "
+    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on again; blank: go on where the "
                             "folder stands", effect=HARMLESS)
     exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", effect=HARMLESS)
     cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",

@@ -99,7 +99,7 @@ class IvectorOptions(WorkOptions):
     extractor_dir: str = opt("extractor-dir", "", "Folder of the extractor, as train-ivector-extractor leaves it",
                              effect=HARMLESS)
     nj: int = opt("nj", 4, "Parts of the data, with a job each", effect=HARMLESS)
-    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Take speakers apart into ones of so many utterances, 2 for "
+    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Take speakers apart into ones of that many utterances, 2 for "
                                 "training data, so that i-vectors vary; 0: as they are")
     ivector_period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
     num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most")
@@ -163,7 +163,7 @@ class FlatStartOptions(WorkOptions):
     tree_dir: str | None = opt("tree-dir", None, "Folder with tree and final.mdl to use; blank: new ones are made",
                                effect=HARMLESS)
     lm_opts: str = opt("lm-opts", "--num-extra-lm-states=2000", "Options of chain-est-phone-lm")
-    edge_silprob: float = opt("edge-silprob", 0.8, "How probable silence is before the first word, and behind the "
+    edge_silprob: float = opt("edge-silprob", 0.8, "How probable silence is before the first word, and after the "
                               "last, in the phone language model")
     between_silprob: float = opt("between-silprob", 0.1, "How probable silence is there between two words")
     srand: int = opt("srand", 0, "Seed of the silences")

@@ -179,13 +179,13 @@ class StagedWork(ABC):
         if changed and complete and start is None:
             raise UsageError(f"{self.path} was begun with other options or data: {'; '.join(changed)}",
                              f"use another --dir, or --stage={min(step.stage for step in self.steps())} to do all "
-                             "anew, or --stage=N to go on from stage N with the options as they are now")
+                             "again, or --stage=N to go on from stage N with the options as they are now")
         if changed and complete:
             logger.warning("from stage %s on, other options or data than before are used: %s", start,
                            "; ".join(changed))
         if complete and start is None and not self.product.exists() and self._is_done(
                 self.steps()[-1].stage, self.steps()[-1].name):
-            logger.info("%s is not there any more; all is done anew", self.product)
+            logger.info("%s is not there any more; all is done again", self.product)
             start = min(step.stage for step in self.steps())
         marks.mkdir(exist_ok=True)
         for mark in marks.iterdir():

@@ -1,4 +1,4 @@
-"""Weights of frames in older files: a byte each, 255 for 1. Kaldi: ReadVectorAsChar, WriteVectorAsChar."""
+"""Weights of frames in older files: one byte each, 255 for 1. Kaldi: ReadVectorAsChar, WriteVectorAsChar."""
 from __future__ import annotations
 
 import numpy as np

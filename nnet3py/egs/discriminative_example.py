@@ -57,7 +57,7 @@ class DiscriminativeSupervision:
         reader.expect("<DenLat>")
         lattice = top_sorted(read_lattice(reader))
         if lattice is None:
-            raise reader.error("expected a lattice, found one with a circle of arcs")
+            raise reader.error("expected a lattice, found one with a cycle of arcs")
         reader.expect("</DiscriminativeSupervision>")
         return cls(num_ali, lattice, weight, num_sequences, frames)
 
@@ -95,7 +95,7 @@ def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> Dis
                              f"{name} " + " vs. ".join(map(str, values)))
     lattice = top_sorted(concatenated([supervision.den_lat for supervision in supervisions]))
     if lattice is None:
-        raise ShapeError("a lattice of an example has a circle of arcs")
+        raise ShapeError("a lattice of an example has a cycle of arcs")
     return DiscriminativeSupervision(np.concatenate([supervision.num_ali for supervision in supervisions]), lattice,
                                      first.weight,
                                      sum(supervision.num_sequences

@@ -62,7 +62,7 @@ class ImageAugmenter:
     def change(self, example: NnetExample) -> None:
         """Change the image ``input`` of an example, in place; Nnet3Error for an example without one, or a merged one.
 
-        ShapeError if its columns are no whole pixels. What was compressed becomes dense.
+        ShapeError if its columns are not whole pixels. What was compressed becomes dense.
         """
         if not any(io.name == "input" for io in example.io):
             raise Nnet3Error("Nnet example to perturb had no NnetIo object named 'input'")
@@ -74,7 +74,7 @@ class ImageAugmenter:
     def __call__(self, image: np.ndarray) -> np.ndarray:
         """The image, float32 (width, height * channels), changed at random."""
         if image.shape[1] % self.options.num_channels:
-            raise ShapeError(f"an image has {image.shape[1]} columns, which is no multiple of --num-channels="
+            raise ShapeError(f"an image has {image.shape[1]} columns, which is not a multiple of --num-channels="
                              f"{self.options.num_channels}")
         size = image.shape[0], image.shape[1] // self.options.num_channels
         transform = self._transform(*size)
@@ -122,7 +122,7 @@ def transformed(image: np.ndarray, transform: np.ndarray, num_channels: int = 1,
     places = np.indices(pixels.shape[:2], dtype=np.float32)
     m = transform.astype(np.float32)
     result = np.zeros_like(pixels)
-    sides = []                            # for x and y: the pixels before and behind the place, with their weights
+    sides = []                            # for x and y: the pixels before and after the place, with their weights
     for axis, size in enumerate(pixels.shape[:2]):
         place = m[axis, 0] * places[0] + m[axis, 1] * places[1] + m[axis, 2]
         before = np.floor(place).astype(np.int64)

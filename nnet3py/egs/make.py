@@ -1,4 +1,4 @@
-"""Making examples of utterances. Kaldi: nnet3-get-egs, nnet3-get-egs-dense-targets."""
+"""Making examples from utterances. Kaldi: nnet3-get-egs, nnet3-get-egs-dense-targets."""
 from __future__ import annotations
 
 import logging
@@ -23,7 +23,7 @@ class ExampleMaker:
     ----------
     splitter : decides where
     compress : whether dense matrices are compressed
-    num_pdfs : columns of the outputs made of posteriors
+    num_pdfs : columns of the outputs made from posteriors
     online_ivector_period : frames per row of the iVector matrices
     """
 
@@ -114,7 +114,7 @@ class ExampleMaker:
         return f"{utterance}-{chunk.first_frame}", example
 
     def inputs(self, features: GeneralMatrix, chunk: Chunk, ivectors: np.ndarray | None) -> list[NnetIo]:
-        """``input``, frames beyond the utterance being its first or last one, and with ``ivectors`` ``ivector``."""
+        """``input``, padded with copies of the first or last frame, and with ``ivectors`` an ``ivector``."""
         first = chunk.first_frame - chunk.left_context
         count = chunk.left_context + chunk.num_frames + chunk.right_context
         io = [NnetIo("input", time_indexes(-chunk.left_context, count), row_range(features, first, count))]

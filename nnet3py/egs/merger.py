@@ -31,11 +31,11 @@ class Mergeable(Protocol):
         """What examples that can be merged share."""
 
     def size(self) -> int:
-        """What rules of minibatch sizes go by: input frames, with context."""
+        """The size that the rules for minibatch sizes use: input frames, with context."""
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
-    """One example made of several: io's by name, n counted up, rows one example after the other.
+    """One example made from several: io's by name, n counting the examples, rows one example after the other.
 
     Sparse features stay sparse; others become one dense matrix, compressed again if ``compress``. ShapeError if columns
     differ. The examples are left as they are. Kaldi: MergeExamples.
@@ -82,7 +82,7 @@ def append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
 
 @dataclass
 class _Statistics:
-    """What happened to the examples of one structure, of which ``full`` make the largest minibatch."""
+    """What happened to the examples of one structure; ``full`` of them make the largest minibatch."""
 
     eg_size: int
     full: int = 0
@@ -98,7 +98,7 @@ class ExampleMerger:
     sizes : the rules
     compress : whether the features of minibatches are compressed
     merge : makes one example of several; as :func:`merge_examples`, of another kind of example
-    key_ending : what is put behind the key of a minibatch
+    key_ending : what is put after the key of a minibatch
     """
 
     def __init__(self, sizes: MinibatchSizes, compress: bool = False,

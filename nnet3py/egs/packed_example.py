@@ -33,7 +33,7 @@ _PLANS = 64                                    # of minibatches, that are kept
 
 
 class _Sparse(NamedTuple):
-    """What must hold for the elements of a sparse matrix: where each begins, whether it continues a row; columns."""
+    """How the elements of a sparse matrix must be: where each begins, whether it continues a row, and its columns."""
 
     places: np.ndarray
     continues: np.ndarray
@@ -69,7 +69,7 @@ class PackedLayout:
                 and all(node_io.features.shape[0] for node_io in self.example.io))
 
     def num_sound(self, examples: np.ndarray) -> int:
-        """How many of ``examples``, uint8 (n, bytes), from the first on hold nothing that reading would refuse.
+        """How many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
 
         That can only be elements of sparse matrices: all else is the same, or may be anything.
         """
@@ -166,7 +166,7 @@ def _read(entries: list[Entry]) -> list[Entry]:
 
 
 class _Plan(NamedTuple):
-    """Of each input or output of a minibatch: its place in the example, and its bytes before the matrix."""
+    """For each input or output of a minibatch: its place in the example, and its bytes before the matrix."""
 
     place: int
     head: bytes
@@ -189,7 +189,7 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
 def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces | NnetExample:
     """One example made of several PackedExample and NnetExample, to be written in binary.
 
-    The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and what is raised is the same.
+    The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and the same errors are raised.
     """
     first = examples[0]
     if not all(isinstance(example, PackedExample) and example.layout is first.layout for example in examples):

@@ -77,5 +77,5 @@ def are_binary(*wspecifiers: str) -> bool:
 
 
 def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
-    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else what decodes."""
+    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else a decoding one."""
     return raw if are_binary(*wspecifiers) else _DECODING[raw]()

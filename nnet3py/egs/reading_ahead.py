@@ -1,4 +1,4 @@
-"""Reading examples in a thread while the ones before are trained on."""
+"""Reading examples in a thread while earlier ones are used for training."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _ARC, _STATE = 16, 12           # bytes in memory, of an FST
 def examples_ahead(entries: Iterable[tuple[str, Any]], most_bytes: int = MOST_BYTES) -> Iterator[tuple[str, Any]]:
     """Yield (key, example), inputs decompressed, while a thread reads the next ones, up to ``most_bytes`` of them.
 
-    Examples are of any kind. What reading raises is raised here. To be closed if not all are taken.
+    Examples are of any kind. What reading raises is raised here. Close it if not all are taken.
     """
     return read_ahead(_decompressed(entries), _MOST, most_bytes, lambda entry: num_bytes(entry[1]))
 
@@ -30,12 +30,12 @@ def _decompressed(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any
 
 
 def _inputs(example: Any) -> list[Any]:
-    """What an example has features for: of ordinary training all inputs and outputs, of others the inputs."""
+    """The parts of an example that have features: in ordinary training all inputs and outputs, else the inputs."""
     return example.io if hasattr(example, "io") else example.inputs
 
 
 def num_merged(entry: tuple[str, Any]) -> int:
-    """How many examples were merged into that of a (key, example): 1 + the n of its first input's last index."""
+    """How many examples were merged into the one of a (key, example): 1 + the n of its first input's last index."""
     inputs = _inputs(entry[1])
     return int(inputs[0].indexes[-1, 0]) + 1 if inputs and len(inputs[0].indexes) else 1
 

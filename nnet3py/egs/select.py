@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Selection:
-    """What is taken of an example.
+    """What is taken from an example.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class ExampleSelector:
         self._limit_context = ContextLimit(selection.left_context, selection.right_context)
 
     def __call__(self, example: NnetExample) -> NnetExample | None:
-        """A new example with the frames asked for; None if it has no frame of that number.
+        """A new example with the frames asked for; None if it has no frame with that number.
 
         Nnet3Error for an example that is merged already, or without ``input`` and ``output``.
         """

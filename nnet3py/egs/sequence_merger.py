@@ -20,7 +20,7 @@ from nnet3py.index import sort_order
 
 
 def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = False) -> NnetChainExample:
-    """One chain example made of several, which are left as they are.
+    """One chain example made from several, which stay as they are.
 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
@@ -29,7 +29,7 @@ def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = 
 
 def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
                                   compress: bool = False) -> NnetDiscriminativeExample:
-    """One discriminative example made of several, which are left as they are.
+    """One discriminative example made from several, which stay as they are.
 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
@@ -38,7 +38,7 @@ def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
 
 
 def language_of(key: str) -> str | None:
-    """The language that an example's key says by ``?lang=LANG`` at its end, or None. Kaldi: ParseFromQueryString."""
+    """The language that an example's key names by ``?lang=LANG`` at its end, or None. Kaldi: ParseFromQueryString."""
     for part in key.rpartition("?")[2].split("&") if "?" in key else ():
         name, equals, language = part.partition("=")
         if name == "lang" and equals and language:
@@ -49,7 +49,7 @@ def language_of(key: str) -> str | None:
 def name_language(key: str, example: NnetChainExample) -> None:
     """Rename the outputs ``output`` to ``output-LANG``, in place, where ``?lang=LANG`` is in the example's key.
 
-    Nnet3Error for a key that does not say a language.
+    Nnet3Error for a key that does not name a language.
     """
     language = language_of(key)
     if language is None:
@@ -65,7 +65,7 @@ def rename_outputs(example: NnetChainExample, language: str) -> None:
 
 
 def language_ending(example: NnetChainExample) -> str:
-    """What the key of a minibatch of one language ends in: ``?lang=LANG``."""
+    """The end of the key of a minibatch of one language: ``?lang=LANG``."""
     _, dash, language = example.outputs[0].name.partition("-")
     return f"?lang={language}" if dash else ""
 

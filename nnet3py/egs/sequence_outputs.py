@@ -1,6 +1,6 @@
-"""Chain and discriminative examples, as far as they are alike: inputs, and outputs with a supervision each.
+"""What chain and discriminative examples have in common: inputs, and outputs with a supervision each.
 
-The rows of an output go frame after frame, in each all sequences.
+The rows of an output go frame after frame, and within a frame all sequences.
 """
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class SequenceExample:
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged share: names and indexes, and of inputs the dimensions."""
+        """What examples that can be merged share: names and indexes, and the dimensions of inputs."""
         return (tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.inputs),
                 tuple((output.name, output.indexes.tobytes()) for output in self.outputs))
 
@@ -125,7 +125,7 @@ class SequenceExample:
 
 def rows_problem(name: str, indexes: np.ndarray, num_sequences: int, frames_per_sequence: int,
                  deriv_weights: np.ndarray) -> str | None:
-    """Why rows cannot belong to so many sequences of so many frames, or None.
+    """Why rows cannot belong to that many sequences of that many frames, or None.
 
     Row ``i num_sequences + n`` must be (n, t0 + i step, 0) for frame i of sequence n, and there must be a weight of 0
     or more for each row, or none at all. Kaldi: ``CheckDim``.

@@ -16,7 +16,7 @@ from nnet3py.errors import Nnet3Error
 
 
 class SequenceSelector:
-    """Shifts examples in time and takes away context, of one after the other.
+    """Shifts examples in time and removes context, one after the other.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class SpeakerRange(NamedTuple):
 
 
 def read_speaker_ranges(rxfilename: str, num_archives: int) -> dict[str, list[SpeakerRange]]:
-    """The ranges of each utterance, in the file's order; FormatError for a line that is none.
+    """The ranges of each utterance, in the file's order; FormatError for any other line.
 
     A line has six fields: utterance, relative archive index (of ``num_archives``, from 0), absolute archive index
     (ignored), first frame, number of frames, label.

@@ -97,7 +97,7 @@ class UtteranceSplitter:
         return philox(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def chunks(self, utterance_length: int) -> list[Chunk]:
-        """The chunks of an utterance of so many frames, in order of time; none if it is too short.
+        """The chunks of an utterance of that many frames, in order of time; none if it is too short.
 
         Kaldi: GetChunksForUtterance.
         """
@@ -162,7 +162,7 @@ class UtteranceSplitter:
     # -- checking and reporting -----------------------------------------------------------------------------------
 
     def lengths_match(self, utterance: str, utterance_length: int, supervision_length: int, tolerance: int = 0) -> bool:
-        """Whether a supervision of so many frames fits the utterance; a warning if not. Kaldi: LengthsMatch."""
+        """Whether a supervision of that many frames fits the utterance; a warning if not. Kaldi: LengthsMatch."""
         factor = self.options.frame_subsampling_factor
         expected = -(-utterance_length // factor)
         if abs(expected - supervision_length) <= tolerance:

@@ -24,7 +24,7 @@ SMALLEST_FST = {True: 70, False: 2}       # bytes; in binary a header, in text t
 
 @dataclass
 class Supervision:
-    """The paths of a time-constrained FST, or (end to end) of one FST per sequence that says nothing of time.
+    """The paths of a time-constrained FST, or (end to end) of one FST per sequence that says nothing about time.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Supervision:
 def merge_supervisions(supervisions: Sequence[Supervision]) -> Supervision:
     """The supervision of all sequences, one after the other. Kaldi: ``MergeSupervision``.
 
-    One supervision is returned as it is. Of several, ``alignment_pdfs`` are dropped. ShapeError if they differ in
+    One supervision is returned as it is. Merging drops ``alignment_pdfs``. ShapeError if they differ in
     weight, frames per sequence, labels or kind, which Kaldi does not merge either.
     """
     first = supervisions[0]

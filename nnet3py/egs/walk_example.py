@@ -1,4 +1,4 @@
-"""The way over the bytes of binary examples, to find where they end: what :class:`~nnet3py.io.skim.Skimmer` needs.
+"""Walking over the bytes of binary examples, to find where they end: what :class:`~nnet3py.io.skim.Skimmer` needs.
 
 Only the present form of each kind is known here. Light: no numpy.
 """

@@ -12,8 +12,8 @@ def function_of_text(text: str, names: Mapping[str, Any], like: Callable[..., An
     """
     namespace = dict(names)
     exec(text, namespace)
-    made = namespace[like.__name__]
+    function = namespace[like.__name__]
     place = like.__code__
-    made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
-    made.__module__, made.__doc__ = like.__module__, like.__doc__
-    return made
+    function.__code__ = function.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
+    function.__module__, function.__doc__ = like.__module__, like.__doc__
+    return function

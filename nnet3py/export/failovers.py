@@ -12,7 +12,7 @@ from nnet3py.network.nodes import DescriptorNode
 
 
 def remove_unread_choices(nnet: Nnet, times: Times) -> bool:
-    """Leave out the second choices that are never read, in place; says whether there are such.
+    """Leave out the second choices that are never read, in place; returns whether there are any.
 
     Without them less may be needed of other nodes, and more choices be found that are never read.
     """
@@ -31,7 +31,7 @@ def read_too_early(nnet: Nnet, times: Times, dependent: set[int]) -> Iterator[in
     """Nodes with a Failover() that a stream cannot have.
 
     Its second choice is read at the beginning only, but frames are computed for it in all chunks, and some of them
-    depend on where chunks end: they are too early for who reads them later.
+    depend on where chunks end: they are too early for nodes that read them later.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
 def chunk_dependent(nnet: Nnet, times: Times) -> list[str]:
     """Nodes of a stream whose values depend on where chunks end: they read later frames only as far as there are any.
 
-    Such are recurrences that go back in time, which begin anew at the end of each chunk.
+    Such are recurrences that go back in time, which begin again at the end of each chunk.
     """
     return list(dict.fromkeys(nnet.nodes[i].name.removesuffix("_input") for i in _chunk_dependent(times)))
 

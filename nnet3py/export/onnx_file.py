@@ -50,13 +50,13 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     return graph
 
 
-def write_model(made: Any, path: str | os.PathLike[str]) -> None:
+def write_model(model: Any, path: str | os.PathLike[str]) -> None:
     """Write an ONNX model as a file, or, where that would be too large, as two: the weights are beside the graph."""
-    if _weight_bytes(made) > LARGEST_FILE:
-        _write_in_two(import_onnx(), made, os.fspath(path))
+    if _weight_bytes(model) > LARGEST_FILE:
+        _write_in_two(import_onnx(), model, os.fspath(path))
         return
     with open_output(path) as file:
-        file.write(made.SerializeToString())
+        file.write(model.SerializeToString())
 
 
 def weights_beside(path: str) -> list[str]:
@@ -67,24 +67,24 @@ def weights_beside(path: str) -> list[str]:
     return [os.path.join(os.path.dirname(path), name) for name in sorted(names)]
 
 
-def _weight_bytes(made: Any) -> int:
-    return sum(len(each.raw_data) for each in made.graph.initializer)
+def _weight_bytes(model: Any) -> int:
+    return sum(len(each.raw_data) for each in model.graph.initializer)
 
 
-def _write_in_two(onnx: Any, made: Any, path: str) -> None:
+def _write_in_two(onnx: Any, model: Any, path: str) -> None:
     """The graph as a file, its weights as another beside it."""
     folder, name = os.path.split(path)
     if parse_wxfilename(path).medium is not Medium.FILE or not os.path.isdir(folder or "."):
-        raise UsageError(f"the model's weights have {_weight_bytes(made)} bytes, too many for a single ONNX file; they "
-                         f"would lie beside it, and '{path}' is no file in a folder", "give the path of a file")
+        raise UsageError(f"the model's weights have {_weight_bytes(model)} bytes, too many for a single ONNX file; "
+                         f"they would lie beside it, and '{path}' is not a file in a folder", "give the path of a file")
     weights = f"{name}.weights"
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder or ".") as unfinished:
             graph = os.path.join(unfinished, name)
-            for tensor in made.graph.initializer:
+            for tensor in model.graph.initializer:
                 if len(tensor.raw_data) >= SMALL_WEIGHT:
                     onnx.external_data_helper.set_external_data(tensor, weights)
-            onnx.save_model(made, graph)
+            onnx.save_model(model, graph)
             onnx.checker.check_model(graph, full_check=True)
             shutil.copymode(graph, os.path.join(unfinished, weights))
             os.replace(os.path.join(unfinished, weights), os.path.join(folder, weights))
@@ -96,10 +96,10 @@ def _write_in_two(onnx: Any, made: Any, path: str) -> None:
 def onnx_model(graph: Graph) -> Any:
     """The ONNX model of a graph, checked."""
     onnx = import_onnx()
-    made = OnnxWriter(graph).model()
-    if _weight_bytes(made) <= LARGEST_FILE:
-        onnx.checker.check_model(made, full_check=True)
-    return made
+    model = OnnxWriter(graph).model()
+    if _weight_bytes(model) <= LARGEST_FILE:
+        onnx.checker.check_model(model, full_check=True)
+    return model
 
 
 def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:

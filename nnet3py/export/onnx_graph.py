@@ -370,7 +370,7 @@ class OnnxWriter:
                             self._constant(s["step"])], o)
 
     def _do_next_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        """It begins anew from a multiple of what the network repeats itself after, so that float32 can hold it."""
+        """It begins again from a multiple of what the network repeats itself after, so that float32 can hold it."""
         moved = self._add("Add", ["span", self._constant(self.graph.frame_subsampling_factor)])
         period = s["again"] * -(-LONG // s["again"])
         again, twice = (self._constant(number, np.float32) for number in (period, 2 * period))

@@ -60,7 +60,7 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
     of_file = f" of {path}" if path else ""
     for name, array in given.items():
         if name not in arrays:
-            raise ShapeError(f"'{name}'{of_file} is no parameter of the network",
+            raise ShapeError(f"'{name}'{of_file} is not a parameter of the network",
                              f"its parameters are called {', '.join(list(arrays)[:3])}, ...")
         if arrays[name].shape != np.shape(array):
             raise ShapeError(f"'{name}'{of_file} has shape {np.shape(array)}, expected {arrays[name].shape}")
@@ -98,7 +98,7 @@ def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) ->
 
 
 def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np.ndarray]:
-    """The numbers in a file of :func:`write_weights`, as :func:`named_arrays`. Raises FormatError for what is none."""
+    """The numbers in a file of :func:`write_weights`, as :func:`named_arrays`. Raises FormatError for anything else."""
     with open_input(path) as file:
         content = file.read()
     try:

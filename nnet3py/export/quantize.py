@@ -64,22 +64,22 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
         raise UsageError(f"--quantize={kind}: expected one of {', '.join(KINDS)}")
     path = os.fspath(path)
     with tempfile.TemporaryDirectory() as folder, _quiet():
-        made = os.path.join(folder, "quantized.onnx")
+        quantized = os.path.join(folder, "quantized.onnx")
         try:
-            _convert(path, made, kind, inputs if calibrate else [])
+            _convert(path, quantized, kind, inputs if calibrate else [])
         except ImportError as error:
             raise Nnet3Error(f"quantizing needs onnxruntime's tools ({error})", install_command("onnx")) from error
         except Exception as error:
             raise Nnet3Error(f"onnxruntime cannot quantize the model: {error}") from error
-        loss = _loss(path, made, inputs)
+        loss = _loss(path, quantized, inputs)
         replaced = weights_beside(path) if os.path.abspath(path) == os.path.abspath(target) else []
-        write_model(import_onnx().load(made), target)
+        write_model(import_onnx().load(quantized), target)
         for file in set(replaced) - set(weights_beside(os.fspath(target)) if replaced else []):
             os.remove(file)
     return loss
 
 
-def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np.ndarray]]) -> None:
+def _convert(path: str, quantized_path: str, kind: str, calibration: Sequence[dict[str, np.ndarray]]) -> None:
     is_large = bool(weights_beside(path))
     if kind == "float16":
         from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -91,12 +91,12 @@ def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np
         in_order = sorted(half.graph.node, key=lambda node: not (node.op_type == "Cast" and node.input[0] in given))
         del half.graph.node[:]
         half.graph.node.extend(in_order)
-        onnx.save_model(half, made, save_as_external_data=is_large)
+        onnx.save_model(half, quantized_path, save_as_external_data=is_large)
         return
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
     if not calibration:
-        quantize_dynamic(path, made, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"],
+        quantize_dynamic(path, quantized_path, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"],
                          use_external_data_format=is_large)
         return
 
@@ -110,20 +110,20 @@ def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np
             """The next, or None."""
             return next(self._left, None)
 
-    quantize_static(path, made, Reader(), weight_type=QuantType.QInt8, per_channel=True,
+    quantize_static(path, quantized_path, Reader(), weight_type=QuantType.QInt8, per_channel=True,
                     op_types_to_quantize=["MatMul"], use_external_data_format=is_large)
 
 
-def _loss(path: str, made: str, inputs: Sequence[dict[str, np.ndarray]]) -> Loss:
-    exact, quantized = session(path), session(made)
+def _loss(path: str, quantized_path: str, inputs: Sequence[dict[str, np.ndarray]]) -> Loss:
+    exact, quantized = session(path), session(quantized_path)
     first, second = ([_output(each, given) for given in inputs] for each in (exact, quantized))
     a, b = np.concatenate(first), np.concatenate(second)
     return Loss(float(np.sqrt(((a - b) ** 2).mean()) / max(float(a.std()), 1e-30)), float(np.abs(a - b).max()),
-                float((a.argmax(axis=1) == b.argmax(axis=1)).mean()), _bytes(path), _bytes(made))
+                float((a.argmax(axis=1) == b.argmax(axis=1)).mean()), _bytes(path), _bytes(quantized_path))
 
 
 def _bytes(path: str) -> int:
-    """Of a file, and of those with its weights."""
+    """The size of a file together with those of its weights."""
     return sum(map(os.path.getsize, [path, *weights_beside(path)]))
 
 

@@ -456,7 +456,7 @@ class Times:
         return kept
 
     def is_backward(self, group: list[int]) -> bool:
-        """Whether a recurrence goes back in time: around its circles, what is read are later frames."""
+        """Whether a recurrence goes back in time: around its cycles, what is read are later frames."""
         start = dict.fromkeys(group, 0)
         return self._shifts_from(start, group, False) is None and self._shifts_from(start, group, True) is not None
 

@@ -33,7 +33,6 @@ EXPRESSIONS = {
     "times": "torch.arange({lo}, end + ({hi} + 1), {step}, device={first}.device)",
     "window_sum": "windows({0}, {1}, {2})",
 }
-MODULE_KINDS = (*UNARY, "linear", "batch_norm")
 INDENT = " " * 8
 
 HEAD = '''\

@@ -137,7 +137,7 @@ class OnlineNormalizer:
 
     def _begin(self) -> None:
         # Sums and sums of squares of the utterance up to each of its last frames, and to what stands before the oldest
-        # of them. They are never begun anew: after ten hours a window's sum has lost 6 of its 16 digits at most.
+        # of them. They are never begun again: after ten hours a window's sum has lost 6 of its 16 digits at most.
         self._totals = np.zeros((1, 2 * self._dim))      # with room for more; ``_end`` rows are used
         self._end = 1
         self._num_frames = 0

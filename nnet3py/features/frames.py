@@ -71,7 +71,7 @@ def parse_selection(text: str) -> np.ndarray:
     for part in text.split(","):
         match = _SELECTION.fullmatch(part)
         if match is None:
-            raise UsageError(f"'{part}' in '{text[:80]}' is no selection of columns",
+            raise UsageError(f"'{part}' in '{text[:80]}' is not a selection of columns",
                              "expected numbers from 0 and ranges, as in 0,24-22,3-12")
         first = int(match[1])
         last = first if match[2] is None else int(match[2])

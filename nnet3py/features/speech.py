@@ -55,16 +55,17 @@ class SpeechFeatures:
     def __init__(self, options: SpeechOptions) -> None:
         library = _library()
         self.options = options
-        made = library.MfccOptions() if options.kind == "mfcc" else library.FbankOptions()
-        made.frame_opts.dither = 1.0              # for samples of 16 bits; the library's is for those from -1 to 1
-        for target, values in ((made.frame_opts, options.frame), (made.mel_opts, options.mel), (made, options.own)):
+        settings = library.MfccOptions() if options.kind == "mfcc" else library.FbankOptions()
+        settings.frame_opts.dither = 1.0              # for samples of 16 bits; the library's is for those from -1 to 1
+        for target, values in ((settings.frame_opts, options.frame), (settings.mel_opts, options.mel),
+                               (settings, options.own)):
             for name, value in values.items():
                 setattr(target, name, value)
-        _check(made, options.kind)
-        self._made = made
+        _check(settings, options.kind)
+        self._made = settings
         self._computer = library.OnlineMfcc if options.kind == "mfcc" else library.OnlineFbank
         try:
-            self.dim: int = self._computer(made).dim
+            self.dim: int = self._computer(settings).dim
         except (ValueError, RuntimeError) as error:
             raise UsageError(f"features cannot be computed with these options: {error}") from None
 
@@ -145,9 +146,9 @@ def _library() -> Any:
     return load("kaldi_native_fbank", "computing features needs", "features", "kaldi-native-fbank")
 
 
-def _check(made: Any, kind: str) -> None:
+def _check(settings: Any, kind: str) -> None:
     """UsageError for what the library does not survive, or does not explain."""
-    frame, mel = made.frame_opts, made.mel_opts
+    frame, mel = settings.frame_opts, settings.mel_opts
     if not frame.samp_freq > 0:
         raise UsageError(f"--sample-frequency={frame.samp_freq:g}: expected a positive number")
     for name, milliseconds in (("shift", frame.frame_shift_ms), ("length", frame.frame_length_ms)):
@@ -165,5 +166,5 @@ def _check(made: Any, kind: str) -> None:
     if not 0 <= mel.low_freq < high <= nyquist:
         raise UsageError(f"--low-freq={mel.low_freq:g} --high-freq={mel.high_freq:g}: the filters would lie between "
                          f"{mel.low_freq:g} and {high:g} Hz, expected a range within 0 and {nyquist:g} Hz")
-    if kind == "mfcc" and not 1 <= made.num_ceps <= mel.num_bins:
-        raise UsageError(f"--num-ceps={made.num_ceps}: expected 1 to {mel.num_bins}, the number of mel bins")
+    if kind == "mfcc" and not 1 <= settings.num_ceps <= mel.num_bins:
+        raise UsageError(f"--num-ceps={settings.num_ceps}: expected 1 to {mel.num_bins}, the number of mel bins")

@@ -22,7 +22,7 @@ Stages, and what they read and write in the work folder (``WorkFolder`` has the 
    ``ContextDependency`` like any other (a table of phone, then of its left neighbour, to pdf), so that nothing after
    it makes a difference. ``tree`` or ``lexicon.txt`` is not there where neither way leads to it.
 3. ``words.run``. Reads the texts and ``model/``. Writes ``lang/`` as prepare-lang does (words are
-   numbered anew; those without a pronunciation are not in it), ``lang/new_words.txt`` (WORD SOURCE PHONE …),
+   renumbered; those without a pronunciation are not in it), ``lang/new_words.txt`` (WORD SOURCE PHONE …),
    ``lang/lm.arpa`` (old and new text interpolated) and ``graph/`` (HCLG.fst, words.txt, phones.txt,
    phones/word_boundary.int); no ``graph/`` where the old one stays. Without tree or lexicon only ``lang/words.txt``
    and ``lang/phones.txt``.

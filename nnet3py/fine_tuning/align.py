@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
 _FREE_BEAM = DecoderOptions(beam=12.0, max_active=2000, lattice_beam=0.01)
 _FRAMES_PER_CHUNK = 150
-# An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: so many times
+# An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: that many times
 # the usual deviation from the median, and at least so much of a frame's log-likelihood. With the demo model right texts
 # had 0.16 at the most, also of a voice that it hardly understands; of 16 exchanged texts 12 had 0.2 to 1.1.
 _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2
@@ -164,8 +164,8 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
 def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
                         model: TransitionModel) -> DecodingGraph | LookaheadGraph:
     """The graph for recognition that has the words of the text: a new one if there is one."""
-    made = work.graph / "HCLG.fst"
-    return DecodingGraph.read(str(made), model) if made.is_file() else read_decoding_graph(folder, model)
+    graph_file = work.graph / "HCLG.fst"
+    return DecodingGraph.read(str(graph_file), model) if graph_file.is_file() else read_decoding_graph(folder, model)
 
 
 def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,
@@ -201,7 +201,7 @@ def _unchanged(original: str, copies: Mapping[str, str]) -> str:
 
 def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
                     folder: ModelFolder) -> Iterator[tuple[str, np.ndarray]]:
-    """Each utterance of a part with what the network says of it, float32 (output frames, pdfs)."""
+    """Each utterance of a part with what the network says about it, float32 (output frames, pdfs)."""
     factor = int(folder.options.get("frame-subsampling-factor", 1))
     computer = UtteranceComputer(prepare_for_test(model.nnet), ComputeOptions(
         frame_subsampling_factor=factor, frames_per_chunk=_FRAMES_PER_CHUNK, acoustic_scale=1.0), model.priors)

@@ -60,8 +60,8 @@ class Checked:
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
     """Write the data folders and the lists of problems and unknown words.
 
-    Raises Nnet3Error for data that are none, text of another language, or if too little is left; the lists are written
-    before.
+    Raises Nnet3Error for data that cannot be used, text of another language, or if too little is left, after writing
+    the lists.
     """
     spelling, limits = measures(options)
     (work.path / "data").mkdir(parents=True, exist_ok=True)
@@ -168,22 +168,23 @@ def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Writ
 
 def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spelling, where: str) -> None:
     """Nnet3Error for data from which nothing should be learnt; ``where`` their problems are listed."""
-    said = f"{where} lists what is wrong" if where else "see the list"
+    where_to_look = f"{where} lists what is wrong" if where else "see the list"
     words = checked.counts()
     num_words = sum(len(utterance.text) for utterance in checked.utterances)
     num_unknown = sum(word not in spelling.known for utterance in checked.utterances for word in utterance.text)
     unusable = len({problem.key for problem in checked.problems if problem.is_fatal})
     if words["odd text"] and words["odd text"] > options.max_unknown * (len(checked.utterances) + unusable):
         raise Nnet3Error(f"{words['odd text']} texts of {name} have characters that no word of the model has",
-                         f"is it another language than the model's? {said}")
+                         f"is it another language than the model's? {where_to_look}")
     if num_unknown > options.max_unknown * max(1, num_words):
         most = ", ".join(word for word, _ in checked.unknown.most_common(5))
         raise Nnet3Error(f"the model does not know {num_unknown} of {num_words} words of {name}, such as {most}",
-                         f"is it another language than the model's? --max-unknown takes more of them; {said}")
+                         f"is it another language than the model's? --max-unknown takes more of them; {where_to_look}")
     if len(checked.utterances) < LEAST:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in words.most_common(5))
         raise Nnet3Error(f"only {len(checked.utterances)} of {len(checked.utterances) + unusable} utterances of {name} "
-                         f"can be used, {LEAST} are needed" + (f"; what is wrong: {kinds}" if kinds else ""), said)
+                         f"can be used, {LEAST} are needed" + (f"; what is wrong: {kinds}" if kinds else ""),
+                         where_to_look)
 
 
 def split(utterances: Sequence[Utterance], part: float, seed: int) -> tuple[list[Utterance], list[Utterance]]:

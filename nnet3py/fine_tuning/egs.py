@@ -49,14 +49,14 @@ def run(work: WorkFolder, options: FineTuneOptions, executor: Executor) -> None:
     data, ivectors, held_out = _together(work)
     left, right = compute_simple_nnet_context(read_nnet(str(work.model / "final.mdl")))
     shift = factor // 2
-    made = ChainEgsOptions(
+    egs_options = ChainEgsOptions(
         frames_per_eg=chunk_widths([int(count) for count in read_list(data / "utt2num_frames").values()]),
         left_context=left + shift, right_context=right + shift, frame_subsampling_factor=factor,
         alignment_subsampling_factor=1, left_tolerance=TOLERANCE, right_tolerance=TOLERANCE,
         frames_per_iter=FRAMES_PER_ITER, srand=options.srand, nj=options.nj, cmvn_opts=NO_NORMALIZATION,
         online_ivector_dir=str(ivectors) if ivectors else None, valid_uttlist=str(held_out), num_egs_diagnostic=300,
         num_train_egs_combine=200, num_valid_egs_combine=200, num_utts_subset=50)
-    make_chain_egs(data, work.train, work.align, work.egs, made, executor)
+    make_chain_egs(data, work.train, work.align, work.egs, egs_options, executor)
 
 
 def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
@@ -121,7 +121,7 @@ def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[
 
 
 def chunk_widths(lengths: Sequence[int]) -> str:
-    """Widths of chunks for utterances of so many frames, such as ``100,60,30``."""
+    """Widths of chunks for utterances of that many frames, such as ``100,60,30``."""
     least = np.sort(np.array(lengths))[int((1.0 - _LONGER) * (len(lengths) - 1))]
     fitting = [width for width in _WIDTHS if width <= least] or [_WIDTHS[-1]]
     return ",".join(map(str, fitting))

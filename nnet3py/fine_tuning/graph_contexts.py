@@ -1,6 +1,6 @@
 """The decision tree of a model that came without one, recovered from its decoding graph.
 
-A graph's input labels are transition-ids, so each path says which pdfs a phone has behind which other phone. What the
+A graph's input labels are transition-ids, so each path says which pdfs a phone has after which other phone. What the
 graph never says is guessed: from the same phone at another position of the word, then from what is usual.
 """
 from __future__ import annotations
@@ -42,12 +42,10 @@ class RecoveredTree(NamedTuple):
     ----------
     tree : of all phones and pdfs of the model
     num_seen : pairs of neighbouring phones that the graph has
-    num_pairs : all pairs of phones
     """
 
     tree: ContextDependency
     num_seen: int
-    num_pairs: int
 
 
 def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, str] | None = None) -> RecoveredTree:
@@ -65,7 +63,7 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
     seen = neighbours(graph, model)
     for (left, phone, _), states in seen.items():
         if len(states) > 1:
-            raise WiderContext(f"phone {phone} has more than one pdf behind phone {left}",
+            raise WiderContext(f"phone {phone} has more than one pdf after phone {left}",
                                "only models whose phones know the phone before them, as chain models do, can be had "
                                "from a graph")
     names = phone_names or {}
@@ -80,14 +78,14 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
             of_state[next(iter(pdf_before)) if pdf_before else similar.guess(left, phone, hmm_state)].append(left)
     num_seen = len({(left, phone) for left, phone, _ in seen})
     logger.info("Recovered a tree of %d pdfs: the graph has %d pairs of phones", model.num_pdfs, num_seen)
-    return RecoveredTree(_tree(lefts, model), num_seen, len(phones) * (len(phones) + 1))
+    return RecoveredTree(_tree(lefts, model), num_seen)
 
 
 def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
     """What a graph says: (left phone, phone, HMM state) -> transition-states, with numbers of arcs."""
     labels = graph.input_labels
     if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
-        raise Nnet3Error("a graph without arcs, or with labels that are none, says nothing about phones")
+        raise Nnet3Error("a graph without arcs, or with labels that are not transition-ids, says nothing about phones")
     ids = np.where(labels > model.num_transition_ids, 0, labels)
     passes = (ids == 0) | model.is_self_loop[ids]
     hmm_states = np.where(passes, -1, model.transition_id_to_hmm_state[ids])
@@ -122,11 +120,11 @@ def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int],
             logger.warning("The graph is large: only a part of it was looked at for phones and their neighbours")
             break
     pairs, times = np.unique(np.concatenate(seen, axis=1), axis=1, return_counts=True)
-    said: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
+    seen_states: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
     for (left_phone, state), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
         phone, hmm_state = model.tuples[state - 1, :2].tolist()
-        said[left_phone, phone, hmm_state][state] += count
-    return dict(said)
+        seen_states[left_phone, phone, hmm_state][state] += count
+    return dict(seen_states)
 
 
 def base_name(name: str) -> str:
@@ -135,9 +133,9 @@ def base_name(name: str) -> str:
 
 
 class _Similar:
-    """Guesses what stands behind a left phone that was not seen there: what stands behind those most like it.
+    """Guesses what stands after a left phone that was not seen there: what stands after those most like it.
 
-    Two left phones are like each other if the same phones have the same pdfs behind them. The forms that a phone has by
+    Two left phones are like each other if the same phones have the same pdfs after them. The forms that a phone has by
     its position in the word are taken for one phone.
     """
 
@@ -146,7 +144,7 @@ class _Similar:
         self._states: dict[Place, dict[Pdfs, int]] = defaultdict(dict)
         for number, (phone, hmm_state, forward, loop) in enumerate(model.tuples.tolist(), 1):
             self._states[phone, hmm_state][forward, loop] = number
-        # (base of the phone, HMM state): how often each pdfs were seen behind each base of the left phone
+        # (base of the phone, HMM state): how often each pdfs were seen after each base of the left phone
         self._behind: dict[tuple[str, int], Counter[tuple[str, Pdfs]]] = defaultdict(Counter)
         by_phone: dict[Place, list[tuple[str, Pdfs]]] = defaultdict(list)
         for (left, phone, hmm_state), states in seen.items():
@@ -176,13 +174,13 @@ class _Similar:
         return self._guesses[key]
 
     def _likeness(self, phone: str, other: str) -> float:
-        """How often the same pdfs stand behind both, from 0 to 1."""
+        """How often the same pdfs stand after both, from 0 to 1."""
         same, every = self._agreement.get((min(phone, other), max(phone, other)), (0, 0))
         return 1.0 if phone == other else (same + 0.5) / (every + 1)
 
 
 def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:
-    """The tree of what stands behind which phones. Pdfs behind none stand behind phones that do not exist.
+    """The tree of what stands after which phones. Pdfs after none stand after phones that do not exist.
 
     So tree and model have the same pdfs, as programs expect.
     """

@@ -88,8 +88,8 @@ def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0
     begins = (model.transition_id_to_hmm_state == 0) & ~model.is_self_loop
     phones = np.where(begins, model.transition_id_to_phone, 0)[ids]
     for taken in draw_paths(graph, np.flatnonzero(~model.is_self_loop[ids]), count, seed):
-        said, words = phones[taken], graph.output_labels[taken]
-        yield Sentence(tuple(words[words > 0].tolist()), tuple(said[said > 0].tolist()))
+        spoken, words = phones[taken], graph.output_labels[taken]
+        yield Sentence(tuple(words[words > 0].tolist()), tuple(spoken[spoken > 0].tolist()))
 
 
 def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
@@ -136,7 +136,7 @@ def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[
 
 
 def _ids(graph: Fst, model: TransitionModel) -> np.ndarray:
-    """The graph's input labels, those that are no transition-ids (disambiguation symbols) as epsilons."""
+    """The graph's input labels, those that are not transition-ids (disambiguation symbols) as epsilons."""
     return np.where(graph.input_labels > model.num_transition_ids, 0, graph.input_labels)
 
 

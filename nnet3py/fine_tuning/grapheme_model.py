@@ -97,7 +97,7 @@ def _name(pair: Pair) -> str:
 
 
 def _steps(word: str, phones: Phones) -> Iterator[tuple[int, int, Pair, tuple[int, int]]]:
-    """All ways on from all places, in order: letters and phones behind, the pair, and its move."""
+    """All ways on from all places, in order: letters and phones after, the pair, and its move."""
     for i in range(len(word) + 1):
         for j in range(len(phones) + 1):
             for move in _MOVES:

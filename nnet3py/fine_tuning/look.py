@@ -18,7 +18,7 @@ class Looked(NamedTuple):
 
 
 def look(options: FineTuneOptions) -> Looked:
-    """Look at model and data; nothing is written. Nnet3Error for what is no model folder or no data."""
+    """Look at model and data; nothing is written. Nnet3Error if either is none."""
     needed = requirements(options.model)
     lines = model_lines(needed)
     if not needed.can_fine_tune:
@@ -35,7 +35,7 @@ def look(options: FineTuneOptions) -> Looked:
 
 
 def model_lines(needed: Requirements) -> list[str]:
-    """What can be done with a model folder, a line each."""
+    """What can be done with a model folder, one per line."""
     can = ["The model can be fine-tuned" if needed.can_fine_tune else "The model cannot be fine-tuned"]
     if needed.can_fine_tune:
         can[0] += "; words can be added" if needed.can_add_words else "; words cannot be added"

@@ -59,7 +59,7 @@ class Parts:
     silence : the name of the phone between words; empty for none
     sentences : drawn of the graph
     can_grow : whether a graph with more words can be made
-    notes : what was recovered, and what cannot be had, in a line each
+    notes : what was recovered, and what cannot be had, one per line
     """
 
     phones: SymbolTable

@@ -115,7 +115,7 @@ class FineTuneOptions(WorkOptions):
                              "them are set aside")
     lexicon: str | None = opt("lexicon", None, "Lexicon (WORD PHONE ...) with the phones of the model, for new words",
                               effect=HARMLESS)
-    lm_text: str | None = opt("lm-text", None, "Sentences, a line each, for the language model, beside those of the "
+    lm_text: str | None = opt("lm-text", None, "Sentences, one per line, for the language model, beside those of the "
                               "data", effect=HARMLESS)
     lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model, beside the old one's")
     lm_order: int = opt("lm-order", 3, "Order of language models that are estimated")

@@ -89,17 +89,17 @@ def spell(word: str, phones: set[str]) -> Phones:
     bare = {_STRESS.sub("", phone): phone for phone in sorted(phones, reverse=True)}
     bare.update((phone, phone) for phone in phones)
     rules = max(_RULES, key=lambda rules: sum(name in bare for name in rules.values()))
-    made: list[str] = []
+    spelling: list[str] = []
     place, word = 0, word.casefold()
     while place < len(word):
         for length in (2, 1):
             names = rules.get(word[place:place + length], "").split("+")
             if all(name in bare for name in names):
-                made += [bare[name] for name in names]
+                spelling += [bare[name] for name in names]
                 place += length
                 break
         else:
             if word[place].isalpha():
                 return ()
             place += 1                          # an apostrophe
-    return tuple(made)
+    return tuple(spelling)

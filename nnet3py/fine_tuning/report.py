@@ -86,7 +86,7 @@ def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored
 
 
 def judged(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> Scores:
-    """Whether the new model is better, and what is to be said of it.
+    """Whether the new model is better, and what is to be said about it.
 
     It is refused if it makes more errors on held-out data, or if the word error rate of the old domain rises by more
     than ``max_forgetting`` per cent absolute.
@@ -173,8 +173,8 @@ class _Facts:
         rows = []
         for line in read_lines(str(path)) if path.is_file() else []:
             word, source, *phones = line.split()
-            said, before = old.correct(word)
-            rows.append((word, source, " ".join(phones), str(said), str(before), str(new.correct(word)[1])))
+            num_spoken, before = old.correct(word)
+            rows.append((word, source, " ".join(phones), str(num_spoken), str(before), str(new.correct(word)[1])))
         return rows
 
     def set_aside(self) -> Rows:

@@ -21,7 +21,7 @@ def known_files(folder: ModelFolder) -> dict[str, str]:
 
 
 def requirements(path: str | os.PathLike[str]) -> Requirements:
-    """What a model folder allows. Nnet3Error for what is no model folder."""
+    """What a model folder allows. Nnet3Error for what is not a model folder."""
     folder = look_at_folder(path)
     needed = Requirements(files={**known_files(folder), **{
         kind: file for kind, file in (("model", folder.model), ("words", folder.words), ("graph", folder.graph))
@@ -47,7 +47,7 @@ def _look_at_network(needed: Requirements, folder: ModelFolder) -> None:
         _refuse(needed, str(error))
         return
     if len(model.priors):
-        _refuse(needed, "the network has priors: it is no chain model, and only these can be trained here")
+        _refuse(needed, "the network has priors: it is not a chain model, and only these can be trained here")
 
 
 def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:

@@ -122,7 +122,7 @@ class _Blocks:
 
 
 def _length_fault(utterance: Utterance, seconds: float, limits: Limits) -> Problem | None:
-    """What can be told of the length before anything is read."""
+    """What is known of the length before anything is read."""
     if utterance.end >= 0 and utterance.end <= utterance.start or utterance.start < 0:
         return Problem(utterance.key, "odd time", f"from {utterance.start:g} to {utterance.end:g} seconds", True)
     end = utterance.end if utterance.end >= 0 else seconds or utterance.start

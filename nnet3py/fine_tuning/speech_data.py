@@ -47,14 +47,14 @@ def read_data(path: str, speaker_column: str = "speaker") -> SpeechData:
     A data folder has wav.scp and text, perhaps segments and utt2spk; in a folder of sounds there is a text file of the
     same name beside each; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
     Keys begin with the speaker's name, except Kaldi's own, which stay. What cannot be understood is a problem of its
-    own; sounds are not opened. Nnet3Error for what is none of these, or holds no utterance at all.
+    own; sounds are not opened. Nnet3Error for anything else, and for data without an utterance.
     """
     if os.path.isdir(path):
         is_kaldi = os.path.isfile(os.path.join(path, "wav.scp")) and os.path.isfile(os.path.join(path, "text"))
         data = _kaldi_folder(path) if is_kaldi else _folder_of_sounds(path)
     elif os.path.isfile(path):
         if not path.lower().endswith(TABLE_ENDINGS):
-            raise UsageError(f"{path} is no table: its name ends in none of {', '.join(TABLE_ENDINGS)}",
+            raise UsageError(f"{path} is not a table: its name ends in none of {', '.join(TABLE_ENDINGS)}",
                              "give a table of file and text, or a folder")
         data = _table(path, speaker_column)
     else:

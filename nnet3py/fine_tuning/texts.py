@@ -10,7 +10,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.fine_tuning.plan import Problem, Utterance
 
 _PUNCTUATION = ".,;:!?\"()[]{}…«»„“”‚‘’—–-*_/\\|"
-_MARKS = "<[#!"              # words that begin so are no words: <unk>, [noise], #nonterm
+_MARKS = "<[#!"              # words that begin so are not words: <unk>, [noise], #nonterm
 
 
 class Spelling:

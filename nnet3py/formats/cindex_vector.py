@@ -109,7 +109,7 @@ def _decode(data: bytes, markers: list[tuple[int, int]], escapes: list[int],
     codes = raw[keep].astype(np.int64)
     sizes = [node_records["size"], *(full[name] for name in ("n_size", "t_size", "x_size"))]
     if any((size != 4).any() for size in sizes) or (codes <= -FIRST_LIMIT).any():
-        raise ValueError("expected a list of cindexes, found a byte that is no code")
+        raise ValueError("expected a list of cindexes, found a byte that is not a code")
     is_full, next_n = codes == ESCAPE, (codes >= SAME_TIME) & (codes != ESCAPE)
     steps = np.zeros((count, 3), dtype=np.int64)
     steps[:, 0] = np.where(next_n, codes - SAME_TIME, 0)

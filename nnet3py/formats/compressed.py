@@ -23,7 +23,6 @@ _LOW, _HIGH = 64, 192                                # the codes of the 25th and
 _FEWEST_COMPILED_ROWS = 5                            # of which four order statistics are taken
 _FEWEST_CM_ROWS = 8                                  # fewer rows of a CM matrix are kept as CM2
 _TABLE_ROWS = 256                                    # from here on decoding a column by a table of 256 is faster
-_TABLE_SIZE = 1 << 16
 
 _BATCH = 1 << 14                                     # elements decoded at once, so that they stay in the cache
 _ROWS_AT_ONCE = 4096                                 # keeps the part of the target that is written in the cache
@@ -234,10 +233,6 @@ class CompressedMatrix:
         if self.token == "CM" and len(rows) < _FEWEST_CM_ROWS:
             return self.compress(part.to_dense(), CompressionMethod.TWO_BYTE_AUTO)
         return part
-
-    def row_range(self, first: int, count: int) -> CompressedMatrix:
-        """``count`` rows from ``first`` on; rows beyond either end repeat the first or the last one."""
-        return self.take_rows(np.clip(np.arange(first, first + count), 0, self.num_rows - 1))
 
     def scaled(self, factor: float) -> CompressedMatrix:
         """This matrix times ``factor``; the codes are shared. Kaldi: CompressedMatrix::Scale."""

@@ -52,12 +52,12 @@ _saving = _Saving()
 
 
 def expect_decoding(num_elements: int) -> bool:
-    """Say that about so many elements will be decoded; returns whether compiled code does it, from now on."""
+    """Say that about that many elements will be decoded; returns whether compiled code does it, from now on."""
     return _saving.is_worthwhile(num_elements, _SAVED_DECODING)
 
 
 def expect_compressing(num_elements: int) -> bool:
-    """Say that about so many elements will be compressed; returns whether compiled code does it, from now on."""
+    """Say that about that many elements will be compressed; returns whether compiled code does it, from now on."""
     return _saving.is_worthwhile(num_elements, _SAVED_COMPRESSING)
 
 
@@ -68,7 +68,7 @@ def address(values: np.ndarray) -> int:
 
 def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: bytes, target: int,
                    num_threads: int = 1) -> None:
-    """Decode matrices of the CM layout to floats, shared by so many threads.
+    """Decode matrices of the CM layout to floats, shared by that many threads.
 
     ``places`` (int64, five for each matrix) says at which byte percentiles and codes begin, at which float of the
     target the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and

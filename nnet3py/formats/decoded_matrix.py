@@ -37,7 +37,7 @@ class _Decoder:
                 for entry in entries]
 
     def _decoded(self, data: bytes, chosen: list[Found], size: int) -> list[BytePieces]:
-        """The matrices ``chosen``, which have so many elements, decoded by compiled code."""
+        """The matrices ``chosen``, which have that many elements, decoded by compiled code."""
         import ctypes
 
         if len(self._memory) < size:
@@ -67,7 +67,7 @@ def _dense(value: bytes) -> Any:
 
 
 def decoded_matrix(num_threads: int = 1) -> Holder[Any]:
-    """The holder of matrices that are decoded by so many threads.
+    """The holder of matrices that are decoded by that many threads.
 
     Compressed matrices that are not found in a binary archive stay so; all others are float32 (rows, cols). A value
     must be written before the next one is read.

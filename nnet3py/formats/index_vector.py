@@ -78,7 +78,7 @@ def _decode(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
         steps = raw[keep]
     is_full = steps == ESCAPE
     if np.any((np.abs(steps.astype(np.int16)) >= LIMIT) & ~is_full):
-        raise ValueError("expected a list of indexes, found a byte that is no code")
+        raise ValueError("expected a list of indexes, found a byte that is not a code")
     indexes = np.zeros((count, 3), dtype=np.int32)
     times = np.cumsum(np.where(is_full, 0, steps), dtype=np.int32)
     if escapes:

@@ -16,11 +16,10 @@ from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-_LARGEST_COUNT = 1 << 40        # elements; keeps products of two damaged dimensions far from overflow
 _NUMBERS_TEXT = re.compile(rb"[-+.0-9a-zA-Z; \t\n\r\v\f]*")
 _PLAIN_TEXT = re.compile(rb"[-+.0-9eE \t\n\r\v\f]*")
 _FRACTIONAL_EXPONENT = re.compile(rb"[eE][-+]?[0-9]*\.")
-# a word that is no number where Kaldi's matrix reader wants one: it must begin with a digit or '-'
+# a word that is not a number where Kaldi's matrix reader wants one: it must begin with a digit or '-'
 _BAD_NUMBER = re.compile(
     rb"(?<![^\s;])(?!(?:-?[0-9]+\.?[0-9]*|-\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?=[\s;]|\Z)"
     rb"|(?:[iI][nN][fF](?:[iI][nN][iI][tT][yY])?|[nN][aA][nN])(?=[\s;]|\Z))[^\s;]+")

@@ -11,7 +11,7 @@ from nnet3py.io.skim import Entry, Incomplete, Unusual, key_before
 from nnet3py.system import read_at
 
 _FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
-BLOCK = 1 << 18                 # bytes; larger blocks come from the system anew each time, page by page
+BLOCK = 1 << 18                 # bytes; larger blocks come from the system again each time, page by page
 
 
 class Found(NamedTuple):

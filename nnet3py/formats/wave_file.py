@@ -167,7 +167,7 @@ def _numbers(data: memoryview, form: _Form) -> np.ndarray:
 
 
 def _cannot_write(writer: TokenWriter, value: float) -> None:
-    raise Nnet3Error("a duration is no sound and cannot be written as such")
+    raise Nnet3Error("a duration is not sound and cannot be written as such")
 
 
 WAVE: Holder[Wave] = Holder("sound", read_wave, write_wave, has_header=False)

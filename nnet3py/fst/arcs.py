@@ -1,6 +1,6 @@
 """Simple operations on all arcs of an FST: sorting, exchanging and replacing labels, loops. OpenFst; Kaldi: ``fstbin``.
 
-Results say nothing of what a file said of its FST (``stored``): that may not hold any more.
+Results do not keep what a file said about its FST (``stored``), which may not hold any more.
 """
 from __future__ import annotations
 

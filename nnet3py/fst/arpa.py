@@ -111,7 +111,7 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
     Parameters
     ----------
     words : numbers of its words
-    warn : what is told of n-grams that are left out
+    warn : is told about n-grams that are left out
 
     Raises
     ------
@@ -318,7 +318,7 @@ def _can_be(values: np.ndarray) -> np.ndarray:
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each line that is not blank: the number of its first field, how many it has, and its own number, from 0."""
+    """For each line that is not blank: the number of its first field, how many it has, and its own number, from 0."""
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]
     begins = ~blank

@@ -21,7 +21,7 @@ EPSILON = 0
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words that are none: the beginning and the end of sentences, and the input label of back-off arcs.
+    """Words with a special meaning: the beginning and the end of sentences, and the input label of back-off arcs.
 
     ``backoff`` 0: back-off arcs are epsilons, and beginnings and ends of sentences are words like others.
     """
@@ -34,15 +34,15 @@ class Sentence:
 def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: bool = True) -> Fst:
     """The grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
 
-    With a back-off label, states that are only backed off from are left out. N-grams whose history is no n-gram, and
-    those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
+    With a back-off label, states that are only backed off from are left out. N-grams whose history is not an n-gram,
+    and those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
 
     Raises FormatError if no sentence can begin: the model has no unigram ``special.bos``.
     """
-    made = _Grammar(arpa, special, warn or Warner())
+    grammar = _Grammar(arpa, special, warn or Warner())
     for order, section in enumerate(arpa.sections, 1):
-        made.add(section, order)
-    graph = made.fst()
+        grammar.add(section, order)
+    graph = grammar.fst()
     if special.backoff:
         graph = _without_redundant_states(graph, special.backoff)
     return arc_sorted(graph) if sort else graph
@@ -68,7 +68,7 @@ class _Grammar:
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
         self._histories = Histories()
-        self._is_state = np.ones(1, dtype=bool)            # of each node: histories also have beginnings that are none
+        self._is_state = np.ones(1, dtype=bool)            # of each node: beginnings of histories need not be histories
         self._start = MISSING
         self._arcs: list[tuple[np.ndarray, ...]] = []      # source, input label, output label, cost, target
         self._ends: list[tuple[np.ndarray, np.ndarray]] = []
@@ -137,7 +137,7 @@ class _Grammar:
         return nodes
 
     def fst(self) -> Fst:
-        """The graph, its states numbered in the order of the nodes, and then those that are no histories."""
+        """The graph, its states numbered in the order of the nodes, and then those that are not histories."""
         if self._start == MISSING:
             raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
                               f"{self._special.bos}", hint="is --bos-symbol right?")

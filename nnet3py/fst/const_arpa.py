@@ -4,7 +4,7 @@ The array (``pool``) has a *record* for each unigram, and for each longer n-gram
 back-off: the bits of its log-probability and of its back-off, the number of its children, and for each child a word and
 an *info*, sorted by word. An even info has the bits of the log-probability of a child without a record (the lowest bit
 is lost); an odd one is 2 * (address of the child's record - own address) + 1, or, where that is too large, -(2 * i + 1)
-for entry i of a table of addresses. Records are in the order of their words, so a child comes behind its parent.
+for entry i of a table of addresses. Records are in the order of their words, so a child comes after its parent.
 """
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ConstArpa:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> ConstArpa:
-        """Read a const-ARPA file, also one of the older kind without names; FormatError for what is none."""
+        """Read a const-ARPA file, also one of the older kind without names; FormatError for anything else."""
         return read_object(rxfilename, _read)
 
     def write(self, wxfilename: str | os.PathLike[str]) -> None:
@@ -146,7 +146,7 @@ def _read(reader: TokenReader) -> ConstArpa:
 def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa:
     """The const-ARPA form of a model. Kaldi: ConstArpaLmBuilder.
 
-    Raises FormatError for n-grams whose beginning is no n-gram, that stand twice, or words that are not in the model.
+    Raises FormatError for n-grams whose beginning is not an n-gram, n-grams given twice, and words not in the model.
     """
     tree = _Tree(arpa)
     has_record = (tree.length == 1) | (tree.length < arpa.order) & ((tree.backoff != 0.0) | (tree.num_children > 0))

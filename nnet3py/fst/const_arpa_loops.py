@@ -60,10 +60,10 @@ def record_of(unigrams, pool, overflow, unk, history, begin, end):
 
 
 @inline
-def log_prob_after(unigrams, pool, scores, overflow, unk, history, begin, end, word):
+def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
     """float32: the log-probability of a word after a history that is shorter than the model's order; -inf if none."""
     word = known_word(unigrams, unk, word)
-    log_prob, first = NOTHING, begin
+    log_prob, first = NOTHING, 0
     while first < end:
         address = record_of(unigrams, pool, overflow, unk, history, first, end)
         if address >= 0:
@@ -75,7 +75,7 @@ def log_prob_after(unigrams, pool, scores, overflow, unk, history, begin, end, w
         first += 1
     if first == end and 0 <= word < len(unigrams) and unigrams[word] > 0:
         log_prob = scores[unigrams[word] - 1]
-    while first > begin:
+    while first > 0:
         first -= 1
         address = record_of(unigrams, pool, overflow, unk, history, first, end)
         if address >= 0:
@@ -84,8 +84,9 @@ def log_prob_after(unigrams, pool, scores, overflow, unk, history, begin, end, w
 
 
 @inline
-def first_word_of_state(unigrams, pool, overflow, unk, history, begin, end):
+def first_word_of_state(unigrams, pool, overflow, unk, history, end):
     """Where the longest end of a history begins that something follows in the model; ``end`` for the empty one."""
+    begin = 0
     while begin < end:
         address = record_of(unigrams, pool, overflow, unk, history, begin, end)
         if address >= 0 and pool[address + 2] > 0:
@@ -103,7 +104,7 @@ def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths,
     to write, another than ``state``.
     """
     length = lengths[state]
-    score = log_prob_after(unigrams, pool, scores, overflow, unk, histories[state], 0, length, word)
+    score = log_prob_after(unigrams, pool, scores, overflow, unk, histories[state], length, word)
     if score == NOTHING:
         return score
     kept = min(length, order - 2) if order > 1 else 0        # words of the old history that may stay
@@ -114,7 +115,7 @@ def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths,
     if order > 1:
         histories[target, kept] = word
         total = kept + 1
-    begin = first_word_of_state(unigrams, pool, overflow, unk, histories[target], 0, total)
+    begin = first_word_of_state(unigrams, pool, overflow, unk, histories[target], total)
     for place in range(begin, total):
         histories[target, place - begin] = histories[target, place]
     lengths[target] = total - begin
@@ -126,12 +127,12 @@ def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths,
 
 def log_prob(unigrams, pool, scores, overflow, unk, history, word):
     """The log-probability of a word after a history that is shorter than the model's order."""
-    return log_prob_after(unigrams, pool, scores, overflow, unk, history, 0, len(history), word)
+    return log_prob_after(unigrams, pool, scores, overflow, unk, history, len(history), word)
 
 
 def longest_state(unigrams, pool, overflow, unk, history):
     """Where the longest end of ``history`` begins that is a state of the model."""
-    return first_word_of_state(unigrams, pool, overflow, unk, history, 0, len(history))
+    return first_word_of_state(unigrams, pool, overflow, unk, history, len(history))
 
 
 def first_damage(unigrams, pool, overflow):

@@ -44,12 +44,12 @@ def to_openfst(fst: Fst) -> Any:
     """A graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
 
     What the graph's own file said of its properties is not trusted but found out. Raises Nnet3Error if kaldifst is
-    missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are no numbers.
+    missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are not numbers.
     """
     kaldifst = load_kaldifst()
     kind = kaldifst.Lattice if fst.arc_type == "lattice4" else kaldifst.StdVectorFst
     if np.isnan(fst.weights).any() or np.isnan(fst.final_weights).any():
-        raise FormatError("a graph has a cost that is no number", hint="the file is damaged")
+        raise FormatError("a graph has a cost that is not a number", hint="the file is damaged")
     least = min(int(fst.input_labels.min(initial=0)), int(fst.output_labels.min(initial=0)))
     if least < 0:                                                    # of which OpenFst makes a crash
         raise FormatError(f"a graph has the label {least}, but labels are 0 or more", hint="the file is damaged")
@@ -105,10 +105,10 @@ def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> A
 
     Raises Nnet3Error for one that grows without end.
     """
-    made = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
-    if made.num_states >= MOST_STATES:
+    determinized = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
+    if determinized.num_states >= MOST_STATES:
         raise Nnet3Error(f"a graph cannot be determinised: it has more than {MOST_STATES} states")
-    return made
+    return determinized
 
 
 def shortest_path(fst: Fst, count: int = 1) -> Any:

@@ -90,7 +90,7 @@ def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
 
 
 def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
-    """The table at a place of bytes that were found to be tables; the place behind it."""
+    """The table at a place of bytes that were found to be tables; the place after it."""
     at += len(_MAGIC)
     at += 4 + struct.unpack_from("<i", data, at)[0]
     (size,) = struct.unpack_from("<q", data, at + 8)

@@ -62,7 +62,7 @@ class GmmStats:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.means.shape[1]
 
     def add(self, features: np.ndarray, posteriors: np.ndarray) -> None:
@@ -92,7 +92,7 @@ class GmmStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> GmmStats:
-        """Read statistics; FormatError for what is none."""
+        """Read statistics; FormatError for anything else."""
         reader.expect("<GMMACCS>")
         reader.expect("<VECSIZE>")
         dim = reader.integer()

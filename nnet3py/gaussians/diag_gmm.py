@@ -19,7 +19,7 @@ def read_weights(reader: TokenReader, *openings: str) -> np.ndarray:
     reader.check_token(reader.token(), *openings)
     token = reader.token()
     if token == "<GCONSTS>":
-        read_vector(reader)              # made anew of the rest
+        read_vector(reader)              # made again of the rest
         token = reader.token()
     reader.check_token(token, "<WEIGHTS>")
     return read_vector(reader)
@@ -58,7 +58,7 @@ class DiagGmm:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.inv_vars.shape[1]
 
     def log_constants(self) -> np.ndarray:
@@ -78,7 +78,7 @@ class DiagGmm:
 
     @classmethod
     def read(cls, reader: TokenReader) -> DiagGmm:
-        """Read a mixture; FormatError for what is none."""
+        """Read a mixture; FormatError for anything else."""
         weights = read_weights(reader, "<DiagGMM>", "<DiagGMMBegin>")
         reader.expect("<MEANS_INVVARS>")
         means = read_matrix(reader)
@@ -113,7 +113,7 @@ class GmmModel:
 
     @classmethod
     def read(cls, reader: TokenReader) -> GmmModel:
-        """Read a model; FormatError for what is none."""
+        """Read a model; FormatError for anything else."""
         transition_model = TransitionModel.read(reader)
         reader.expect("<DIMENSION>")
         dim = reader.integer()

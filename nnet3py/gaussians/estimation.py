@@ -206,7 +206,7 @@ def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom
 
 
 class FrameSample:
-    """Keeps at most so many of the frames that it is given, all alike. Kaldi: gmm-global-init-from-feats."""
+    """Keeps at most that many of the frames that it is given, all alike. Kaldi: gmm-global-init-from-feats."""
 
     def __init__(self, most: int, random: CRandom) -> None:
         self._most, self._random = most, random

@@ -30,7 +30,7 @@ class FullGmm:
 
     @classmethod
     def of_moments(cls, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> FullGmm:
-        """Of means (gaussians, dim) and covariances (gaussians, dim, dim), inverted in double precision."""
+        """From means (gaussians, dim) and covariances (gaussians, dim, dim), inverted in double precision."""
         inverses = np.linalg.inv(covariances.astype(np.float64)).astype(np.float32)
         products = np.einsum("ide,ie->id", inverses, means.astype(np.float32))
         return cls(weights.astype(np.float32), products.astype(np.float32), packed(inverses))
@@ -45,7 +45,7 @@ class FullGmm:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.means_inv_covars.shape[1]
 
     def inverses(self) -> np.ndarray:
@@ -88,7 +88,7 @@ class FullGmm:
 
     @classmethod
     def read(cls, reader: TokenReader) -> FullGmm:
-        """Read a mixture; FormatError for what is none."""
+        """Read a mixture; FormatError for anything else."""
         weights = read_weights(reader, "<FullGMM>", "<FullGMMBegin>")
         reader.expect("<MEANS_INVCOVARS>")
         means = read_matrix(reader)

@@ -24,8 +24,8 @@ _BLOCK = 1000          # frames whose products with themselves are in memory at 
 def log_likelihoods(gmm: Mixture, features: np.ndarray, constants: np.ndarray | None = None) -> np.ndarray:
     """float32 (frames, gaussians): log-likelihoods of features (frames, dim), weights included.
 
-    ``constants`` are ``gmm.log_constants()``, for who asks often, of few frames. ShapeError for features of another
-    dimension.
+    ``constants`` are ``gmm.log_constants()``, for callers that ask often, with few frames. ShapeError for features of
+    another dimension.
     """
     raise TypeError(f"expected a mixture of Gaussians, found {type(gmm).__name__}")
 
@@ -118,10 +118,10 @@ def log_sum(values: np.ndarray) -> np.ndarray:
 
 
 def of_preselected(gmm: Mixture, features: np.ndarray, selection: Selection) -> list[np.ndarray]:
-    """Of each frame, float32: the log-likelihoods of the Gaussians that are listed for it.
+    """For each frame, float32: the log-likelihoods of the Gaussians that are listed for it.
 
     A list whose first and last numbers are as far apart as it is long is taken for consecutive numbers where the
-    covariances are diagonal: so does Kaldi (DiagGmm::LogLikelihoodsPreselect), and results are compared with its.
+    covariances are diagonal, as in Kaldi (DiagGmm::LogLikelihoodsPreselect), with which results are compared.
     """
     log_likes = log_likelihoods(gmm, features)
     table = _as_table(selection, log_likes.shape[1])

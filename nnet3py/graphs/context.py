@@ -1,6 +1,6 @@
 """Phones in context: a graph of phones as a graph of windows. Kaldi: ``InverseContextFst``, ``ComposeContext``.
 
-A window is a tuple of as many phones as the tree looks at; 0 stands for what lies before the first or behind the last
+A window is a tuple of as many phones as the tree looks at; 0 stands for what lies before the first or after the last
 phone. Windows are known by their ids, which count from 1 in the order in which they are met.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
-NO_PHONE = 0          # in a window: before the first phone or behind the last
+NO_PHONE = 0          # in a window: before the first phone or after the last
 REFUSED = -1          # what leads nowhere
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
@@ -40,7 +40,7 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     fst : input labels are phones, epsilons (0) and symbols in ``disambig``
     width : phones in a window
     central : position of the phone itself in it, from 0
-    disambig : labels that are no phones and come through; the window of such a label d is ``(-d,)``. If there are
+    disambig : labels that are not phones and come through; the window of such a label d is ``(-d,)``. If there are
         any, and windows look to the right, what comes out before the first window is ``(0,)``, another such symbol
     keep_outputs : output labels stay; otherwise the result is an acceptor of windows
 
@@ -176,20 +176,20 @@ def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
     numbers.add(fst.start, (0,))                   # history 0 and the start
     pairs = np.zeros((2, _FIRST_ROOM), dtype=np.int32)        # history and state of each new state
     pairs[1, 0] = fst.start
-    made = [np.empty(_FIRST_ROOM, dtype=dtype) for dtype in (np.int32, np.int32, np.int32, np.int64)]
+    new_arcs = [np.empty(_FIRST_ROOM, dtype=dtype) for dtype in (np.int32, np.int32, np.int32, np.int64)]
     place = np.array([0, -1, 1, 0, 0, 0], dtype=np.int64)
     while (status := _expand(place, fst.arc_starts, fst.input_labels, fst.next_states, steps.keys, steps.values,
-                             numbers.keys, numbers.values[:, 0], *pairs, *made)) != _DONE:
+                             numbers.keys, numbers.values[:, 0], *pairs, *new_arcs)) != _DONE:
         if status == _NEW_STEP:
             history, symbol = place[4:].tolist()
             steps.add((history << 32) | symbol, contexts.step(history, symbol))
         elif status == _MORE_ARCS:
-            made = [np.concatenate((values, np.empty_like(values))) for values in made]
+            new_arcs = [np.concatenate((values, np.empty_like(values))) for values in new_arcs]
         else:
             numbers.grow()
             pairs = np.concatenate((pairs, np.zeros_like(pairs)), axis=1)
     num_states, num_arcs = place[2:4].tolist()
-    sources, window_ids, next_states, arcs = (values[:num_arcs] for values in made)
+    sources, window_ids, next_states, arcs = (values[:num_arcs] for values in new_arcs)
     is_final = np.array([contexts.is_final(history) for history in range(contexts.num_histories)])
     finals = np.where(is_final[pairs[0, :num_states]], fst.final_weights[pairs[1, :num_states]], NO_WEIGHT)
     return connected(Fst.from_arcs(0, finals, sources, window_ids,

@@ -44,14 +44,14 @@ class GrammarFst:
         """Graphs as they are made, prepared. FormatError for what cannot be prepared, and for what cannot be called."""
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
-                raise UsageError(f"{number} is no nonterminal of the user: those are {nonterminals.first_of_user} and "
-                                 "above, as far as labels go", _HINT)
-        made = {}
+                raise UsageError(f"{number} is not a nonterminal of the user: those are {nonterminals.first_of_user} "
+                                 "and above, as far as labels go", _HINT)
+        prepared_parts = {}
         for number, part in parts.items():
             with within(f"the graph of nonterminal {number}"):
-                made[number] = prepared(part, nonterminals, is_top=False)
+                prepared_parts[number] = prepared(part, nonterminals, is_top=False)
         with within(_TOP):
-            return cls(nonterminals, prepared(top, nonterminals), made)
+            return cls(nonterminals, prepared(top, nonterminals), prepared_parts)
 
     @classmethod
     def read(cls, rxfilename: str) -> GrammarFst:
@@ -135,7 +135,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
 
     Raises
     ------
-    FormatError : labels that are no nonterminals; nonterminals where they cannot be
+    FormatError : labels that are not nonterminals; nonterminals where they cannot be
     """
     labels = fst.input_labels
     if fst.start < 0 or not (labels >= FIRST_LABEL).any():
@@ -143,18 +143,18 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
             raise FormatError("expected a graph that begins with #nonterm_begin and ends with #nonterm_end, found none "
                               "of them", hint="all sentences of its G must begin and end with them")
         return fst
-    made = _Arcs(fst)
+    changed = _Arcs(fst)
     names, phones = _decoded(labels, nonterminals)
     calls, ends = names >= nonterminals.first_of_user, names == nonterminals.end
     _check_places(fst, nonterminals, names, is_top)
     leaving = np.flatnonzero(calls | ends)
-    marked = made.sources[leaving]
-    made.final[marked[made.final[marked] == LEAVES]] = NO_WEIGHT
-    _take_in_final_costs(made, np.flatnonzero(ends))
-    _separate_leaving(made, leaving, np.where(calls, made.targets, -1)[leaving], names[leaving])
-    _separate_entries(made, np.flatnonzero((names == nonterminals.begin) | (names == nonterminals.reenter)))
-    made.final[made.sources[leaving]] = LEAVES
-    return made.fst(fst.start)
+    marked = changed.sources[leaving]
+    changed.final[marked[changed.final[marked] == LEAVES]] = NO_WEIGHT
+    _take_in_final_costs(changed, np.flatnonzero(ends))
+    _separate_leaving(changed, leaving, np.where(calls, changed.targets, -1)[leaving], names[leaving])
+    _separate_entries(changed, np.flatnonzero((names == nonterminals.begin) | (names == nonterminals.reenter)))
+    changed.final[changed.sources[leaving]] = LEAVES
+    return changed.fst(fst.start)
 
 
 def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +163,7 @@ def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray
     names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
     wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
     if wrong.any():
-        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which is no nonterminal after a phone",
+        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which is not a nonterminal after a phone",
                           hint=_HINT)
     return np.where(special, names, 0), np.where(special, phones, 0)
 
@@ -185,7 +185,7 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
                                   "begin with it and end with #nonterm_end")
         elif not has[fst.next_states[names >= nonterminals.first_of_user]].all():
             raise FormatError("after a nonterminal the graph does not go on with #nonterm_reenter",
-                              hint="L must have the phones that may come before behind each nonterminal, as "
+                              hint="L must have, after each nonterminal, the phones that may come before, as "
                               "prepare-lang and Kaldi's prepare_lang.sh write it")
     targets = fst.next_states[ends]
     if is_top and len(targets):
@@ -194,44 +194,45 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
         raise FormatError("something follows #nonterm_end in the graph")
 
 
-def _take_in_final_costs(made: _Arcs, ends: np.ndarray) -> None:
+def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
     """Arcs of #nonterm_end have the costs of ending, so that these need not be looked at."""
-    costs = made.final[made.targets[ends]]
+    costs = changed.final[changed.targets[ends]]
     if costs.any():
-        made.weights[ends] += costs
-        made.targets[ends] = made.add_states(1, 0.0)[0]
+        changed.weights[ends] += costs
+        changed.targets[ends] = changed.add_states(1, 0.0)[0]
 
 
-def _separate_leaving(made: _Arcs, arcs: np.ndarray, called_from: np.ndarray, names: np.ndarray) -> None:
-    """Give arcs that leave the graph a state of their own where a state has others besides, or they have words."""
-    sources, outputs = made.sources[arcs], made.outputs[arcs]
+def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray, names: np.ndarray) -> None:
+    """Give arcs that leave the graph a state of their own if their state has other arcs, too, or they have words."""
+    sources, outputs = changed.sources[arcs], changed.outputs[arcs]
     kinds, group = np.unique(np.stack((sources, names, called_from, outputs)), axis=1, return_inverse=True)
     group = group.reshape(-1)
-    others = np.bincount(made.sources, minlength=len(made.final)) - np.bincount(sources, minlength=len(made.final))
-    kinds_of_state = np.bincount(kinds[0], minlength=len(made.final))
-    mixed = (others > 0) | (made.final != NO_WEIGHT) | (kinds_of_state > 1)
+    num_states = len(changed.final)
+    others = np.bincount(changed.sources, minlength=num_states) - np.bincount(sources, minlength=num_states)
+    kinds_of_state = np.bincount(kinds[0], minlength=num_states)
+    mixed = (others > 0) | (changed.final != NO_WEIGHT) | (kinds_of_state > 1)
     moves = mixed[kinds[0]] | (kinds[3] != 0)
     number = np.cumsum(moves) - 1
     moved = moves[group]
     if moved.any():
         words = kinds[3][moves]
-        made.put_between(arcs[moved], number[group[moved]], np.zeros_like(words), words)
-    made.outputs[arcs] = 0
+        changed.put_between(arcs[moved], number[group[moved]], np.zeros_like(words), words)
+    changed.outputs[arcs] = 0
 
 
-def _separate_entries(made: _Arcs, arcs: np.ndarray) -> None:
-    """Arcs of one state with one label become one, with arcs without label behind it."""
+def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
+    """Arcs of one state with one label become one, with arcs without label after it."""
     if not len(arcs):
         return
-    kinds, group, counts = np.unique(np.stack((made.sources[arcs], made.inputs[arcs])), axis=1, return_inverse=True,
-                                     return_counts=True)
+    kinds, group, counts = np.unique(np.stack((changed.sources[arcs], changed.inputs[arcs])), axis=1,
+                                     return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     moves = counts > 1
     moved = moves[group]
     if moved.any():
         labels = kinds[1][moves]
-        made.put_between(arcs[moved], (np.cumsum(moves) - 1)[group[moved]], labels, np.zeros_like(labels))
-        made.inputs[arcs[moved]] = 0
+        changed.put_between(arcs[moved], (np.cumsum(moves) - 1)[group[moved]], labels, np.zeros_like(labels))
+        changed.inputs[arcs[moved]] = 0
 
 
 def of_part(fst: Fst, nonterminals: Nonterminals) -> Fst:

@@ -101,47 +101,43 @@ class _Expansion:
 
 
 def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
-                transition_scale: float = 1.0, separate_ends: bool = False, keep_outputs: bool = False) -> Fst:
+                transition_scale: float = 1.0) -> Fst:
     """Replace the windows on the arcs of a graph by their HMMs without self-loops.
 
-    What Kaldi gets by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states.
-    States are numbered breadth first.
+    What Kaldi gets by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states, and
+    every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is
+    entered by arcs of two transition-states. States are numbered breadth first.
 
     Parameters
     ----------
     fst : input labels are window ids, 0 for epsilon; of ``expand_context``
     windows : of which ids
     transition_scale : factor of the costs of transitions
-    separate_ends : every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so
-        no state is entered by arcs of two transition-states. Otherwise the last transition leads there itself
-    keep_outputs : output labels stay, on the first arc of each HMM; otherwise the result is an acceptor
 
     Returns
     -------
-    a graph of transition-ids; epsilons where the graph has them, and where HMM states emit nothing
+    an acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing
 
     Raises as :func:`window_hmm` does; Nnet3Error for windows that are disambiguation symbols.
     """
     hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
             for number in sorted(set(fst.input_labels.tolist())) if number != EPSILON}
-    made = _Expansion(fst.num_states)
+    expansion = _Expansion(fst.num_states)
     inner: dict[tuple[int, int], list[int]] = {}
-    for source, label, output, cost, target in zip(
-            fst.sources.tolist(), fst.input_labels.tolist(), fst.output_labels.tolist(), fst.weights.tolist(),
-            fst.next_states.tolist(), strict=True):
-        output = output if keep_outputs else EPSILON
+    for source, label, cost, target in zip(fst.sources.tolist(), fst.input_labels.tolist(), fst.weights.tolist(),
+                                           fst.next_states.tolist(), strict=True):
         if label == EPSILON:
-            made.add(source, EPSILON, output, cost, target)
+            expansion.add(source, EPSILON, EPSILON, cost, target)
             continue
         hmm = hmms[label]
         if (label, target) not in inner:
-            inner[label, target] = _add_inner(made, hmm, target, separate_ends)
+            inner[label, target] = _add_inner(expansion, hmm, target)
         states = inner[label, target]
         for arc in hmm.arcs:
             if arc.source == 0:
-                made.add(source, arc.transition_id, output, cost + arc.cost, states[arc.target])
-    expanded = breadth_first(connected(made.fst(fst.start, fst.final_weights)))
-    return expanded if keep_outputs else _as_acceptor(expanded)
+                expansion.add(source, arc.transition_id, EPSILON, cost + arc.cost, states[arc.target])
+    expanded = breadth_first(connected(expansion.fst(fst.start, fst.final_weights)))
+    return dataclasses.replace(expanded, output_labels=expanded.input_labels)
 
 
 def _phones(window: Window) -> Window:
@@ -151,23 +147,17 @@ def _phones(window: Window) -> Window:
     return window
 
 
-def _add_inner(made: _Expansion, hmm: Hmm, target: int, separate_end: bool) -> list[int]:
-    """Add what lies behind the first transition of an HMM that leads to state ``target``; return its states."""
+def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
+    """Add what lies after the first transition of an HMM that leads to state ``target``; return its states."""
     entered = {arc.target for arc in hmm.arcs}
     last = hmm.num_states - 1
-    states = [made.new_state() if number in entered and (number < last or separate_end) else target
-              for number in range(hmm.num_states)]
+    states = [expansion.new_state() if number in entered else target for number in range(hmm.num_states)]
     for arc in hmm.arcs:
         if arc.source in entered:
-            made.add(states[arc.source], arc.transition_id, EPSILON, arc.cost, states[arc.target])
-    if separate_end and last in entered:
-        made.add(states[last], EPSILON, EPSILON, 0.0, target)
+            expansion.add(states[arc.source], arc.transition_id, EPSILON, arc.cost, states[arc.target])
+    if last in entered:
+        expansion.add(states[last], EPSILON, EPSILON, 0.0, target)
     return states
-
-
-def _as_acceptor(fst: Fst) -> Fst:
-    return Fst(fst.start, fst.final_weights, fst.arc_starts, fst.input_labels, fst.input_labels, fst.weights,
-               fst.next_states)
 
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
@@ -176,7 +166,7 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
     Windows of the same HMM share its states.
 
-    Windows that are disambiguation symbols, such as ``(-5,)``, get labels behind the transition-ids, in their order.
+    Windows that are disambiguation symbols, such as ``(-5,)``, get labels after the transition-ids, in their order.
     With ``nonterminals``, windows may be such with the phone before, as ``(-104, 3)``, whose labels are coded.
 
     Returns
@@ -185,28 +175,28 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
     Raises as :func:`window_hmm` does. Kaldi: GetHTransducer.
     """
-    made = _Expansion(1)
+    expansion = _Expansion(1)
     disambig: list[int] = []
     inner: dict[tuple[HmmArc, ...], list[int]] = {}
     for number, window in enumerate(windows, 1):
         if len(window) == 1 and window[0] <= 0:
             disambig.append(model.num_transition_ids + 1 + len(disambig))
-            state = made.new_state()
-            made.add(0, disambig[-1], number, 0.0, state)
-            made.add(state, EPSILON, EPSILON, 0.0, 0)
+            state = expansion.new_state()
+            expansion.add(0, disambig[-1], number, 0.0, state)
+            expansion.add(state, EPSILON, EPSILON, 0.0, 0)
             continue
         if nonterminals is not None and len(window) == 2 and window[0] < 0:
-            made.add(0, nonterminals.label(-window[0], window[1]), number, 0.0, 0)
+            expansion.add(0, nonterminals.label(-window[0], window[1]), number, 0.0, 0)
             continue
         hmm = window_hmm(window, tree, model, transition_scale)
         arcs = tuple(hmm.arcs)
         if arcs not in inner:
-            inner[arcs] = _add_inner(made, hmm, 0, separate_end=True)
+            inner[arcs] = _add_inner(expansion, hmm, 0)
         states = inner[arcs]
         for arc in hmm.arcs:
             if arc.source == 0:
-                made.add(0, arc.transition_id, number, arc.cost, states[arc.target])
-    return connected(made.fst(0, np.zeros(1, dtype=np.float32))), disambig
+                expansion.add(0, arc.transition_id, number, arc.cost, states[arc.target])
+    return connected(expansion.fst(0, np.zeros(1, dtype=np.float32))), disambig
 
 
 def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:

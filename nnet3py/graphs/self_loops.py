@@ -18,7 +18,7 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
                    disambig: Collection[int] = (), reorder: bool = True) -> Fst:
     """Give each state the self-loop of the transition-state whose arcs enter it.
 
-    A self-loop so comes behind the transition that leaves its HMM state ("reordered"). States that arcs of several
+    So a self-loop comes after the transition that leaves its HMM state ("reordered"). States that arcs of several
     transition-states enter get a state with an epsilon arc to them for each, which has the self-loop.
     Without ``reorder`` it is the transition-state whose arcs leave the state, so that the self-loop comes before.
 

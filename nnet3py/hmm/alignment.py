@@ -12,7 +12,7 @@ _SYMBOL = re.compile(r"\s*(\S+)\s+(-?[0-9]{1,18})\s*")
 
 
 def check_transition_ids(model: TransitionModel, ids: np.ndarray) -> None:
-    """ShapeError if one of ``ids`` is no transition-id of the model."""
+    """ShapeError if one of ``ids`` is not a transition-id of the model."""
     bad = (ids < 1) | (ids > model.num_transition_ids)
     if bad.any():
         raise ShapeError(f"Invalid transition-id {ids[np.argmax(bad)]}; the model has 1 to {model.num_transition_ids}",

@@ -63,7 +63,7 @@ class HmmTopology:
 
     @classmethod
     def read(cls, reader: TokenReader) -> HmmTopology:
-        """Read from ``<Topology>`` to ``</Topology>``; FormatError for what is no topology."""
+        """Read from ``<Topology>`` to ``</Topology>``; FormatError for what is not a topology."""
         reader.expect("<Topology>")
         topology = _read_binary(reader) if reader.binary else _read_text(reader)
         try:

@@ -107,7 +107,7 @@ class TransitionModel:
         return np.log(np.maximum(leaving, _LEAST_PROBABILITY))
 
     def set_log_probs(self, log_probs: np.ndarray) -> None:
-        """Replace the log-probabilities, float32 (transition-ids + 1,), in place; FormatError for what are none."""
+        """Replace the log-probabilities, float32 (transition-ids + 1,), in place; FormatError for invalid ones."""
         if log_probs.shape != self.log_probs.shape:
             raise FormatError(f"expected {len(self.log_probs)} log-probabilities of transitions, found "
                               f"{len(log_probs)}")
@@ -198,7 +198,7 @@ class TransitionModel:
 
     @classmethod
     def read(cls, reader: TokenReader) -> TransitionModel:
-        """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is no transition model."""
+        """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is not a transition model."""
         reader.expect("<TransitionModel>")
         topology = HmmTopology.read(reader)
         token = reader.token()

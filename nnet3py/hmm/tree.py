@@ -87,7 +87,7 @@ class ContextDependency:
 
     @classmethod
     def read(cls, reader: TokenReader) -> ContextDependency:
-        """Read from ``ContextDependency`` to ``EndContextDependency``; FormatError for what is no tree."""
+        """Read from ``ContextDependency`` to ``EndContextDependency``; FormatError for what is not a tree."""
         reader.expect("ContextDependency")
         width, position = reader.integer(), reader.integer()
         token = reader.token()

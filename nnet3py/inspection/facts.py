@@ -159,7 +159,7 @@ class FolderFacts:
     extractor : the folder of an i-vector extractor in it; empty for none
     num_phones : symbols of ``phones.txt``, epsilon and disambiguation symbols excepted; None without the file
     num_tree_pdfs : leaves of ``tree``; None without the file
-    egs : what ``egs/info`` says of the training examples, name -> text
+    egs : what ``egs/info`` says about the training examples, name -> text
     """
 
     path: str

@@ -111,7 +111,7 @@ def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[st
                 problems.append(f"{name} cannot be read: {error.strerror}")
                 continue
             if len(data) > LARGEST_SETTING or b"\0" in data:
-                problems.append(f"{name} is no short text, as it should be")
+                problems.append(f"{name} is not a short text, as it should be")
             else:
                 texts[name] = data.decode("utf-8", "backslashreplace").strip()
     return texts

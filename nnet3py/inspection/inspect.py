@@ -28,7 +28,7 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
 
     Raises
     ------
-    FormatError : bytes that are no model
+    FormatError : bytes that are not a model
     UsageError : something else than a path
     Nnet3Error : a path that cannot be opened, or a folder in which nothing is of a model
     """
@@ -80,7 +80,7 @@ def _subsampling(folder: FolderFacts, problems: list[str]) -> int | None:
         return None
     number = _integer(text)
     if number is None or number < 1:
-        problems.append(f"{name} holds {text[:40]!r}, which is no number of 1 or more")
+        problems.append(f"{name} holds {text[:40]!r}, which is not a number of 1 or more")
         return None
     return number
 
@@ -109,16 +109,16 @@ def _contradictions(folder: FolderFacts, model: ModelFacts | None) -> list[str]:
         pairs.append(("phones.txt has phones", folder.num_phones, "the transition model has", transitions.num_phones))
     contexts = dict(line.split("=", 1) for line in folder.settings.get("configs/vars", "").splitlines() if "=" in line)
     for side, measured in (("left", network.left_context), ("right", network.right_context)):
-        said = _integer(contexts.get(f"model_{side}_context"))
-        pairs.append((f"configs/vars says {side} context", said, "the model needs", measured))
+        stated = _integer(contexts.get(f"model_{side}_context"))
+        pairs.append((f"configs/vars says {side} context", stated, "the model needs", measured))
         given = _integer(folder.egs.get(f"{side}_context"))
         if given is not None and measured is not None and given < measured:
             pairs.append((f"egs/info has {side} context", given, "the model needs", measured))
     for name, key in (("input", "feat_dim"), ("ivector", "ivector_dim")):
         pairs.append((f"egs/info says {key}", _integer(folder.egs.get(key)), f"the model's '{name}' has",
                       network.input_dim(name)))
-    contradictions = [f"{what}: {said}, but {other}: {measured}" for what, said, other, measured in pairs
-             if said is not None and measured is not None and said != measured]
+    contradictions = [f"{what}: {stated}, but {other}: {measured}" for what, stated, other, measured in pairs
+             if stated is not None and measured is not None and stated != measured]
     mine, theirs = folder.settings.get("final.ie.id"), folder.egs.get("final.ie.id")
     if mine and theirs and mine != theirs:
         contradictions.append(f"final.ie.id is {mine}, but egs/info/final.ie.id {theirs}")

@@ -32,7 +32,7 @@ def model_facts(path: str) -> ModelFacts:
 
     Raises
     ------
-    FormatError : bytes that are no model
+    FormatError : bytes that are not a model
     Nnet3Error : a file that cannot be opened
     """
     kind, is_binary, transitions, nnet, priors = read_object(path, _read_model)

@@ -22,7 +22,7 @@ _ADVICE = (
 
 
 def judge_recognition(inspection: Inspection) -> None:
-    """Fill in what is said about recognition, in place; nothing for what is no folder."""
+    """Fill in what is said about recognition, in place; nothing for what is not a folder."""
     from nnet3py.recognition.model_folder import look_at_folder
 
     if inspection.folder is None:
@@ -69,12 +69,12 @@ def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFold
     missing = inspection.recognition.missing
     options, wanted = folder.features, network.input_dim("input")
     if folder.feature_kind == "mfcc":
-        made = options.get("num-ceps", 13)
+        feature_dim = options.get("num-ceps", 13)
     else:
-        made = options.get("num-mel-bins", 23) + bool(options.get("use-energy", False))
-    if options and wanted and made != wanted:
+        feature_dim = options.get("num-mel-bins", 23) + bool(options.get("use-energy", False))
+    if options and wanted and feature_dim != wanted:
         missing.append(Lack(f"features of dimension {wanted}, which the network takes: the folder's options make "
-                            f"{made}", f"compare conf/{folder.feature_kind}.conf with that of the training"))
+                            f"{feature_dim}", f"compare conf/{folder.feature_kind}.conf with that of the training"))
     if network.input_dim("ivector") and folder.ivectors is None:
         missing.append(Lack(f"i-vectors of dimension {network.input_dim('ivector')}, which the network takes",
                             "copy the extractor of the training, with final.ie, final.dubm, final.mat, "

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
-_LONGEST_KEY = 10000        # bytes; what is longer is no archive
-_PATIENCE = 1 << 22         # bytes; a value that has not ended after so many is read
+_LONGEST_KEY = 10000        # bytes; what is longer is not an archive
+_PATIENCE = 1 << 22         # bytes; a value that has not ended after that many is read
 _MOST_UNUSUAL = 3           # values in a row; then all are read
 
 

@@ -89,7 +89,7 @@ def read_ahead(items: Iterable[Item], most: int = 1, most_bytes: int = 1 << 62,
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:
     """Yield ``function(item)`` for each of ``items``, in order, while ``num_threads`` threads compute the next ones.
 
-    Twice as many results as there are threads are waited for or held. Exceptions are raised in the place of the result.
+    Twice as many results as there are threads are waited for or held. Exceptions are raised in place of the result.
     """
     if num_threads < 2:
         yield from map(function, items)

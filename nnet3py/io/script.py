@@ -22,7 +22,7 @@ def sort_key(key: str) -> bytes:
 
 
 def read_script_line(line: bytes) -> tuple[str, str] | None:
-    """Key and file name (with its range, if any) of one line; None if something is missing or is no key."""
+    """Key and file name (with its range, if any) of one line; None if something is missing or is not a key."""
     entry = parse_script_line(line.decode("utf-8", "surrogateescape"))
     return entry if entry is not None and is_token(entry[0]) else None
 

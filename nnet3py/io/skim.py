@@ -26,7 +26,7 @@ _MOST_LAYOUTS = 6               # that are tried on each value; more would cost 
 _FEWEST_PEEKED, _MOST_PEEKED = 1 << 14, 1 << 26        # bytes that are looked at in order to find a single value
 _MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
 _MOST_SEEN = 10_000             # layouts that are counted
-_FEWEST_ALIKE = 3               # values for the first layout, so many more for each other: making one takes 0.3 ms
+_FEWEST_ALIKE = 3               # values for the first layout, that many more for each other: making one takes 0.3 ms
 
 
 class Unusual(Exception):

@@ -10,7 +10,7 @@ _MOST_DIGITS = 9
 
 
 def read_text(rxfilename: str | os.PathLike[str]) -> str:
-    """The text of a file or pipe, in UTF-8. Bytes that are none are kept as they are."""
+    """The text of a file or pipe, in UTF-8. Bytes that are not UTF-8 are kept as they are."""
     with open_input(rxfilename) as stream:
         text = stream.read().decode("utf-8", "surrogateescape")
     if stream.status:
@@ -24,7 +24,7 @@ def read_lines(rxfilename: str) -> list[str]:
 
 
 def read_integer_lines(rxfilename: str, keep_empty: bool = False) -> list[list[int]]:
-    """The numbers, from 0, of each line, or of each line that has any. FormatError for what is no number."""
+    """The numbers, from 0, of each line, or of each line that has any. FormatError for what is not a number."""
     lines = [line.split() for line in read_lines(rxfilename)]
     for number, words in enumerate(lines, 1):
         if not all(word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS for word in words):

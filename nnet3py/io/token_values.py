@@ -51,7 +51,7 @@ def write_token_line(writer: TokenWriter, value: Sequence[str]) -> None:
 
 def _encoded(token: str) -> bytes:
     if not is_token(token):
-        raise Nnet3Error(f"'{token}' is no token: it is empty or contains blanks")
+        raise Nnet3Error(f"'{token}' is not a token: it is empty or contains blanks")
     return token.encode("utf-8", "surrogateescape")
 
 

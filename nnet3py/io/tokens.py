@@ -18,7 +18,7 @@ from nnet3py.io.byte_source import ByteSource
 _BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
 _INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
 _REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
-_LONGEST_TOKEN = 10000          # bytes; what is longer is no token, and no file of ours
+_LONGEST_TOKEN = 10000          # bytes; what is longer is not a token, and no file of ours
 _LONGEST_TAG = 100              # bytes; the tags of fields are shorter
 _LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
 _SKIPPED = 1 << 20              # bytes; how much is read at a time of what nobody wants
@@ -125,8 +125,6 @@ class TokenReader:
             raise self._truncated(count, len(data))
         return data
 
-    read_exact = raw
-
     def up_to(self, count: int | None) -> bytes | bytearray:
         """At most ``count`` bytes, fewer only at the end; None for all that are left."""
         return self._source.read_pieces(sys.maxsize if count is None else count)
@@ -166,7 +164,7 @@ class TokenReader:
         return self._source.peek(count)[:count]
 
     def peek_byte(self) -> bytes:
-        """The next byte, empty at the end; nothing is consumed. Text: the next that is no blank."""
+        """The next byte, empty at the end; nothing is consumed. Text: the next that is not a blank."""
         if not self.binary:
             self.skip_whitespace()
         return self.peek(1)

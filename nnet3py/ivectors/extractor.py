@@ -125,12 +125,12 @@ class IvectorExtractor:
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimension of the features."""
         return self.projections.shape[1]
 
     @property
     def ivector_dim(self) -> int:
-        """Of the i-vectors."""
+        """Dimension of the i-vectors."""
         return self.projections.shape[2]
 
     @property
@@ -143,8 +143,8 @@ class IvectorExtractor:
     @cached_property
     def precisions(self) -> np.ndarray:
         """float64 (gaussians, dim, ivector dim), inverse covariance times projection."""
-        made: np.ndarray = self.inverses @ self.projections
-        return made
+        projected: np.ndarray = self.inverses @ self.projections
+        return projected
 
     @cached_property
     def quadratics(self) -> np.ndarray:
@@ -160,8 +160,8 @@ class IvectorExtractor:
     @cached_property
     def log_constants(self) -> np.ndarray:
         """float64 (gaussians,), of the densities, without weights."""
-        made: np.ndarray = 0.5 * (np.linalg.slogdet(self.inverses)[1] - self.dim * math.log(2 * math.pi))
-        return made
+        log_factors: np.ndarray = 0.5 * (np.linalg.slogdet(self.inverses)[1] - self.dim * math.log(2 * math.pi))
+        return log_factors
 
     def prior_mean(self) -> np.ndarray:
         """float64 (ivector dim,)."""
@@ -217,7 +217,7 @@ class IvectorExtractor:
 
     @classmethod
     def read(cls, reader: TokenReader) -> IvectorExtractor:
-        """Read an extractor; FormatError for what is none."""
+        """Read an extractor; FormatError for anything else."""
         reader.expect("<IvectorExtractor>")
         reader.expect("<w>")
         by_ivector = read_matrix(reader, np.float64)
@@ -240,10 +240,11 @@ class IvectorExtractor:
                 and (len(weights) == count or by_ivector.shape == (count, ivector_dim)))
         if not fits or not dim or not ivector_dim:
             raise reader.error(f"the parts of an extractor of {count} Gaussians do not fit each other")
-        made = cls(by_ivector, weights, np.stack(projections), unpacked(np.stack(inverses)), offset)
-        if not all(np.isfinite(part).all() for part in (by_ivector, weights, made.projections, made.inverses)):
+        extractor = cls(by_ivector, weights, np.stack(projections), unpacked(np.stack(inverses)), offset)
+        parts = (by_ivector, weights, extractor.projections, extractor.inverses)
+        if not all(np.isfinite(part).all() for part in parts):
             raise reader.error("an extractor has numbers that are not finite")
-        return made
+        return extractor
 
     def write(self, writer: TokenWriter) -> None:
         """Write it, text or binary."""
@@ -280,8 +281,8 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
     """The inverse of a symmetric matrix whose eigenvalues are at least 1, but for rounding."""
     values, vectors = np.linalg.eigh(matrix)
-    made: np.ndarray = (vectors / np.maximum(values, 1.0)) @ vectors.T
-    return made
+    repaired: np.ndarray = (vectors / np.maximum(values, 1.0)) @ vectors.T
+    return repaired
 
 
 class Objective(NamedTuple):
@@ -311,7 +312,7 @@ def objective_of(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.nd
 
 
 def check_dimensions(extractor: IvectorExtractor, num_gaussians: int, dim: int) -> None:
-    """ShapeError if a mixture of so many Gaussians, or features of dimension ``dim``, are not the extractor's."""
+    """ShapeError if a mixture of that many Gaussians, or features of dimension ``dim``, are not the extractor's."""
     if (num_gaussians, dim) != (extractor.num_gaussians, extractor.dim):
         raise ShapeError(f"expected {extractor.num_gaussians} Gaussians of dimension {extractor.dim}, as the extractor "
                          f"has, found {num_gaussians} of dimension {dim}")

@@ -146,9 +146,9 @@ class EstimationStats:
 
     def copy(self) -> EstimationStats:
         """Another one of the same frames."""
-        made = EstimationStats(len(self.linear), self.offset, self.max_count)
-        made.linear, made.quadratic, made.count = self.linear.copy(), self.quadratic.copy(), self.count
-        return made
+        duplicate = EstimationStats(len(self.linear), self.offset, self.max_count)
+        duplicate.linear, duplicate.quadratic, duplicate.count = self.linear.copy(), self.quadratic.copy(), self.count
+        return duplicate
 
 
 def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
@@ -198,7 +198,7 @@ class OnlineModels(OnlineSettings):
 
     @property
     def base_dim(self) -> int:
-        """Of the features as they come in."""
+        """Dimension of the features as they come in."""
         return self.global_stats.shape[1] - 1
 
     def without_pitch(self, features: np.ndarray) -> np.ndarray:
@@ -243,13 +243,13 @@ class AdaptationState:
 
     @classmethod
     def fresh(cls, models: OnlineModels) -> AdaptationState:
-        """Of a speaker of whom nothing is known."""
+        """The state for a speaker about whom nothing is known."""
         extractor = models.extractor
         return cls(empty_stats(models.base_dim),
                    EstimationStats(extractor.ivector_dim, extractor.offset, models.max_count))
 
     def limited(self, most_frames: float, posterior_scale: float) -> AdaptationState:
-        """No more than so many frames of it. Kaldi: LimitFrames."""
+        """No more than that many frames of it. Kaldi: LimitFrames."""
         count = float(self.cmvn[0, -1])
         cmvn = self.cmvn * float(np.float32(most_frames) / np.float32(count)) if count > most_frames else self.cmvn
         stats, most = self.stats.copy(), float(np.float32(most_frames * posterior_scale))
@@ -357,7 +357,7 @@ def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, po
         stats.add(terms)
         current = stats.estimate(current, iterations)
         rows.append(current.astype(np.float32))
-    made = np.stack(rows)
-    made[:, 0] -= np.float32(extractor.offset)
+    ivectors = np.stack(rows)
+    ivectors[:, 0] -= np.float32(extractor.offset)
     after(stats, current)
-    return made
+    return ivectors

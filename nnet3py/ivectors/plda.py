@@ -33,7 +33,7 @@ class Plda:
 
     @property
     def dim(self) -> int:
-        """Of the vectors."""
+        """Dimension of the vectors."""
         return len(self.mean)
 
     @classmethod
@@ -49,7 +49,7 @@ class Plda:
 
     @classmethod
     def read(cls, reader: TokenReader) -> Plda:
-        """Read a model; FormatError for what is none."""
+        """Read a model; FormatError for anything else."""
         reader.expect("<Plda>")
         mean, transform = read_vector(reader, np.float64), read_matrix(reader, np.float64)
         psi = read_vector(reader, np.float64)
@@ -136,13 +136,13 @@ class Plda:
         within[np.diag_indices_from(within)] += within_scale * more
         between[np.diag_indices_from(between)] += between_scale * more
         back = np.linalg.inv(rotation.T @ unit)
-        made = Plda.of_covariances(mean, _symmetric(back @ within @ back.T), _symmetric(back @ between @ back.T))
-        return made, values
+        plda = Plda.of_covariances(mean, _symmetric(back @ within @ back.T), _symmetric(back @ between @ back.T))
+        return plda, values
 
 
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
-    made: np.ndarray = 0.5 * (matrix + matrix.T)
-    return made
+    symmetric: np.ndarray = 0.5 * (matrix + matrix.T)
+    return symmetric
 
 
 class PldaTraining:
@@ -214,5 +214,5 @@ def _main_directions(vectors: np.ndarray, target_energy: float) -> np.ndarray:
     while dim < len(values) and energy / values.sum() <= target_energy:
         energy += values[dim - 1]
         dim += 1
-    made: np.ndarray = rotation[:, :dim].T
-    return made
+    transform: np.ndarray = rotation[:, :dim].T
+    return transform

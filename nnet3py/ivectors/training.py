@@ -123,7 +123,7 @@ class ExtractorStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> ExtractorStats:
-        """Read statistics; FormatError for what is none."""
+        """Read statistics; FormatError for anything else."""
         reader.expect("<IvectorExtractorStats>")
         reader.expect("<TotAuxf>")
         auxf = reader.real()
@@ -240,8 +240,8 @@ def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: Estima
     if len(stats.second):
         inverses, variance_gain = _new_inverses(extractor, stats, projections, options)
         logger.info("Overall objf impr/frame for variances was %.6g over %.6g frames.", variance_gain / frames, frames)
-    made = IvectorExtractor(by_ivector, extractor.weights, projections, inverses, extractor.offset)
-    result, prior_gain = _with_new_prior(made, stats, options)
+    updated = IvectorExtractor(by_ivector, extractor.weights, projections, inverses, extractor.offset)
+    result, prior_gain = _with_new_prior(updated, stats, options)
     logger.info("Overall auxf improvement from prior is %.6g per frame, or %.6g per iVector.", prior_gain / frames,
                 prior_gain / stats.num_ivectors)
     logger.info("Overall objective-function improvement per frame was %.6g",
@@ -354,8 +354,9 @@ def _with_new_prior(extractor: IvectorExtractor, stats: ExtractorStats,
     offset = float((transform @ mean)[0])
     logger.info("Setting iVector prior offset to %.6g", offset)
     by_ivector = extractor.weight_projections @ inverse if extractor.weights_depend else extractor.weight_projections
-    made = IvectorExtractor(by_ivector, extractor.weights, extractor.projections @ inverse, extractor.inverses, offset)
-    return made, _prior_gain(extractor, mean, covariance, values, stats.num_ivectors)
+    with_prior = IvectorExtractor(by_ivector, extractor.weights, extractor.projections @ inverse, extractor.inverses,
+                                  offset)
+    return with_prior, _prior_gain(extractor, mean, covariance, values, stats.num_ivectors)
 
 
 def _mirrored(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:

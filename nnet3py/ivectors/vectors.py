@@ -53,7 +53,7 @@ class EqualErrorRate(NamedTuple):
 
 
 def equal_error_rate(targets: np.ndarray, nontargets: np.ndarray) -> EqualErrorRate:
-    """Of the scores of trials of one speaker and of two. Kaldi: compute-eer. Nnet3Error without one of both."""
+    """From scores of trials of one speaker and of two. Kaldi: compute-eer. Nnet3Error if either is empty."""
     if not len(targets) or not len(nontargets):
         raise Nnet3Error(f"expected scores of target and of nontarget trials, found {len(targets)} and "
                          f"{len(nontargets)}")

@@ -44,7 +44,7 @@ class AlignedOutput:
         return self._most_states is not None and len(self.arcs) > self._most_states
 
     def lattice(self, remove_epsilons: bool) -> CompactLattice:
-        """The lattice, trimmed and top sorted; ``NO_WORD`` becomes 0. LatticeError for a circle of epsilons."""
+        """The lattice, trimmed and top sorted; ``NO_WORD`` becomes 0. LatticeError for a cycle of epsilons."""
         if remove_epsilons:
             self._remove_epsilons()
         rows = [(source, label, target, weight) for source, arcs in enumerate(self.arcs)

@@ -10,7 +10,6 @@ from nnet3py.lattices.states import arc_costs, final_costs, infinite_weights, to
 from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
 
-_COSTS = "i8 i8[] i4[] f8[] f8[]"
 _forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 _next_paths = Loop("nnet3py.lattices.nbest_loops", "next_paths",

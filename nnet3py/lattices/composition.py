@@ -64,31 +64,33 @@ class Composer:
         lattice = top_sorted(lattice)
         size = len(self._starts) - 1
         keys, table = np.empty(_FIRST_STATES, dtype=np.int64), np.full(2 * _FIRST_STATES, -1, dtype=np.int32)
-        made, costs = np.empty((_FIRST_ARCS, 4), dtype=np.int32), np.empty((_FIRST_ARCS, 2), dtype=np.float32)
+        new_arcs, costs = np.empty((_FIRST_ARCS, 4), dtype=np.int32), np.empty((_FIRST_ARCS, 2), dtype=np.float32)
         counts = np.array([0, 1, 0], dtype=np.int64)
         keys[0] = lattice.start * 2 * size + self.start
         _rehash(keys, 1, table)
         finals = lattice.is_final
         while status := _compose(lattice.arc_starts, lattice.labels, lattice.next_states, finals.astype(np.uint8),
                                  self._starts, self._inputs, self._outputs, self._costs, self._nexts, self.phi,
-                                 self.rho, table, keys, counts, made, costs):
+                                 self.rho, table, keys, counts, new_arcs, costs):
             if status == _NO_END or len(keys) > _MOST_STATES:
-                raise LatticeError("a lattice cannot be composed with an FST: failure arcs or epsilons go in a circle, "
+                raise LatticeError("a lattice cannot be composed with an FST: failure arcs or epsilons form a cycle, "
                                    "or there are too many states")
-            made, costs = np.concatenate((made, np.empty_like(made))), np.concatenate((costs, np.empty_like(costs)))
+            new_arcs = np.concatenate((new_arcs, np.empty_like(new_arcs)))
+            costs = np.concatenate((costs, np.empty_like(costs)))
             if 2 * counts[1] + 4 > len(table) // 2:
                 keys = np.concatenate((keys, np.empty_like(keys)))
                 table = np.full(2 * len(table), -1, dtype=np.int32)
                 _rehash(keys, counts[1], table)
-        return self._result(lattice, keys[:counts[1]], made[:counts[2]], costs[:counts[2]])
+        return self._result(lattice, keys[:counts[1]], new_arcs[:counts[2]], costs[:counts[2]])
 
-    def _result(self, lattice: CompactLattice, keys: np.ndarray, made: np.ndarray, costs: np.ndarray) -> CompactLattice:
+    def _result(self, lattice: CompactLattice, keys: np.ndarray, new_arcs: np.ndarray,
+                costs: np.ndarray) -> CompactLattice:
         size = len(self._starts) - 1
         states, others = keys // size // 2, keys % size
         with np.errstate(over="ignore", invalid="ignore"):
             finals = np.where((lattice.is_final[states] & ~np.isposinf(self._finals[others]).all(axis=1))[:, None],
                               lattice.final_weights[states] + self._finals[others], NO_WEIGHT)
-        arcs = made[:, 1]
+        arcs = new_arcs[:, 1]
         with_arc = arcs >= 0
         weights = costs.copy()
         weights[with_arc] += lattice.weights[arcs[with_arc]]
@@ -96,8 +98,8 @@ class Composer:
         _, ids = taken(lattice.string_starts, lattice.ids, arcs[with_arc])
         _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
         return top_sorted(trimmed(CompactLattice.from_arcs(
-            0, finals, made[:, 0], made[:, 2], weights, lengths, ids, made[:, 3], lattice.final_lengths[states],
-            final_ids)))
+            0, finals, new_arcs[:, 0], new_arcs[:, 2], weights, lengths, ids, new_arcs[:, 3],
+            lattice.final_lengths[states], final_ids)))
 
 
 def _pairs(weights: np.ndarray) -> np.ndarray:

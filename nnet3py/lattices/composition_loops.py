@@ -11,7 +11,7 @@ from nnet3py.engine.inline import inline
 FINISHED, NO_STATES, NO_ARCS, NO_END = range(4)
 QUEUE, STATES, ARCS = range(3)                  # places of the counts
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_LONGEST_FAILURE = 1000                         # failure arcs one after the other; more are a circle
+_LONGEST_FAILURE = 1000                         # failure arcs one after the other; more are a cycle
 
 
 @inline

@@ -46,7 +46,7 @@ class _Numbered(Generic[State]):
 
 
 class FstLm:
-    """A model that is an FST with back-off arcs: a word that a state has no arc of is looked for behind its epsilon.
+    """A model that is an FST with back-off arcs: a word without an arc in a state is looked up where its epsilon leads.
 
     Kaldi: BackoffDeterministicOnDemandFst.
     """
@@ -83,7 +83,7 @@ class FstLm:
             if place < 0:
                 return None
             cost, state = cost + float(self._costs[place]), int(self._nexts[place])
-        raise FormatError("the back-off arcs of a language model go in a circle")
+        raise FormatError("the back-off arcs of a language model form a cycle")
 
     def final_cost(self, state: int) -> float:
         """The cost of ending; infinity where the words cannot end."""
@@ -95,7 +95,7 @@ class FstLm:
             if place < 0:
                 return float("inf")
             cost, state = cost + float(self._costs[place]), int(self._nexts[place])
-        raise FormatError("the back-off arcs of a language model go in a circle")
+        raise FormatError("the back-off arcs of a language model form a cycle")
 
 
 class ConstArpaLm:

@@ -64,8 +64,8 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
     options : limits
 
     The states of the result are numbered as they were made; some near the beam may lead nowhere: trim it. Raises
-    LatticeError for a lattice with a cycle, NumericError for costs that are no numbers. Kaldi: DeterminizeLatticePruned
-    with its retries.
+    LatticeError for a lattice with a cycle, NumericError for costs that are not numbers. Kaldi:
+    DeterminizeLatticePruned with its retries.
     """
     options = options or DeterminizeOptions()
     lattice = top_sorted(lattice)
@@ -225,7 +225,7 @@ class _Determinization:
 
 
 def _prepared(lattice: Fst) -> tuple[np.ndarray, ...]:
-    """The arrays that the loop takes of a lattice, its arcs sorted by word; NumericError for costs that are none.
+    """The arrays of a lattice that the loop takes, its arcs sorted by word; NumericError for invalid costs.
 
     Arcs of infinite cost are left out: no path that counts goes by them.
     """

@@ -44,7 +44,7 @@ class AlignmentLexicon:
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
-    """Of lines ``WORD-IN-LATTICE WORD PHONE ...``, numbers. FormatError for another line."""
+    """Read lines ``WORD-IN-LATTICE WORD PHONE ...`` of numbers. FormatError for any other line."""
     rows: list[tuple[int, int, Ids]] = []
     entries: set[tuple[int, Ids]] = set()
     for number, line in enumerate(text.splitlines(), 1):

@@ -101,4 +101,4 @@ def rehash(keys, num_states, table, histories, lengths, num_model_states, model_
 def final_costs(unigrams, pool, scores, overflow, unk, eos, histories, lengths, costs):
     """The cost of the end of the sentence in each state of the model."""
     for row in range(len(costs)):
-        costs[row] = -log_prob_after(unigrams, pool, scores, overflow, unk, histories[row], 0, lengths[row], eos)
+        costs[row] = -log_prob_after(unigrams, pool, scores, overflow, unk, histories[row], lengths[row], eos)

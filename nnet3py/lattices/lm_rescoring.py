@@ -28,7 +28,7 @@ _MOST_STATES = 1 << 28
 
 
 def composed_with_const_arpa(lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
-    """The lattice with the model's costs added to its graph costs; trimmed. Paths that the model has not are left out.
+    """The lattice with the model's costs added to its graph costs; trimmed. Paths that the model lacks are left out.
 
     Kaldi: ComposeCompactLatticeDeterministic with ConstArpaLmDeterministicFst.
     """

@@ -40,21 +40,21 @@ def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray
     if lattice.start < 0:
         raise LatticeError("the lattice is empty")
     words = np.where(np.isin(lattice.labels, wildcards), 0, lattice.labels).astype(np.int32)
-    said = reference[(reference != 0) & ~np.isin(reference, wildcards)].astype(np.int32)
-    shape = (lattice.num_states, len(said) + 1)
+    spoken = reference[(reference != 0) & ~np.isin(reference, wildcards)].astype(np.int32)
+    shape = (lattice.num_states, len(spoken) + 1)
     if shape[0] * shape[1] > _MOST_NUMBERS:
-        raise LatticeError(f"a lattice of {shape[0]} states is too large to be compared with {len(said)} words",
+        raise LatticeError(f"a lattice of {shape[0]} states is too large to be compared with {len(spoken)} words",
                            "prune it with lattice-prune")
     costs, arcs, how = (np.zeros(shape, dtype=kind) for kind in (np.int32, np.int64, np.int32))
     sources = lattice.sources
-    _distances(lattice.arc_starts, lattice.next_states, words, sources, said, costs, arcs, how)
+    _distances(lattice.arc_starts, lattice.next_states, words, sources, spoken, costs, arcs, how)
     ends = np.flatnonzero(lattice.is_final)
     state = end = int(ends[costs[ends, -1].argmin()])
-    place, way, counts = len(said), list[int](), [0, 0, 0]
+    place, way, counts = len(spoken), list[int](), [0, 0, 0]
     while state or place:
         kind, arc = int(how[state, place]), int(arcs[state, place])
         if kind == _MATCHED:
-            counts[kind] += words[arc] != said[place - 1]
+            counts[kind] += words[arc] != spoken[place - 1]
         elif kind in (_INSERTED, _DELETED):
             counts[kind] += 1
         if kind != _DELETED:

@@ -75,7 +75,7 @@ class _PhoneAligner:
             self.output.arcs[state].append((0, following, weight))
 
     def _put_out(self, state: int, pending: _Pending, num_ids: int) -> None:
-        """An arc with so many transition-ids, and the first word that waits."""
+        """An arc with that many transition-ids, and the first word that waits."""
         label = pending.words[0] if pending.words else 0
         if self.replace_words and num_ids:
             label = self.transitions.phones[pending.ids[0]]
@@ -84,7 +84,7 @@ class _PhoneAligner:
 
 
 def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
-    """A lattice whose words are phones, each where its first transition that is no self-loop is."""
+    """A lattice whose words are phones, each where its first transition that is not a self-loop is."""
     ids = lattice.input_labels
     check_transition_ids(model, ids[ids != 0])
     begins = (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids] & (ids != 0)

@@ -31,7 +31,7 @@ class PrunedCompositionOptions:
     ----------
     beam : how much worse than the best path may be
     max_arcs : the most arcs, once an end was found
-    growth_ratio : costs are computed again when there are so many times as many arcs
+    growth_ratio : costs are computed again when there are that many times as many arcs
     initial_num_arcs : when they are computed again first
     """
 

@@ -24,7 +24,7 @@ _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4
 
 
 def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of a top sorted lattice: costs of arcs and final weights, least costs from the start and to the end."""
+    """For a top-sorted lattice: costs of arcs and final weights, least costs from the start and to the end."""
     costs, finals = arc_costs(lattice), final_costs(lattice)
     forward, backward = np.empty(lattice.num_states), np.empty(lattice.num_states)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, costs, forward,

@@ -15,7 +15,6 @@ from nnet3py.transducers.state_graphs import is_top_sorted, selected, top_order,
 Lattice = TypeVar("Lattice", Fst, CompactLattice)
 
 _state_times = Loop("nnet3py.lattices.path_loops", "state_times", "i8 i8[] i4[] i8[] i4[]")
-UNKNOWN_TIME = -1
 MOST_FRAMES = 10_000_000          # of a lattice; more than a day
 
 

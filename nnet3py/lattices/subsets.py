@@ -219,7 +219,7 @@ def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, flo
 
 @inline
 def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> bool:
-    """Whether the strings in ``closure`` can all be made anew, with room left for :func:`_most_nodes`."""
+    """Whether the strings in ``closure`` can all be made again, with room left for :func:`_most_nodes`."""
     wanted = np.int64(0)
     for i in range(count):
         wanted += tree.nodes[scratch.closure[i, STRING], LENGTH]

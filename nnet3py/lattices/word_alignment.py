@@ -44,7 +44,7 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
                               f"singleton: {line[:80]!r}", path=path, hint="phones are numbers: use "
                               "word_boundary.int")
         if int(fields[0]) in kinds:
-            raise FormatError(f"phone {fields[0]} stands twice in a word-boundary file", path=path)
+            raise FormatError(f"phone {fields[0]} occurs twice in a word-boundary file", path=path)
         kinds[int(fields[0])] = fields[1]
     return kinds
 

@@ -40,7 +40,7 @@ def prepare_for_test(nnet: Nnet) -> Nnet:
 
 
 def is_prepared(nnet: Nnet) -> bool:
-    """Whether :func:`prepare_for_test` was the last that changed the network, parameters aside."""
+    """Whether :func:`prepare_for_test` was the last function that changed the network, apart from its parameters."""
     return nnet.prepared_version == nnet.version and all(
         component.test_mode for component in components_of_type(nnet, "BatchNormComponent", *RANDOM_TYPES))
 

@@ -1,4 +1,4 @@
-"""Config lines into a network, two passes over them: slots first, so that a line may refer to later ones.
+"""From config lines to a network, in two passes: slots first, so that a line may refer to later ones.
 
 Kaldi: ``Nnet::ReadConfig``.
 """
@@ -102,7 +102,7 @@ def component_places(nnet: NetworkStructure) -> dict[str, int]:
 def put_component(nnet: NetworkStructure, places: dict[str, int], name: str, component: Component) -> int:
     """Set the component of that name, in place of an older one or as the last; returns its index.
 
-    ``places`` are those of ``component_places``, kept up to date: many components go into a network of many.
+    ``places``, made by ``component_places``, is kept up to date, since searching for each of many components is slow.
     """
     if name in places:
         nnet.components[places[name]] = component
@@ -121,7 +121,7 @@ def _required(line: ConfigLine, key: str) -> str:
 
 
 def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
-    """``error`` as one that names the line and its place, unless it does already."""
+    """``error``, made to name the line and its place unless it does already."""
     message = error.message
     if line.whole_line not in message:
         message = f"{message.rstrip('.')}, in config line: {line.whole_line}"
@@ -151,7 +151,7 @@ def _add_nodes(nnet: NetworkStructure, lines: list[ConfigLine], components: dict
 
 
 def _slot(components: dict[str, int], line: ConfigLine) -> list[Node]:
-    """The node or nodes of a line, with what can be known of them without the others."""
+    """The node or nodes of a line, as far as they are known without the others."""
     name = line.get_string("name")
     if line.first_token == "input-node":
         return [InputNode(name, _dim(line))]

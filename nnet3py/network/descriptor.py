@@ -27,7 +27,7 @@ def format_real(value: float) -> str:
 
 
 class NodeSizes(Protocol):
-    """What a descriptor asks of the network whose nodes it refers to."""
+    """What a descriptor needs of the network whose nodes it refers to."""
 
     @property
     def node_names(self) -> list[str]:
@@ -40,7 +40,7 @@ class NodeSizes(Protocol):
 class Value:
     """Equal, and hashed, by type and fields; never changed once made.
 
-    What a frozen dataclass would have made anew for each class below costs every start 3 ms.
+    The methods that a frozen dataclass makes for each class below would cost every start 3 ms.
     """
 
     def __eq__(self, other: object) -> bool:

@@ -44,7 +44,7 @@ _END = "end of input"
 class Expression:
     """A node of the expression tree.
 
-    ``op`` is a function's name or ``node``; ``numbers`` are the arguments that are no expressions: the node index,
+    ``op`` is a function's name or ``node``; ``numbers`` are the arguments that are not expressions: the node index,
     (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the factor of Scale, (value, dim) of Const.
     """
 

@@ -1,7 +1,7 @@
-"""The form of a network that computes outputs for use: in test mode, collapsed, perhaps for a node in the middle.
+"""The form of a network for computing outputs: in test mode, collapsed, perhaps for a node in the middle.
 
-What computes for use (``nnet3py.compute``, the classes of ``runtime`` that compute utterances and streams) takes a
-network as training left it and makes this form itself, so that nobody computes in training mode without asking for it.
+Inference (``nnet3py.compute``, the classes of ``runtime`` that compute utterances and streams) takes a
+network as training left it and makes this form itself, so that training mode is used only on request.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether it matters in which pieces an utterance is computed."""
+"""Whether it matters into which pieces an utterance is cut."""
 from __future__ import annotations
 
 import numpy as np
@@ -16,8 +16,8 @@ _NEVER = -2**40      # less than any offset
 def is_local(nnet: Nnet) -> bool:
     """True if every output row depends on the same frames around it, however much else is computed with it.
 
-    Then an utterance may be cut anywhere (at multiples of the network's modulus). False for recurrence, for what is
-    used where it happens to be there (``IfDefined``, statistics pooling), and for frames that are named by a fixed t;
+    Then an utterance may be cut anywhere (at multiples of the network's modulus). False for recurrence, for inputs that
+    are used only if available (``IfDefined``, statistics pooling), and for frames that are named by a fixed t;
     the ``ivector`` input may be.
     """
     if is_recurrent(nnet):
@@ -28,10 +28,10 @@ def is_local(nnet: Nnet) -> bool:
 
 
 def lookahead_is_at_most(nnet: Nnet, num_frames: int) -> bool:
-    """True if no output row depends on input more than ``num_frames`` later, even where it happens to be there.
+    """True if no output row depends on input more than ``num_frames`` later, even if that is available.
 
-    Then what is computed for the frames before does not change if more frames follow: of a recurrence that goes
-    forward in time, say. ``nnet`` has one input besides ``ivector``, named ``input``.
+    Then outputs do not change when more frames follow, as in a recurrence that goes forward in time.
+    ``nnet`` has one input besides ``ivector``, named ``input``.
     """
     period = nnet.modulus()
     count = len(nnet.nodes) * period

@@ -1,4 +1,4 @@
-"""Circles: nodes whose value at one time would depend on itself, so that no order of computation exists.
+"""Cycles: nodes whose value at one time would depend on itself, so that no order of computation exists.
 
 Kaldi reads such a network and fails when it compiles one; here an edit that would make one is refused.
 """
@@ -58,14 +58,14 @@ def _has_loop(nnet: NetworkStructure, nodes: list[int]) -> bool:
     for component in np.unique(component_of[starts[inside]]):
         chosen = inside & (component_of[starts] == component)
         graph = starts[chosen], ends[chosen], offsets[chosen]
-        if _has_circle(count, *graph) and _has_circle(count, graph[0], graph[1], -graph[2]):
+        if _has_cycle(count, *graph) and _has_cycle(count, graph[0], graph[1], -graph[2]):
             return True
     return False
 
 
-def _has_circle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> bool:
-    """True if along some circle the offsets sum to 0 or more: the longest walks never end (Bellman and Ford)."""
-    weights = offsets * (count + 1) + 1      # the sum of a simple circle becomes positive if it was 0, and else keeps
+def _has_cycle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> bool:
+    """True if along some cycle the offsets sum to 0 or more: the longest walks never end (Bellman and Ford)."""
+    weights = offsets * (count + 1) + 1      # the sum of a simple cycle becomes positive if it was 0, and else keeps
     longest = np.zeros(count, dtype=np.int64)    # its sign
     for _ in range(count + 1):
         longer = longest.copy()
@@ -99,7 +99,7 @@ def node_needs(nnet: NetworkStructure, i: int, period: int, any_x: bool = False)
 
 
 def _offsets(t: int, indexes: np.ndarray, any_x: bool) -> list[int]:
-    """How far from t each index is; those of another x lead out of a circle."""
+    """How far from t each index is; those of another x lead out of a cycle."""
     return [offset - t for _, offset, x in indexes.tolist() if (any_x or x == 0) and offset != NO_TIME]
 
 

@@ -23,7 +23,7 @@ def read_nnet(path: str | os.PathLike[str]) -> Nnet:
 
     Raises
     ------
-    FormatError : bytes that are no model; it names the file, the byte, the component and what was expected
+    FormatError : bytes that are not a model; it names the file, the byte, the component and what was expected
     Nnet3Error : a file that cannot be opened
     """
     return read_object(path, read_nnet_or_model)

@@ -19,7 +19,7 @@ from nnet3py.network.shortcuts import Shortcuts
 class Nnet(Shortcuts):
     """A network.
 
-    ``structure.py`` has how it is looked at, ``shortcuts.py`` short ways to do so, ``surgery*.py`` how it is edited.
+    ``structure.py`` has what looks at it, ``shortcuts.py`` short ways to use it, ``surgery*.py`` its edits.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Nnet(Shortcuts):
         self.structure_changed()
 
     def check(self, warn_for_orphans: bool = False) -> None:
-        """Raise ConfigError if the nodes do not fit each other; warn of what no output needs, if asked to.
+        """Raise ConfigError if the nodes do not fit each other; warn about what no output needs, if asked to.
 
         Kaldi: Nnet::Check.
         """
@@ -90,7 +90,7 @@ class Nnet(Shortcuts):
             mine.add(alpha, theirs)
 
     def dot_product(self, other: Nnet) -> float:
-        """Sum over all trainable parameters of this network's times the other's."""
+        """The sum, over all trainable parameters, of this network's times the other's."""
         self.check_alike(other)
         return sum(mine.dot_product(theirs) for mine, theirs in zip(self.components, other.components, strict=True)
                    if is_updatable(mine) and is_updatable(theirs))

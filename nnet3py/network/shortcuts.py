@@ -1,6 +1,6 @@
-"""What one types first: ``nnet(feats)``, ``nnet["affine1"]``, ``nnet.summary()``.
+"""What users type first: ``nnet(feats)``, ``nnet["affine1"]``, ``nnet.summary()``.
 
-Each is short for what is said elsewhere at length, some of it in later stages, which are asked for by name.
+Each is short for something longer, partly in modules above this one, which are imported by name.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ELSEWHERE = {
 
 
 class Shortcuts(NodeEdits, Shown):
-    """Short ways to look at and to use a network."""
+    """Short ways to inspect and use a network."""
 
     def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
         """:func:`nnet3py.compute` of this network: float (frames, dim) -> float32 (frames, output dim).
@@ -79,7 +79,7 @@ class Shortcuts(NodeEdits, Shown):
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:
-            """AttributeError, with what to type instead where another library has it under that name."""
+            """AttributeError, with what to type instead if another library has something under that name."""
             def advice() -> str | None:
                 if name in _ELSEWHERE or name.startswith("_"):
                     return _ELSEWHERE.get(name)
@@ -89,7 +89,7 @@ class Shortcuts(NodeEdits, Shown):
     def summary(self) -> Any:
         """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
 
-        See :func:`nnet3py.summary`, which this is.
+        The same as :func:`nnet3py.summary`.
         """
         return import_module("nnet3py.inspection.summary").summary(self)
 

@@ -1,4 +1,4 @@
-"""Changing a network from Python: a block of edits, and what is checked at its end.
+"""Changing a network from Python: a block of edits, and the checks at its end.
 
 The edits themselves, from which ``Nnet`` is derived, are in ``surgery_components.py`` and ``surgery_nodes.py``. One
 that would not leave a network Kaldi can use is refused, and the network is then as it was. Several edits that only fit
@@ -20,7 +20,7 @@ from nnet3py.network.structure import NetworkStructure
 
 
 class EditState:
-    """What an open edit remembers: how deep it is, the arrays that it has overwritten, a circle that was there."""
+    """The state of an open edit: how deep it is, the arrays that it has overwritten, a cycle that was there before."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -43,7 +43,7 @@ class Edits(NetworkStructure):
     def edit(self) -> Iterator[Edits]:
         """A block of edits: either all are made or none.
 
-        Names and references are checked at each step, dimensions and circles at the end. When anything is raised in the
+        Names and references are checked at each step, dimensions and cycles at the end. When anything is raised in the
         block, the network becomes what it was at its beginning, parameters that ``set_parameters`` set included.
 
         >>> with nnet.edit():                       # none of the three would fit without the others
@@ -78,7 +78,7 @@ class Edits(NetworkStructure):
 
 
 def _check(nnet: Edits) -> None:
-    """Raise ConfigError for what makes the network useless, except for what did so before."""
+    """Raise ConfigError for faults that make the network useless, except for those that it had before."""
     check_nnet(nnet)
     for name, error in _faults(nnet):
         if name not in nnet._edit_state.old_faults:
@@ -104,7 +104,7 @@ def _faults(nnet: NetworkStructure) -> Iterator[tuple[str, DescriptorError]]:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Raise ConfigError for what cannot name a ``kind``: a node or a component."""
+    """Raise ConfigError for an invalid name of a ``kind``: a node or a component."""
     if not isinstance(name, str) or not is_valid_name(name):
         raise ConfigError(f"{name!r} cannot name a {kind}", "a letter or '_', then letters, digits, '_', '-' and '.'")
 

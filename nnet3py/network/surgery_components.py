@@ -14,14 +14,14 @@ from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.structure import NetworkStructure
 from nnet3py.network.surgery import Edits, check_name, listed
 
-# Types whose arrays are no parameters but may be set all the same: nothing is derived from them.
+# Types whose arrays are not parameters but may be set all the same: nothing is derived from them.
 FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
                 "FixedBiasComponent": ("vector",), "ConstantComponent": ("output",),
                 "ConstantFunctionComponent": ("output",)}
 
 
 class ComponentEdits(Edits):
-    """Edits of components; each is refused, or undone, where the network would be of no use."""
+    """Edits of components; each is refused, or undone, if the network would be useless after it."""
 
     def named_components(self) -> Iterator[tuple[str, Component]]:
         """Name and object of each component, in the order of the file.

@@ -218,13 +218,13 @@ class NodeEdits(ComponentEdits):
 
 
 def _users(nnet: NetworkStructure, i: int) -> list[str]:
-    """Names of the nodes that refer to node ``i``; of a component node's input the component node's."""
+    """Names of the nodes that refer to node ``i``; for a component node's input the name of the component node."""
     return [nnet.nodes[user + nnet.is_component_input(user)].name for user in range(len(nnet.nodes))
             if i in node_dependencies(nnet, user) and not nnet.is_component(user)]
 
 
 def _removable(nnet: NetworkStructure, name: str) -> int:
-    """The index of a node that a person may name. Raises Nnet3Error for none, ConfigError for a hidden one."""
+    """The index of a node that users may name. Raises Nnet3Error if there is none, ConfigError for a hidden one."""
     i = nnet.node_index(name)
     if nnet.is_component_input(i):
         raise ConfigError(f"node {name} is the input of a component node and goes with it",

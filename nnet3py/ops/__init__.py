@@ -28,10 +28,10 @@ def get_ops(device: str = "cpu") -> Ops:
     DeviceError
         The device is unknown, or there is no such device here.
     """
-    made = _local.__dict__.setdefault("ops", {})
-    if device not in made:
-        made[device] = _make_ops(device)
-    return cast("Ops", made[device])        # of its own device's arrays; __getattr__ finds operations by the table
+    by_device = _local.__dict__.setdefault("ops", {})
+    if device not in by_device:
+        by_device[device] = _make_ops(device)
+    return cast("Ops", by_device[device])        # of its own device's arrays; __getattr__ finds operations by the table
 
 
 def _make_ops(device: str) -> object:

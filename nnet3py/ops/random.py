@@ -50,7 +50,7 @@ class Random:
     def select(self, component_index: int, call: int = 0) -> None:
         """The draws that follow belong to this call of this component: each call has 2^32 blocks of its own.
 
-        A component that runs several times in a minibatch (a recurrence, or forward and backward) draws anew each time.
+        A component that runs several times in a minibatch (a recurrence, or forward and backward) draws each time.
         """
         self._component = component_index & _MASK
         self._block = (call & _MASK) << 32

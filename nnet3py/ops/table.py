@@ -101,7 +101,7 @@ class Device(Memory, Protocol):
         """Host arrays where kernels can read them, for the time of a ``with``."""
 
     def read_later(self, src: DeviceArray) -> Callable[[], np.ndarray]:
-        """A function that gives a host copy of what a vector of this device holds now, to be called once."""
+        """A function that gives a host copy of what a vector of this device holds now, to be called only once."""
 
     def free_memory(self) -> tuple[int, int]:
         """Bytes of the device's memory that are free, and all of them; 0 if that is not known."""
@@ -165,9 +165,9 @@ class Operation:
     def stand_in(self, file: str, module: str) -> Callable[..., Any]:
         """A function of its name and documentation, which does nothing and stands in a module."""
         code = self.declaration.__code__.replace(co_filename=file)
-        made = FunctionType(code, {"__name__": module}, self.name)
-        made.__doc__ = self.meaning
-        return made
+        function = FunctionType(code, {"__name__": module}, self.name)
+        function.__doc__ = self.meaning
+        return function
 
 
 def _argument(name: str, text: str, default: str | None) -> Argument:

@@ -11,7 +11,7 @@ computed together.
 
 ``silence_weighting.py``: what frames count for i-vectors, by what was recognised in them. ``endpoint.py``: rules of
 when an utterance is over. ``stream_options.py`` has the options of both.
-Nothing grows with the length of a stream but the search, which begins anew with each segment; nothing is done for each
+Nothing grows with the length of a stream but the search, which begins again with each segment; nothing is done for each
 frame in Python but taking it from the library that computes it.
 
 A model: ``model_folder.py`` says what a folder holds and lacks, ``conf_file.py`` and ``option_tables.py`` what its
@@ -26,5 +26,5 @@ The server: ``server.py`` accepts connections, ``server_session.py`` has the con
 of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
 client may ask, ``server_metrics.py`` counts, ``server_http.py`` answers plain HTTP and gives the page
 ``server_page.html``. Streams are decoded behind the interface ``stream_threads.StreamService``, by the scheduler, so
-that nobody waits for somebody else's sound.
+that nobody waits for someone else's sound.
 """

@@ -174,7 +174,7 @@ class IvectorStream:
         return self._stats.objective_change(self._current)
 
     def length(self) -> float:
-        """Of the latest i-vector."""
+        """The length of the latest i-vector."""
         return float(np.linalg.norm(self._result(self._current)))
 
     def adaptation_state(self) -> AdaptationState:

@@ -1,4 +1,4 @@
-"""Words while somebody speaks: blocks of sound from a microphone or a file, and what a stream makes of them."""
+"""Words while someone speaks: blocks of sound from a microphone or a file, and what a stream makes of them."""
 from __future__ import annotations
 
 import logging
@@ -140,7 +140,7 @@ def _faults(device: str) -> Iterator[Any]:
 
 
 def device_list() -> str:
-    """The devices for sound as text, a line each: ``>`` stands before the usual microphone."""
+    """The devices for sound as text, one per line: ``>`` stands before the usual microphone."""
     return str(sounddevice().query_devices()) or "There are no devices for sound."
 
 

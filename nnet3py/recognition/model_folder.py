@@ -116,7 +116,7 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                    options: Mapping[str, Any] | None = None) -> ModelFolder:
-    """The same for a folder that may lack something: see ``missing``. Nnet3Error for what is no folder of a model."""
+    """The same for a folder that may lack something: see ``missing``. Nnet3Error for anything but a model folder."""
     return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
 
 

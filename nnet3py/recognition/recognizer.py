@@ -168,7 +168,7 @@ class Recognizer:
             long sound is one utterance, which takes memory and time
         phrases, boost : as for :meth:`stream`
 
-        Raises Nnet3Error for a file that is no sound, or samples that are none. A sound too short for a single frame
+        Raises Nnet3Error for a file that is not sound, or for invalid samples. A sound too short for a single frame
         has a result without words.
         """
         if isinstance(sound, str | os.PathLike):

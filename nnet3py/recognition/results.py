@@ -141,7 +141,7 @@ class ResultMaker:
         return [Alternative(self.words.text(path.words), float(path.cost)) for path in paths if path is not None]
 
     def _seconds(self, frames: float) -> float:
-        """Of decoded frames; to the microsecond."""
+        """Seconds for a number of decoded frames, to the microsecond."""
         return round(float(frames) * self.seconds_per_frame, 6)
 
     def _aligned(self, lattice: CompactLattice) -> CompactLattice:

@@ -112,7 +112,7 @@ class RecognitionServer:
         ended.cancel()
 
     def _process_request(self, connection: Any, request: Any) -> Any:
-        """The HTTP response to a request; None for one that a WebSocket comes of."""
+        """The HTTP response to a request; None for one that opens a WebSocket."""
         answer = self._http_answer(request)
         if answer is None:
             return None

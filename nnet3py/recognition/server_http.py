@@ -71,7 +71,7 @@ def content_policy(page: str) -> str:
 def origin_is_allowed(origins: Sequence[str], host: str, is_local: bool, allowed: Sequence[str]) -> bool:
     """Whether a browser may connect that shows the page of some origin.
 
-    Programs that are no browsers name no origin. A browser does, and could be told by any page to connect to a server
+    Programs that are not browsers name no origin. A browser does, and could be told by any page to connect to a server
     on its user's own machine; so the page must come from this server, or its origin be allowed. Names that were made
     to lead here (DNS rebinding) are told by not being local ones.
 

@@ -62,7 +62,7 @@ class StreamSettings:
     ----------
     sample_rate : samples a second of what it sends
     words : whether results have a list of words with times and confidences
-    max_alternatives : 0, or how many alternatives to give in the place of one result
+    max_alternatives : 0, or how many alternatives to give in place of one result
     phrases : all that can be said, for a model with a lookahead graph; empty: whatever the model knows
     """
 
@@ -76,7 +76,7 @@ class ResultLike(Protocol):
     """What is read of a result of recognition.
 
     ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``best(count)`` gives at most
-    so many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
+    that many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
     """
 
     @property

@@ -63,8 +63,8 @@ class Sound:
 def open_sound(path: str, channel: int | None = None) -> Sound:
     """Open a file of sound; ``-`` is standard input.
 
-    ``channel``: which one to take, from 0; None for their mean. Raises FormatError for what is no sound, Nnet3Error for
-    what needs the package soundfile, UsageError for a channel that the file has not.
+    ``channel``: which one to take, from 0; None for their mean. Raises FormatError for anything but sound, Nnet3Error
+    for what needs the package soundfile, UsageError for a channel that the file does not have.
     """
     content = io.BytesIO(sys.stdin.buffer.read()) if path == STANDARD_INPUT else None
     if content is None and not os.path.isfile(path):

@@ -103,5 +103,5 @@ def read_list(path: str) -> list[Listed]:
     """What :func:`write_list` wrote."""
     lines = read_lines(path)
     if len(lines) % 2:
-        raise UsageError(f"{path} is no list of sounds with names: it has {len(lines)} lines")
+        raise UsageError(f"{path} is not a list of sounds with names: it has {len(lines)} lines")
     return [Listed(*pair) for pair in zip(lines[::2], lines[1::2], strict=True)]

@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    frames : float32 (frames, input dim), with the context of the first chunk in front of and behind it
+    frames : float32 (frames, input dim), with the context of the first chunk before and after it
     ivector : float32 (ivector dim,); None for a network without
     """
 
@@ -37,10 +37,10 @@ class Chunk(NamedTuple):
 class StreamDecoder:
     """Recognises one stream of sound: accept samples as they come, ask what was said.
 
-    A stream is one segment, or several: after :meth:`begin_segment` the search begins anew where it stands, while
+    A stream is one segment, or several: after :meth:`begin_segment` the search begins again where it stands, while
     features, i-vectors and the network go on.
 
-    The network is computed by a stream of its own, unless somebody else does it: who calls
+    The network is computed by a stream of its own, unless the caller does it: whoever calls
     ``pipeline.accept_waveform``, :meth:`prepare`, and then, while :meth:`pending_chunk` gives one,
     :meth:`accept_output`, may compute chunks of many streams together.
 
@@ -96,7 +96,7 @@ class StreamDecoder:
 
     @property
     def network_stream(self) -> LoopedStream:
-        """What computes the network for this stream, unless somebody else does."""
+        """What computes the network for this stream, unless the caller does."""
         if self._network is None:
             self._network = self._looped.stream()
         return self._network
@@ -162,7 +162,7 @@ class StreamDecoder:
 
     @property
     def num_frames_decoded(self) -> int:
-        """Of this segment."""
+        """Decoded frames of this segment."""
         return self.search.num_frames
 
     def best_path(self, use_final: bool = False) -> BestPath | None:
@@ -203,7 +203,7 @@ class StreamDecoder:
                                         options)
 
     def begin_segment(self) -> None:
-        """Begin the search anew where the stream stands."""
+        """Begin the search again where the stream stands."""
         self.frame_offset += self.search.num_frames
         self.search.init()
         self._weighting = self._new_weighting()
@@ -214,10 +214,10 @@ class StreamDecoder:
 
 
 def _check_dimensions(pipeline: FeaturePipeline, looped: LoopedComputer) -> None:
-    made, io = pipeline.models, looped.io
-    if made.input_dim != io.input_dim:
-        raise ShapeError(f"the network takes features of dimension {io.input_dim}, the options make {made.input_dim}",
+    models, io = pipeline.models, looped.io
+    if models.input_dim != io.input_dim:
+        raise ShapeError(f"the network takes features of dimension {io.input_dim}, the options make {models.input_dim}",
                          "is the feature configuration that of the model?")
-    if io.ivector_dim and made.ivector_dim != io.ivector_dim:
+    if io.ivector_dim and models.ivector_dim != io.ivector_dim:
         raise ShapeError(f"the network takes i-vectors of dimension {io.ivector_dim}, the extractor makes "
-                         f"{made.ivector_dim or 'none'}", "--ivector-extraction-config names the extractor")
+                         f"{models.ivector_dim or 'none'}", "--ivector-extraction-config names the extractor")

@@ -55,7 +55,7 @@ class SilenceWeightingOptions:
                                         "for i-vectors")
     silence_weight: float = opt("silence-weight", 1.0, "What these count, such as 0.001")
     max_state_duration: float = opt("max-state-duration", -1.0, "Frames with the same transition-id in a row that "
-                                    "count as silence, if they are so many (-1: never)")
+                                    "count as silence, if they are that many (-1: never)")
 
     @property
     def is_active(self) -> bool:

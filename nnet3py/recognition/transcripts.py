@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nnet3py.recognition.results import Result, Word
 
-# A subtitle: two lines of so many characters, shown so many seconds, without longer pauses in it.
+# A subtitle: two lines of that many characters, shown that many seconds, without longer pauses in it.
 LINE, LINES = 42, 2
 _MOST_SECONDS, _PAUSE = 7.0, 1.0
 

@@ -46,7 +46,7 @@ def multiplications_per_row(component: Component) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """Of each command, int64 (commands,): ``operations`` of its matrix products, ``elements`` that it writes.
+    """For each command, int64 (commands,): ``operations`` of its matrix products, ``elements`` that it writes.
 
     A product of m × k and k × n elements has 2mnk operations. Natural gradient is not counted. A fused command writes
     once what several of its parts write.

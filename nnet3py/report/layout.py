@@ -16,7 +16,7 @@ class Layout:
     ----------
     x, y : of each vertex
     routes : for each edge (as given) the centres that it passes, its two ends included
-    backward : the edges that lead upwards, in circles
+    backward : the edges that lead upwards, in cycles
     """
 
     x: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: 
 
 
 def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
-    """Edges without which there are no circles: those that a depth-first search finds leading back to its path."""
+    """Edges without which there are no cycles: those that a depth-first search finds leading back to its path."""
     followers: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
         followers[a].append(b)

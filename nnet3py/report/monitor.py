@@ -24,7 +24,7 @@ _MEDIAN = 6                  # its place among the 13 percentiles of a summary
 
 
 class Problem(NamedTuple):
-    """Something wrong: what it is (the same as long as it lasts), where, and what to say of it."""
+    """Something wrong: what it is (the same as long as it lasts), where, and what to say about it."""
 
     kind: str
     place: str
@@ -38,7 +38,7 @@ class Monitor:
         self._told: set[tuple[str, str]] = set()
 
     def check(self, iterations: Sequence[Iteration]) -> list[str]:
-        """The problems of ``iterations``, all up to now in order, that were not told before; a line each."""
+        """The problems of ``iterations``, all up to now in order, that were not told before; one per line."""
         lines = []
         for problem in find_problems(iterations):
             if (problem.kind, problem.place) not in self._told:

@@ -131,7 +131,7 @@ def _parameters(components: Iterable[Any]) -> list[str]:
 
 
 def own_offsets(component: Any) -> str:
-    """Of a component that looks at other times by itself."""
+    """The time offsets of a component that looks at other times by itself."""
     offsets = getattr(component, "time_offsets", None)
     return f" at {', '.join(minus(f'{int(t):+d}') if t else '0' for t in offsets)}" if offsets is not None else ""
 

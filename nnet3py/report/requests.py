@@ -28,7 +28,7 @@ def parse_request(text: str, path: str = "") -> ComputationRequest:
 
     Raises
     ------
-    FormatError : a line that is none of these, or numbers that are no indexes; it names the line
+    FormatError : a line that is none of these, or numbers that are not indexes; it names the line
     Nnet3Error : the lines make no request
     """
     ios: dict[str, list[IoSpecification]] = {"input": [], "output": []}
@@ -72,7 +72,7 @@ def range_request(inputs: str, outputs: str, num_sequences: int, train: bool = F
 
     Raises
     ------
-    UsageError : a range that is not understood or much too long; an input derivative of what is no input
+    UsageError : a range that is not understood or much too long; an input derivative of what is not an input
     """
     given, wanted = _ranges(inputs, "input"), _ranges(outputs, "output")
     return _request(given, wanted, num_sequences, train, input_derivs, store_stats)
@@ -83,7 +83,7 @@ def _ranges(text: str, kind: str) -> dict[str, np.ndarray]:
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())
         if match is None:
-            raise UsageError(f"--{kind}: {word.strip()[:60]!r} is no range of times",
+            raise UsageError(f"--{kind}: {word.strip()[:60]!r} is not a range of times",
                              f"the form is --{kind}=NAME:FIRST:LAST or --{kind}=NAME:FIRST:LAST:STEP, several with "
                              "commas; both ends are included")
         first = int(match[2])
@@ -108,7 +108,7 @@ def _request(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray], num_
         raise UsageError(f"--num-sequences={num_sequences}: 1 is the least")
     for name in input_derivs:
         if name not in inputs:
-            raise UsageError(f"a derivative of '{name}' is wanted, which is no input of the request",
+            raise UsageError(f"a derivative of '{name}' is wanted, which is not an input of the request",
                              f"its inputs are {', '.join(inputs)}")
     for name, times in (*inputs.items(), *outputs.items()):
         _check_rows(name, len(times) * num_sequences)

@@ -31,7 +31,7 @@ class Scalar(NamedTuple):
 
 
 def write_events(trainings: Trainings, output: Path, end: float) -> Path:
-    """Write ``LABEL/train`` and ``LABEL/valid`` into ``output``, which is made, in the place of those written before.
+    """Write ``LABEL/train`` and ``LABEL/valid`` into ``output``, which is made, in place of those written before.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ its arena, which it shares with nobody.
 ``parameter_store.py``: components hold numpy arrays; for as long as something is bound to a device, a network has a
 ``ParameterStore`` there. ``on_device(nnet, ops)`` makes it when the network is first bound, and another after
 structural edits. All ``PARAMETERS`` (float32) are side by side in one vector, all ``STATISTICS`` (float64) in another.
-The store's components are copies of the network's, with views of these vectors in the place of arrays and
+The store's components are copies of the network's, with views of these vectors in place of arrays and
 ``CONSTANTS`` uploaded; they take the host's settings before each run, and share its objects. Arrays are not watched:
 ``push()`` copies the host's to the device, ``pull()`` the device's into the host's, in place. A ``Computer`` with
 networks on the host pushes them before each pass and pulls what it has updated after each run; ``ComputerCache``,

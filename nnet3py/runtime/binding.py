@@ -1,8 +1,8 @@
-"""From a command list to prepared calls: every view, index table and component resolved, once; a call for each command.
+"""From a command list to prepared calls: views, index tables and components are resolved once; one call per command.
 
 A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the
-forward pass is one stage, the backward pass the next. Running a stage allocates nothing and decides nothing but what
-the components themselves decide.
+forward pass is one stage, the backward pass the next. Running a stage allocates nothing, and leaves
+no decisions but those of the components.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Arena:
         self.buffer = ops.new_vector(0)
 
     def reserve(self, size: int, computation: BoundComputation | None = None) -> None:
-        """Make room for ``size`` elements. A larger block replaces the old one: what was bound to that binds again."""
+        """Make room for ``size`` elements. If a larger block replaces the old one, what was bound is bound again."""
         if size > self.buffer.size:
             for other in self._bound:
                 other.release()
@@ -59,7 +59,7 @@ _largest_logged = 0
 
 
 def _log_memory(ops: Ops, size: int) -> None:
-    """Say how much of a device's memory is going to be taken, where it is more than was said before."""
+    """Log how much of a device's memory will be taken, if it is more than was logged before."""
     global _largest_logged
     megabytes = 4 * size / 2**20
     if ops.device != "cuda":
@@ -144,7 +144,7 @@ class BoundComputation:
         return self._stages
 
     def take_settings(self) -> None:
-        """Let the settings of the networks' components hold on the device, too."""
+        """Copy the settings of the networks' components to the device."""
         for network in self.networks:
             if isinstance(network, ParameterStore):
                 network.take_settings()
@@ -202,7 +202,7 @@ class BoundComputation:
         return self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
 
     def _bind_jump(self, stage: Stage) -> None:
-        """The last stage goes on with what follows the label, and so has the outputs of that stage."""
+        """The last stage continues with what follows the label, and so has the outputs of that stage."""
         number, place = self._label
         target = self._stages[number]
         if target is stage:
@@ -249,7 +249,7 @@ class BoundComputation:
         return self.given_view(s) if s > 0 else None
 
     def given_view(self, s: int) -> DeviceArray:
-        """The same of a sub-matrix that is there."""
+        """The same for a sub-matrix that must exist."""
         sub = self.computation.submatrices[s]
         if sub not in self._views:
             self._views[sub] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
@@ -257,13 +257,13 @@ class BoundComputation:
         return self._views[sub]
 
     def whole_view(self, s: int) -> DeviceArray:
-        """The whole matrix that sub-matrix ``s`` is part of; a view of another one's place, where it has none."""
+        """The whole matrix that sub-matrix ``s`` is part of; if it has no place of its own, a view of another's."""
         matrix = self.computation.submatrices[s].matrix
         place = self.computation.places.get(matrix)
         return self.whole_matrix(matrix) if place is None else self.given_view(place)
 
     def whole_matrix(self, matrix: int) -> DeviceArray:
-        """The matrix of a number."""
+        """The matrix with a number."""
         info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
@@ -316,7 +316,7 @@ class BoundComputation:
         return indexes
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
-        """What a backward command may change: a component of ``update``, or for the untrained one of ``stats``."""
+        """What a backward command may change: a component of ``update``, or of ``stats`` if it is not trained."""
         if command.type == CommandType.BACKPROP_NO_MODEL_UPDATE:
             return None
         if self.nnet.components[c].has(Properties.UPDATABLE):

@@ -1,6 +1,6 @@
 """One chunk of each of several streams, computed together.
 
-A looped computation for N sequences is bound once. Before a chunk is computed, what each of the N streams carries is
+A looped computation for N sequences is bound once. Before a chunk is computed, the state of each of the N streams is
 copied from its place in :class:`~nnet3py.runtime.stream_states.StreamStates` into the rows of the matrices where the
 chunk expects it, afterwards from where the chunk left it back to the streams' places. So any N streams that are at the
 same chunk of the loop can be computed together, each time others, and one binding serves any number of streams.
@@ -147,7 +147,7 @@ class _Moves:
         self._offsets = np.zeros_like(self._places)
 
     def offsets_for(self, slots: np.ndarray) -> np.ndarray:
-        """int64 (rows,): where each row's elements are among the states, -1 for a row that nobody carries.
+        """int64 (rows,): where each row's elements are among the states, -1 for a row that no stream carries.
 
         ``slots`` are where the streams' rows begin, and -1. The array is the same one at the next call.
         """

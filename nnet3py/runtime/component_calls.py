@@ -45,7 +45,7 @@ class BackpropCall(_ComponentCall):
 
 
 class PropagateCall(_ComponentCall):
-    """``Component.propagate``, and then the statistics of what came out.
+    """``Component.propagate``, and then the statistics of its output.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class PropagateCall(_ComponentCall):
             self.store_stats(*args)
 
     def store_stats(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
-        """Store them, of the arguments of ``propagate``; does nothing where nobody takes them."""
+        """Store the statistics of the arguments of ``propagate``; does nothing if no component takes them."""
         if self._stats is not None:
             given: Any = None if x is y else x       # y may be written over x
             self._ops.random.select(self._index, self._number + 1)

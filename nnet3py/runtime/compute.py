@@ -80,7 +80,7 @@ class UtteranceComputer(MinibatchComputer):
 
 
 class _Wanted(NamedTuple):
-    """What is asked of a network."""
+    """What is to be computed with a network."""
 
     output: str | tuple[str, ...]
     frames_per_chunk: int
@@ -97,9 +97,9 @@ class _Entry:
 
 
 class _Memory(threading.local):
-    """What :func:`compute` remembers, in each thread: computers by network and by what is wanted, and networks by file.
+    """What :func:`compute` keeps in each thread: computers by network and by what is wanted, and networks by file.
 
-    It is small: the least recently used go first, and what there is for a network goes with the network.
+    It is small: the least recently used entries are dropped first, and those of a network go with the network.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class _Memory(threading.local):
         self._networks: OrderedDict[str, tuple[tuple[int, ...], Nnet]] = OrderedDict()
 
     def computer(self, nnet: Nnet, wanted: _Wanted) -> UtteranceComputer:
-        """What computes ``nnet`` as it is now: made anew if its structure, settings or parameters have changed."""
+        """What computes ``nnet`` as it is now: made again if its structure, settings or parameters have changed."""
         if wanted.cache_dir is None:
             wanted = wanted._replace(cache_dir=os.environ.get(ENVIRONMENT, ""))
         key = id(nnet), wanted
@@ -122,7 +122,7 @@ class _Memory(threading.local):
         return entry.computer
 
     def network(self, path: str) -> Nnet:
-        """The network in a file, read again if the file has changed; what is no file (a pipe) is read each time."""
+        """The network in a file, read again if the file has changed; what is not a file (a pipe) is read each time."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):
@@ -174,8 +174,8 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
             progress: bool | Progress = False) -> Any:
     """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
-    What was prepared is remembered, so that the next call with the same network does little else than compute. A
-    network whose parameters or structure were changed in the meantime is prepared again, and so is a file that was.
+    What was prepared is kept, so that the next call with the same network does little but compute. A network whose
+    parameters or structure have changed in the meantime is prepared again, and so is a file that has changed.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     Raises
     ------
     ShapeError : features or an i-vector of another dimension than the network asks for
-    NumericError : NaN or infinity in them, or what are no real numbers; NaN in what the network makes of them
+    NumericError : NaN or infinity in them, or what are not real numbers; NaN in what the network makes of them
     Nnet3Error : a file that cannot be read, or no such node in the network
 
     Notes
@@ -244,7 +244,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
 
 
 def _several(feats: Features) -> dict[str, np.ndarray] | None:
-    """Several matrices by key, or by their number; None if it is one matrix."""
+    """Several matrices by key, or by number; None if it is a single matrix."""
     if isinstance(feats, np.ndarray) and (feats.ndim != 3 or not len(feats)):
         return None
     if isinstance(feats, Mapping):
@@ -274,7 +274,7 @@ def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray
 
 
 def _columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
-    """Where the values of each node stand when those of all are side by side."""
+    """The columns of each node's values when those of all nodes are side by side."""
     ends = np.cumsum([nnet.node_dim(nnet.node_index(name)) for name in nodes]).tolist()
     return {name: slice(begin, end) for name, begin, end in zip(nodes, [0, *ends], ends, strict=False)}
 

@@ -153,7 +153,7 @@ class Computer:
 
 
 def _stores(*pairs: tuple[Nnet | ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
-    """Of pairs of what is bound and what was given, the stores that are bound for a network; each once."""
+    """From pairs of what is bound and what was given, the stores that are bound for a network; each once."""
     return list({id(bound): bound for bound, given in pairs
                  if isinstance(bound, ParameterStore) and bound is not given}.values())
 

@@ -31,6 +31,14 @@ class ComputerCache:
         self.ops = get_ops(device)
         self.arena = Arena(self.ops)
         self._computers: OrderedDict[ComputationRequest, Computer] = OrderedDict()
+        self._num_examples = 0
+
+    def next_example(self, request: ComputationRequest) -> Computer:
+        """As :meth:`computer`, with random numbers of its own for each call, for dropout outside test mode."""
+        computer = self.computer(request)
+        computer.ops.random.begin_minibatch(0, self._num_examples)
+        self._num_examples += 1
+        return computer
 
     def computer(self, request: ComputationRequest) -> Computer:
         """A computer at the start of the computation for ``request``."""

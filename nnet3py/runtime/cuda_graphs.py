@@ -10,7 +10,7 @@ has changed: the place of scratch space, a setting of a component (a learning ra
 which statistics were ever stored, the seed, the arithmetic of products. What changes with each minibatch lies in
 device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
 depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; where that moves,
-a stage is bound anew.
+a stage is bound again.
 
 What the host decides by counting, which estimates of natural gradient learn in this run, comes back: such a run has
 pieces of its own, which are looked at once and captured the second time, and are kept.
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 Decided: TypeAlias = tuple[tuple[int, ...], ...]      # by each preconditioner, see its ``decisions``
 _PLAIN_RUNS = 2        # before anything is captured
-_MOST_VARIANTS = 12    # kept of a stage's pieces: of so many combinations of what the host decides
+_MOST_VARIANTS = 12    # kept of a stage's pieces: of that many combinations of what the host decides
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -128,8 +128,8 @@ class StageRunner:
         if piece.graph is None and not piece.needs_host and not piece.failed:
             self._capture(piece)
         elif piece.graph is not None:
-            for each, count in piece.counted.items():
-                each.t += count
+            for preconditioner, count in piece.counted.items():
+                preconditioner.t += count
         if piece.graph is not None:
             piece.graph.launch()
             return
@@ -144,7 +144,7 @@ class StageRunner:
             for function, args in piece.calls:
                 function(*args)
 
-        counts = [(each, each.t) for each in piece.counted]
+        counts = [(preconditioner, preconditioner.t) for preconditioner in piece.counted]
         try:
             piece.graph = graphs.capture(run)
             return
@@ -153,8 +153,8 @@ class StageRunner:
         except graphs.CaptureFailed as error:
             _warn_once(error)
         piece.failed = True
-        for each, t in counts:      # it is run once more
-            each.t = t
+        for preconditioner, t in counts:      # it is run once more
+            preconditioner.t = t
 
     def _current_state(self) -> tuple[object, ...]:
         from nnet3py.ops.cuda import cublas
@@ -177,7 +177,7 @@ class _Settings:
                 self._marks.append(host.stored)
 
     def now(self) -> tuple[object, ...]:
-        """Everything in a component that is no array, and its marks of what was stored."""
+        """Everything in a component that is not an array, and its marks of what was stored."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
 
@@ -192,26 +192,26 @@ class _Decisions:
 
     def counts(self) -> list[int]:
         """How many calls each has had."""
-        return [each.t for each in self._all]
+        return [preconditioner.t for preconditioner in self._all]
 
     def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
         """Add to ``counted`` who was called how often since the counts were these."""
-        for each, t in zip(self._all, before, strict=True):
-            if each.t != t:
-                counted[each] = counted.get(each, 0) + each.t - t
+        for preconditioner, t in zip(self._all, before, strict=True):
+            if preconditioner.t != t:
+                counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t
 
     def learn(self, pieces: list[Piece]) -> bool:
-        """Take in who is called in these pieces of a run; whether that is known only from now on."""
+        """Note which preconditioners these pieces of a run call; returns whether that was not known before."""
         calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
-            for each, count in piece.counted.items():
-                calls[each] = calls.get(each, 0) + count
+            for preconditioner, count in piece.counted.items():
+                calls[preconditioner] = calls.get(preconditioner, 0) + count
         was_known, self._calls = self._calls == calls, calls
         return not was_known
 
     def now(self) -> Decided:
         """What will be decided in the next run."""
-        return tuple(each.decisions(count) for each, count in (self._calls or {}).items())
+        return tuple(preconditioner.decisions(count) for preconditioner, count in (self._calls or {}).items())
 
 
 _warned = False

@@ -113,7 +113,7 @@ class Cutter:
         options.check()
         self.left_context, self.right_context = compute_simple_nnet_context(nnet)
         self.outputs_per_chunk = _rounded_frames_per_chunk(nnet, options) // options.frame_subsampling_factor
-        # chunks begin at multiples of so many outputs
+        # chunks begin at multiples of that many outputs
         self.unit = math.lcm(options.frame_subsampling_factor, nnet.modulus()) // options.frame_subsampling_factor
         self.is_local, self.is_recurrent = is_local(nnet), is_recurrent(nnet)
         self.may_lengthen = lookahead_is_at_most(nnet, self.right_context)
@@ -162,7 +162,7 @@ class Cutter:
         return min(-(-num_outputs // step) * step, self.outputs_per_chunk)
 
     def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
-        """Chunks of a full minibatch, of so many input rows each; ``is_usual`` where there is no context of an edge."""
+        """Chunks of ``num_inputs`` rows in a full minibatch; ``is_usual`` where there is no context of an edge."""
         raise NotImplementedError
 
     def size_for(self, count: int, full_size: int) -> int:

@@ -363,7 +363,7 @@ class LoopedStream:
             self._append_copies(self._last, self._looped.frames_of_chunk(num_chunks - 1)[1] - self.num_frames)
 
     def _append_copies(self, frame: np.ndarray, count: int) -> None:
-        """Let (1, input dim) wait so many times."""
+        """Let (1, input dim) wait that many times."""
         self._waiting.append(np.broadcast_to(frame, (count, frame.shape[1])))
 
     def pending_chunk(self) -> Chunk | None:
@@ -394,7 +394,7 @@ class LoopedStream:
         return -(-self.num_frames // self._looped.frame_subsampling_factor)
 
     def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """Output of the next chunk, for whom cuts streams into chunks himself: all of it, float32 (rows, output dim).
+        """All output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
 
         ``feats`` float (frames, input dim), as many as the chunk takes: the first one with its left and right context,
         later ones what comes next. ``ivector`` and errors as :meth:`accept`.

@@ -2,7 +2,7 @@
 
 The store has copies of all arrays that kernels read or write: those that components declare as ``PARAMETERS`` and
 ``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its components are copies of the
-network's with views of these in the place of arrays. All else is the network's, on the host:
+network's with views of these in place of arrays. All else is the network's, on the host:
 
 - **settings** (learning rates, proportions, test modes) go from the host to the store's components before each run
   (:meth:`ParameterStore.take_settings`), never back: components change none while they run;
@@ -38,7 +38,7 @@ class _Placed:
 
     Attributes
     ----------
-    own : what the store's has in the place of the network's: arrays of the device, and children of a composite
+    own : what the store's has in place of the network's: arrays of the device, and children of a composite
     """
 
     host: Component

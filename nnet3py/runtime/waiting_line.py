@@ -10,7 +10,7 @@ Outcome = TypeVar("Outcome")
 
 
 class _Place(Generic[Task, Outcome]):
-    """One thread's tasks, and what has come of them."""
+    """One thread's tasks, and their results."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.tasks = tasks

@@ -50,7 +50,6 @@ class ChainDiagnostics:
         self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._chain = ChainOutputs(self._computers.ops, graphs, self.options.chain)
-        self._num_examples = 0
         self.outputs: dict[str, Counted] = {}
 
     def compute(self, eg: NnetChainExample) -> None:
@@ -63,9 +62,7 @@ class ChainDiagnostics:
         request = chain_request(self.nnet, eg, need_model_derivative=False,
                                 store_component_stats=self.options.store_component_stats,
                                 use_xent=bool(self.options.chain.xent_regularize))
-        computer = self._computers.computer(request)
-        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
-        self._num_examples += 1
+        computer = self._computers.next_example(request)
         for io in eg.inputs:
             if not io.name.startswith(HIDDEN):
                 computer.accept_input(io.name, to_dense(io.features))

@@ -68,7 +68,7 @@ class ChainObjectiveComputation:
     Parameters
     ----------
     ops : the device's operations
-    graph : the denominator graph, of as many pdfs as the output has
+    graph : the denominator graph, with as many pdfs as the output has columns
     options : see :class:`ChainOptions`
     seed : of the penalty on values out of range, which is applied in half of the minibatches
     """

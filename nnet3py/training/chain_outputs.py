@@ -27,7 +27,7 @@ Graphs = Callable[[str], DenominatorGraph]    # of an output's name
 
 
 def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
-    """One denominator graph for all outputs, of the pdfs of the node ``output``.
+    """One denominator graph for all outputs, whose pdfs are those of the node ``output``.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def graph_folder(nnet: Nnet, folder: str) -> Graphs:
 
 
 class Counted(NamedTuple):
-    """What is counted of an output: its name, the weight, the objective, and its auxiliary one."""
+    """What is counted for an output: its name, the weight, the objective, and the auxiliary objective."""
 
     name: str
     weight: float
@@ -151,7 +151,7 @@ class ChainOutputs:
 
 
 def _by_frame(io: NnetIo, shape: tuple[int, ...]) -> np.ndarray:
-    """Posteriors in the order of an output's rows: frame after frame, in each all sequences."""
+    """Posteriors in the order of an output's rows: frame after frame, and within a frame all sequences."""
     matrix = to_dense(io.features)
     if matrix.shape != shape:
         raise ShapeError(f"the input {io.name} has {matrix.shape[0]} rows and {matrix.shape[1]} columns, the output "

@@ -36,7 +36,6 @@ class PosteriorAdder:
         self.nnet, self._denominator, self._apply_exp, self._clip = nnet, denominator, apply_exp, clip_threshold
         self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
         self._computers = ComputerCache(nnet, self.compiler, device=device)
-        self._num_examples = 0
 
     def add(self, eg: NnetChainExample) -> NnetChainExample:
         """The example with one more input, its rows sequence after sequence.
@@ -53,9 +52,7 @@ class PosteriorAdder:
         output = eg.outputs[0]
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=False)
-        computer = self._computers.computer(request)
-        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
-        self._num_examples += 1
+        computer = self._computers.next_example(request)
         for io in eg.inputs:
             if not io.name.startswith(HIDDEN):
                 computer.accept_input(io.name, to_dense(io.features))

@@ -64,7 +64,7 @@ MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
 
 
 class Combination(NamedTuple):
-    """The best average, of how many models it is, and the objectives per frame of the first model and of it."""
+    """The best average, how many models it has, and the objectives per frame of the first model and of the average."""
 
     nnet: Nnet
     num_models: int
@@ -123,14 +123,14 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
 
 
 def _frame_level(options: CombineOptions) -> MakeDiagnostics:
-    """Makes diagnostics of frame-level examples; accuracies are shown only when statistics are computed anew."""
+    """Makes diagnostics of frame-level examples; accuracies are shown only when statistics are computed again."""
     return lambda nnet, compiler, store_stats: NnetDiagnostics(nnet, DiagnosticOptions(
         compute_accuracy=store_stats, store_component_stats=store_stats, optimize=options.optimize,
         compiler=options.compiler, device=options.device), compiler=compiler)
 
 
 def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDiagnostics) -> None:
-    """Gather the statistics of ``nnet`` anew from examples, in place, and log its objectives. Kaldi: RecomputeStats.
+    """Gather the statistics of ``nnet`` again from examples, in place, and log its objectives. Kaldi: RecomputeStats.
 
     Components are not put in test mode, so batch normalisation sees each example for itself.
     """

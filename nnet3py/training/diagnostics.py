@@ -68,7 +68,6 @@ class NnetDiagnostics:
         self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, update=gradient, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
-        self._num_examples = 0
         self.outputs: dict[str, OutputDiagnostics] = {}
 
     def compute(self, eg: NnetExample) -> None:
@@ -81,9 +80,7 @@ class NnetDiagnostics:
         wants_gradient = self.gradient is not None
         request = example_request(self.nnet, eg, need_model_derivative=wants_gradient,
                                   store_component_stats=self.options.store_component_stats)
-        computer = self._computers.computer(request)
-        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
-        self._num_examples += 1
+        computer = self._computers.next_example(request)
         supervised = []
         for io in eg.io:
             if self.nnet.is_input(self.nnet.node_index(io.name)):

@@ -47,7 +47,6 @@ class DiscriminativeDiagnostics:
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._outputs = DiscriminativeOutputs(DiscriminativeObjective(
             self._computers.ops, model.transition_model, model.priors, self.options.discriminative))
-        self._num_examples = 0
         self.totals: dict[str, DiscriminativeTotals] = {}
         self._xent_weights: dict[str, float] = {}
 
@@ -55,9 +54,7 @@ class DiscriminativeDiagnostics:
         """Add one example; raises Nnet3Error if it does not fit the network, or is damaged."""
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=bool(self.options.discriminative.xent_regularize))
-        computer = self._computers.computer(request)
-        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
-        self._num_examples += 1
+        computer = self._computers.next_example(request)
         for io in eg.inputs:
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Counted(NamedTuple):
-    """What is counted of an output: its name, and what a minibatch adds."""
+    """What is counted for an output: its name, and what a minibatch adds."""
 
     name: str
     totals: DiscriminativeTotals
@@ -86,7 +86,7 @@ class DiscriminativeOutputs:
 
 
 def log_vectors(name: str, totals: DiscriminativeTotals) -> None:
-    """Log what was accumulated of each pdf, if it was asked for: sums of derivatives, and of exp(output)."""
+    """Log what was accumulated for each pdf, if that was asked for: sums of derivatives, and of exp(output)."""
     for what, vector in (("gradients", totals.gradients), ("exp(output)", totals.outputs)):
         if len(vector):
             values = " ".join(f"{value:.6g}" for value in vector)

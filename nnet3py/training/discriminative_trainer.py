@@ -67,7 +67,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has all that was learnt.
+        """End the training: log the closing lines, and make sure that ``nnet`` has everything that was learnt.
 
         Returns
         -------

@@ -27,7 +27,6 @@ class ExampleOutputs:
         self.nnet = nnet
         self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, OptimizeOptions())
         self._computers = ComputerCache(nnet, self.compiler, device=device)
-        self._num_examples = 0
 
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
         """The output ``output_name``, float32 (rows, dim): a row for each of its indexes, in the example's order.
@@ -45,9 +44,7 @@ class ExampleOutputs:
         if output_name not in names:
             raise Nnet3Error(f"the example does not supervise an output '{output_name}'; it has {', '.join(names)}",
                              "choose one with --output-name, where the command has it")
-        computer = self._computers.computer(request)
-        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout
-        self._num_examples += 1
+        computer = self._computers.next_example(request)
         for io in inputs:
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()

@@ -18,7 +18,7 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
 
     Raises
     ------
-    Nnet3Error : the example names a node that the network has not, or lacks inputs or outputs
+    Nnet3Error : the example names a node that the network does not have, or lacks inputs or outputs
     """
     inputs, outputs = [], []
     for io in eg.io:
@@ -47,7 +47,7 @@ def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, 
 
     Raises
     ------
-    Nnet3Error : the example names a node that the network has not, or lacks inputs
+    Nnet3Error : the example names a node that the network does not have, or lacks inputs
     """
     inputs = [IoSpecification(io.name, io.indexes) for io in eg.inputs if not io.name.startswith(HIDDEN)]
     outputs = []

@@ -1,4 +1,4 @@
-"""Derivatives of a loss of a network's output with respect to its inputs and its parameters, without index arrays."""
+"""Derivatives of a loss with respect to a network's inputs and parameters, without index arrays."""
 from __future__ import annotations
 
 import copy
@@ -34,7 +34,7 @@ class Gradients:
 
     Attributes
     ----------
-    input : float32 (frames, input dim), the derivative for the features
+    input : float32 (frames, input dim), the derivative with respect to the features
     nnet : a network of the same form whose parameters are the derivatives: ``nnet["tdnn1.affine"].parameters()``
     output : float32 (rows, dim), what the network put out
     value : the loss or objective; NaN where ``output_deriv`` was given
@@ -60,7 +60,7 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
               output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Any = None,
               ivector: np.ndarray | None = None, output: str = "output", frame_subsampling_factor: int | None = None,
               training_mode: bool = False, device: str = "cpu") -> Gradients:
-    """Derivatives with respect to features and parameters, of one utterance computed in one piece.
+    """Derivatives with respect to features and parameters, for one utterance computed in one piece.
 
     Of what: of a ``loss``, of the objective that training has with ``targets``, or, with ``output_deriv``, of the sum
     of ``output_deriv`` times the output. Exactly one of the three is given.
@@ -143,7 +143,7 @@ def _network(model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
 
 
 def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
-    """A copy with the one output that is asked for."""
+    """A copy whose only output is the one that is asked for."""
     form = nnet.copy()
     form.nodes = [copy.copy(node) for node in nnet.nodes]
     form.components, form.component_names = list(form.components), list(form.component_names)
@@ -157,7 +157,7 @@ def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
 
 
 def _switch_off_self_repair(component: Component) -> None:
-    """What training adds to derivatives to keep units from always being off, or on, is none of the function's."""
+    """Training adds to derivatives, to keep units from being always off or on; that is not part of the derivative."""
     if hasattr(component, "self_repair_scale"):
         component.self_repair_scale = np.float32(0.0)
     if hasattr(component, "self_repair_config"):           # of an LSTM: thresholds, then scales

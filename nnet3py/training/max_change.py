@@ -92,7 +92,7 @@ def component_limits(delta: Nnet, of_components: bool = True) -> np.ndarray:
 
 
 def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
-    """The factors of components, 0 for one that is not trained, and last the one for all; NaN if that is infinite.
+    """The factors of components, 0 for one that is not trained, and last the one for all; NaN for an infinite change.
 
     Parameters
     ----------

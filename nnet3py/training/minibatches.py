@@ -80,7 +80,7 @@ def is_minibatch(example: NnetExample) -> bool:
 
 
 def example_maker(nnet: Nnet, options: MinibatchOptions) -> ExampleMaker:
-    """What cuts utterances into examples for a network, with the context that it needs unless the options say."""
+    """Cuts utterances into examples for a network, with the context that it needs unless the options give another."""
     left, right = compute_simple_nnet_context(nnet)
     splitter = UtteranceSplitter(SplitOptions.parse(
         options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
@@ -125,7 +125,7 @@ class TableMinibatches(ExampleMinibatches):
                              f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
 
     def _add(self, maker: ExampleMaker, utterance: str, features: GeneralMatrix, label: np.ndarray) -> bool:
-        """Keep the examples of one utterance; False, with a warning, where it is at fault."""
+        """Keep the examples of one utterance; False, with a warning, if it cannot be used."""
         if not maker.splitter.lengths_match(utterance, features.shape[0], len(label), tolerance=2):
             return False
         self._check_dim(utterance, "features", features.shape, self._input_dim)

@@ -1,4 +1,4 @@
-"""What is wanted of an output, given as plain arrays: classes, dense values, sparse weights."""
+"""Targets of an output, given as plain arrays: classes, dense values, sparse weights."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +14,7 @@ NO_TARGET = -1       # the class of a frame that does not count
 
 
 def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
-    """Targets of an output as posteriors, or where they are dense as a matrix.
+    """Targets of an output as posteriors, or as a matrix if they are dense.
 
     Parameters
     ----------

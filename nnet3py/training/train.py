@@ -80,7 +80,7 @@ class History(Shown):
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of it, an array (epochs,) by name."""
+        """All attributes by name, each an array (epochs,)."""
         return {name: self[name] for name in COLUMNS}
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ Callback = Callable[[Progress], object]
 def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> float:
     """The learning rate of pass ``number`` of ``count`` (0 is the first): from ``first`` falling towards ``final``.
 
-    A ``final`` that is not above 0 lets it stay as it is.
+    If ``final`` is not above 0, the rate stays the same.
     """
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
@@ -125,7 +125,7 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
           minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
           callbacks: Sequence[Callback] = (), patience: int = 0,
           checkpoints: str | os.PathLike[str] | None = None) -> History:
-    """Train a network in place, with what ``nnet3-train`` has: natural gradient, max-change, momentum.
+    """Train a network in place as ``nnet3-train`` does: natural gradient, max-change, momentum.
 
     >>> history = nnet3py.train(nnet, feats, classes, validation=(more, their_classes), num_epochs=5)
     >>> history["validation_accuracy"]
@@ -208,11 +208,11 @@ def _pass(trainer: NnetTrainer, source: Minibatches, number: int, rate: float, v
 
 def _totals(trainer: NnetTrainer) -> tuple[float, float]:
     stats = [stats for name, stats in trainer.objectives.items() if not name.endswith("_backstitch")]
-    return sum(each.total_objective for each in stats), sum(each.total_weight for each in stats)
+    return sum(totals.total_objective for totals in stats), sum(totals.total_weight for totals in stats)
 
 
 class _Validator:
-    """Objective and accuracy on data that are not trained on; what is compiled for them is kept."""
+    """Objective and accuracy on held-out data; what is compiled for them is kept."""
 
     def __init__(self, source: Minibatches, options: TrainerOptions) -> None:
         self._egs = list(source.minibatches(0))

@@ -80,11 +80,11 @@ class TrainerOptions:
 
 
 class Part(Protocol):
-    """A part of an example: what goes into a node or is wanted of one."""
+    """A part of an example: the input of a node, or the supervision of one."""
 
     @property
     def name(self) -> str:
-        """The node's."""
+        """The node's name."""
 
     @property
     def indexes(self) -> np.ndarray:
@@ -147,15 +147,15 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     @abstractmethod
     def _request(self, eg: Eg) -> ComputationRequest:
-        """What is to be computed for an example."""
+        """The request for an example."""
 
     @abstractmethod
     def _inputs(self, eg: Eg) -> Iterable[NnetIo]:
-        """What the network gets of an example."""
+        """The parts of an example that are inputs of the network."""
 
     @abstractmethod
     def _parts(self, eg: Eg) -> Iterable[Part]:
-        """All that an example holds with a ``name`` and ``indexes``."""
+        """All parts of an example: those with a ``name`` and ``indexes``."""
 
     @abstractmethod
     def _process_outputs(self, computer: Computer, eg: Eg, suffix: str) -> None:
@@ -186,7 +186,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.num_minibatches += 1
 
     def synchronise(self) -> None:
-        """Bring what was trained on a device into the arrays of ``nnet`` and ``delta``; nothing to do on the CPU.
+        """Copy what was trained on a device to the arrays of ``nnet`` and ``delta``; on the CPU there is nothing to do.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             store.pull()
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has all that was learnt.
+        """End the training: log the closing lines, and make sure that ``nnet`` has everything that was learnt.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             self._run_pending_reports()
 
     def _update(self, step: _Step) -> None:
-        """Add the change to the model; what remains of it is momentum's. A device says later what it did."""
+        """Add the change to the model, and keep a part of it as momentum. A device reports later what it did."""
         momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
         limits = self.options.max_param_change, step.max_change_scale, step.scale
         if self._stores is not None:
@@ -306,7 +306,7 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
 
 def _two_stores(trained: Nnet | ParameterStore,
                 change: Nnet | ParameterStore) -> tuple[ParameterStore, ParameterStore] | None:
-    """What model and change have on a device; None where they are on the host."""
+    """The parameter stores of model and change on a device; None where they are on the host."""
     if isinstance(trained, ParameterStore) and isinstance(change, ParameterStore):
         return trained, change
     return None

@@ -1,4 +1,4 @@
-"""What Python programs have to train on, as minibatches: arrays, pairs of them, tables, examples, archives."""
+"""Training data of Python programs, as minibatches: arrays, pairs of them, tables, examples, archives."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
 class Minibatches(Protocol):
-    """What gives minibatches, pass after pass."""
+    """A source of minibatches, pass after pass."""
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """One pass, in an order that depends on ``seed``."""
@@ -56,7 +56,7 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
           dict of these by name
         - ``(feats, targets)``, dicts by name, of the same names: what ``dict(read_matrices("scp:feats.scp"))`` gives
         - an iterable of examples, or of (key, example) as ``read_egs`` gives them
-        - an rspecifier of examples, read anew in each pass: ``"ark:egs.ark"``
+        - an rspecifier of examples, read again in each pass: ``"ark:egs.ark"``
         - ``(feats, targets)``, rspecifiers of tables; targets are integer vectors, or matrices with
           ``options.dense_targets``
         - an object with the method ``minibatches(seed)``
@@ -156,7 +156,7 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
 
 
 def has_no_context(nnet: Nnet) -> bool:
-    """Whether each output row depends on the input row of the same time, and on nothing else."""
+    """Whether each output row depends only on the input row of the same time."""
     return (nnet.input_dim("ivector") < 0 and nnet.modulus() == 1 and is_local(nnet)
             and compute_simple_nnet_context(nnet) == (0, 0))
 
@@ -183,9 +183,9 @@ def _examples(nnet: Nnet, maker: ExampleMaker, key: str, feats: np.ndarray, targ
               ivector: np.ndarray | None) -> list[NnetExample]:
     wanted = as_targets(targets, len(feats), nnet.output_dim("output"))
     vectors = None if ivector is None else ivector[None]
-    made = (maker.from_targets(key, feats, wanted, vectors) if isinstance(wanted, np.ndarray)
+    examples = (maker.from_targets(key, feats, wanted, vectors) if isinstance(wanted, np.ndarray)
             else maker.from_posteriors(key, feats, wanted, vectors))
-    return [example for _, example in made]
+    return [example for _, example in examples]
 
 
 class FrameMinibatches:
@@ -216,7 +216,7 @@ class FrameMinibatches:
 
 
 class ArchiveMinibatches:
-    """Examples of an archive, which is read in each pass, shuffled and merged on the way; minibatches as they come.
+    """Examples of an archive, which is read in each pass, shuffled and merged; minibatches are used as they are.
 
     Parameters
     ----------

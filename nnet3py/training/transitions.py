@@ -30,7 +30,7 @@ class TransitionOptions:
 
 
 class Improvement(NamedTuple):
-    """How much the log-likelihood of the counted transitions rose, in total, and how many they are."""
+    """How much the log-likelihood of the counted transitions rose in total, and how many there are."""
 
     objective: float
     num_frames: float
@@ -72,7 +72,7 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
 
     Raises
     ------
-    UsageError : a floor that is no probability
+    UsageError : a floor that is not a probability
     ShapeError : counts of another model
     FormatError : states that would share their probabilities have different numbers of transitions
     """
@@ -111,7 +111,7 @@ def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -
 
     Raises
     ------
-    UsageError : a floor that is no probability
+    UsageError : a floor that is not a probability
     NumericError : nothing was counted
     """
     if not 0.0 < floor < 1.0:

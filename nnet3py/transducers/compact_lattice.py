@@ -216,7 +216,7 @@ def is_compact(arc_type: str) -> bool:
 
 
 def read_binary_compact(reader: TokenReader, header: Header) -> CompactLattice:
-    """Read a binary compact lattice after its head; FormatError for what is none."""
+    """Read a binary compact lattice after its head; FormatError for anything else."""
     match = _ARC_TYPE.fullmatch(header.arc_type)
     if header.kind != "vector" or match is None:
         raise reader.error(f"expected a compact lattice, found '{header.arc_type}' in an FST of type '{header.kind}'")

@@ -24,7 +24,7 @@ _FREE, _OPEN, _DONE = range(3)
 def concatenated(fsts: Sequence[Fst]) -> Fst:
     """An FST that accepts what each of ``fsts`` accepts, one after the other.
 
-    Each final state gets an epsilon arc to the start of the next FST, behind its own arcs. States keep their order.
+    Each final state gets an epsilon arc to the start of the next FST, after its own arcs. States keep their order.
     Raises Nnet3Error for an FST without states, or of another arc type than the first.
     """
     if any(fst.start < 0 or fst.arc_type != fsts[0].arc_type for fst in fsts):
@@ -56,7 +56,7 @@ def without_epsilons(fst: Fst) -> Fst:
     """An FST of costs that accepts the same without epsilon arcs; states that lead nowhere are left out.
 
     A state's arcs are those of all states that epsilons lead to, too; of equal ones the cheapest stays. They come in
-    the reverse of the order in which they are met. Raises Nnet3Error for a circle of epsilon arcs.
+    the reverse of the order in which they are met. Raises Nnet3Error for a cycle of epsilon arcs.
     """
     if fst.weights.ndim != 1:
         raise Nnet3Error(f"epsilons are removed from FSTs of costs, not from those of arc type {fst.arc_type}")
@@ -110,7 +110,7 @@ class _Graph:
                 marks[state] = _OPEN
                 following = [arc[2] for arc, _ in self.arcs[state] if _is_epsilon(arc)]
                 if any(marks.get(next_state, _FREE) == _OPEN for next_state in following):
-                    raise Nnet3Error("an FST has a circle of epsilon arcs, which cannot be removed")
+                    raise Nnet3Error("an FST has a cycle of epsilon arcs, which cannot be removed")
                 stack += following
         return reached_states
 

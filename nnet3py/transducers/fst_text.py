@@ -15,7 +15,7 @@ from nnet3py.io.holder import Holder
 from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.arc_starts import starts_by
-from nnet3py.transducers.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst
+from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 
 _BLANKS = re.compile(rb"[ \t\r]*")
@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 def read_fst(reader: TokenReader) -> Fst:
     """Read an FST of a table or of a file of its own, in text if it begins with a blank; neither has a header.
 
-    FormatError for what is none.
+    FormatError for anything else.
     """
     first = reader.peek(1)
     return read_text_fst(reader) if first and first in b" \t\r\n" else read_binary_fst(reader)
@@ -43,7 +43,7 @@ def write_fst(writer: TokenWriter, fst: Fst) -> None:
 
 
 def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
-    """Read a graph from a file or pipe, binary or text; FormatError for what is none. An empty name is standard input.
+    """Read a graph from a file or pipe, binary or text; FormatError for anything else. An empty name is standard input.
 
     Kaldi: ReadFstKaldiGeneric.
     """
@@ -75,7 +75,7 @@ class Lines:
         self.finals: dict[int, tuple[float, ...]] = {}
 
     def add(self, fields: list[bytes]) -> None:
-        """The fields of a line; FormatError for what is none."""
+        """The fields of a line; FormatError for anything else."""
         if len(fields) not in (1, 2, 4, 5):
             raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
         state = self._number(fields[0], "a state", 0)
@@ -111,38 +111,35 @@ class Lines:
                                 f"{fields[0][:40]!r}")
 
 
-def read_text_fst(reader: TokenReader, arc_type: str = "standard") -> Fst:
+def read_text_fst(reader: TokenReader) -> Fst:
     """Read an FST in text, from the newline before it to the empty line after it; weights are float32."""
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
         raise reader.error(f"expected a newline before an FST in text, found {reader.peek(1)!r}")
     reader.raw(1)
-    width = ARC_TYPES[arc_type].width
-    lines = Lines(reader, width)
+    lines = Lines(reader, 1)
     while fields := reader.read_line().split():
         lines.add(fields)
-    return finished_fst(reader, _from_lines(reader, lines, arc_type, width))
+    return finished_fst(reader, _from_lines(reader, lines))
 
 
-def _from_lines(reader: TokenReader, lines: Lines, arc_type: str, width: int) -> Fst:
+def _from_lines(reader: TokenReader, lines: Lines) -> Fst:
     arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
     states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
     if states > 2 * lines.count:
         raise reader.error(f"an FST of {lines.count} lines cannot have {states} states")
     order = np.argsort(arcs[:, 0], kind="stable")
     arcs = arcs[order]
-    weights = np.array(lines.weights, dtype=np.float32).reshape(-1, width)[order]
-    final = np.full((states, width), NO_WEIGHT, dtype=np.float32)
-    for state, weight in lines.finals.items():
+    weights = np.array(lines.weights, dtype=np.float32).reshape(-1)[order]
+    final = np.full(states, NO_WEIGHT, dtype=np.float32)
+    for state, (weight,) in lines.finals.items():
         final[state] = weight
-    if width == 1:
-        weights, final = weights[:, 0], final[:, 0]
     starts = starts_by(arcs[:, 0], states)
-    return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy(), arc_type)
+    return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy())
 
 
 def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
-    """Write an FST in text; costs get so many digits."""
+    """Write an FST in text; costs get that many digits."""
     weights, finals = _texts(fst.weights, digits), _texts(fst.final_weights, digits)
     is_final = fst.is_final.tolist()
     heads = [b"%d\t%d\t%d\t%d" % row for row in zip(
@@ -166,7 +163,7 @@ def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
 
 
 def cost_text(value: float, digits: int) -> bytes:
-    """A cost with so many digits, as OpenFst writes it."""
+    """A cost with that many digits, as OpenFst writes it."""
     if math.isfinite(value):
         return b"%.*g" % (digits, value)
     return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

@@ -50,7 +50,7 @@ def read_compact_lattice(reader: TokenReader) -> CompactLattice:
 def _read(reader: TokenReader) -> Fst | CompactLattice:
     lattice = read_text_lattice(reader) if not reader.binary else _read_binary(reader)
     if not all((values > -np.inf).all() for values in (lattice.weights, lattice.final_weights)):
-        raise reader.error("expected costs in a lattice, found what is no number (NaN), or minus infinity",
+        raise reader.error("expected costs in a lattice, found what is not a number (NaN), or minus infinity",
                            hint="the model that it was decoded with may have diverged")
     labels = ((lattice.input_labels, lattice.output_labels) if isinstance(lattice, Fst)
               else (lattice.labels, lattice.ids, lattice.final_ids))

@@ -51,7 +51,7 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
     every = [phone for root in roots for phone in root.phones]
     if len(set(every)) < len(every):
         twice = next(phone for phone in every if every.count(phone) > 1)
-        raise FormatError(f"phone {twice} stands twice in the roots", path=path)
+        raise FormatError(f"phone {twice} occurs twice in the roots", path=path)
     if not roots:
         raise FormatError("there are no roots", path=path)
     return roots
@@ -87,7 +87,7 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
 
 
 def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
-    """The tree with other trees in the place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
+    """The tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
     if tree is None:
         return None
     if isinstance(tree, Constant):
@@ -179,11 +179,10 @@ def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: i
 
 
 class _Stub(NamedTuple):
-    """The tree of the roots, and which statistics may be split further."""
+    """The tree of the roots, and the statistics of what may be split further."""
 
     tree: Map
     num_leaves: int
-    may_split: np.ndarray
     grown_from: TreeStats
 
 
@@ -202,7 +201,7 @@ def _stub(stats: TreeStats, roots: Sequence[Root], topology: HmmTopology, positi
     may_split = ~np.isin(stats.events[:, position + 1], fixed)
     if not may_split.any():
         raise Nnet3Error("no root of the phones in the statistics may be split", "mark roots with 'split'")
-    return _Stub(tree, num_leaves, may_split, stats.chosen(may_split))
+    return _Stub(tree, num_leaves, stats.chosen(may_split))
 
 
 def _per_frame(gain: float, stats: TreeStats) -> float:

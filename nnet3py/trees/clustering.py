@@ -183,11 +183,11 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
     """Split points in two, the most profitable set first, until nothing is gained any more."""
 
     def node(members: np.ndarray, leaf: int) -> _Node:
-        made = _Node(members, leaf)
+        new_node = _Node(members, leaf)
         if len(members) >= 2:
             split = best_of(k_means(points[members], 2, _TRIES, random, var_floor))
-            made.halves, made.gain = split.assignment, split.gain
-        return made
+            new_node.halves, new_node.gain = split.assignment, split.gain
+        return new_node
 
     leaves, nodes = np.zeros(len(points), dtype=np.int64), []
     waiting = [node(np.arange(len(points)), 0)]

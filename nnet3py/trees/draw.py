@@ -90,7 +90,7 @@ def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[i
 
 
 def parsed_query(text: str, numbers: Mapping[str, int], width: int) -> list[int]:
-    """The event that ``CLASS/PHONE/…`` names. Nnet3Error for what is none."""
+    """The event that ``CLASS/PHONE/…`` names. Nnet3Error for anything else."""
     first, *phones = text.split("/")
     if not (first.isascii() and first.isdigit()) or len(phones) != width:
         raise Nnet3Error(f"expected a query such as 0{'/PHONE' * width}, found '{text}'")

@@ -34,7 +34,7 @@ class _Node:
 
     @property
     def best_gain(self) -> np.float32:
-        """Of the leaves below, or of itself."""
+        """The largest gain among the leaves below, or its own."""
         if self.yes is not None and self.no is not None:
             return max(self.yes.best_gain, self.no.best_gain)
         return self.question.gain if self.question is not None else np.float32(0)

@@ -78,7 +78,7 @@ def _gaussian(moments: np.ndarray, var_floor: float) -> DiagGmm:
 
 
 def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np.ndarray) -> list[DiagGmm]:
-    """Of each pdf of the tree, the old model's that has most of its frames."""
+    """For each pdf of the tree, a copy of the old model's pdf that has most of its frames."""
     shift = tree.central_position - old.tree.central_position
     width = old.tree.context_width
     if shift < 0 or shift + width > tree.context_width:
@@ -103,7 +103,7 @@ def global_gaussian(stats: np.ndarray) -> DiagGmm:
 
 def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagGmm,
                  perturb_factor: float = 0.0) -> GmmModel:
-    """A model whose pdfs are all the same, or moved from there at random by so many standard deviations."""
+    """A model whose pdfs are all the same, or moved from there at random by that many standard deviations."""
     random, pdfs = CRandom(), []
     for _ in range(tree.num_pdfs):
         means = gaussian.means_inv_vars
@@ -130,7 +130,7 @@ class BiphoneCounts:
     @classmethod
     def parse(cls, lines: Sequence[str], num_phones: int, least_biphone: int, least_monophone: int,
               path: str = "") -> BiphoneCounts:
-        """Of lines ``LEFT PHONE COUNT`` and ``PHONE COUNT``; FormatError for others."""
+        """Read lines ``LEFT PHONE COUNT`` and ``PHONE COUNT``; FormatError for others."""
         phones: dict[int, int] = {}
         biphones: dict[tuple[int, int], int] = {}
         for number, line in enumerate(lines, 1):
@@ -219,7 +219,7 @@ class _BiphoneTree:
 
 
 def phone_sets(lines: Iterator[Sequence[int]] | Sequence[Sequence[int]], path: str = "") -> list[tuple[int, ...]]:
-    """Sets of phones, a line each. FormatError for an empty one, and for a phone twice."""
+    """Sets of phones, one per line. FormatError for an empty one, and for a phone twice."""
     sets = [tuple(line) for line in lines]
     every = [phone for phones in sets for phone in phones]
     if not all(sets) or len(set(every)) < len(every) or min(every, default=1) < 1:

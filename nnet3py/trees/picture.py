@@ -47,14 +47,14 @@ def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[in
         value = event[below.key + 1] if on_path and event is not None and below.key <= width else None
         if isinstance(below, Split):
             values = ", ".join(name(below.key, member) for member in sorted(below.values))
-            made = _Node(f"{asked(below.key)} in {values}?", answer, on_path)
+            drawn = _Node(f"{asked(below.key)} in {values}?", answer, on_path)
             is_yes = value is not None and value in below.values
-            made.children = [node(below.yes, "yes", is_yes), node(below.no, "no", value is not None and not is_yes)]
-            return made
-        made = _Node(f"{asked(below.key)}?", answer, on_path)
-        made.children = [node(child, name(below.key, entry), value == entry)
+            drawn.children = [node(below.yes, "yes", is_yes), node(below.no, "no", value is not None and not is_yes)]
+            return drawn
+        drawn = _Node(f"{asked(below.key)}?", answer, on_path)
+        drawn.children = [node(child, name(below.key, entry), value == entry)
                          for entry, child in enumerate(below.children) if child is not None]
-        return made
+        return drawn
 
     return node(tree.to_pdf, "", event is not None)
 

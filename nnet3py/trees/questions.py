@@ -36,7 +36,7 @@ class Questions:
 
     @classmethod
     def read(cls, reader: TokenReader) -> Questions:
-        """Read questions; FormatError for what is none."""
+        """Read questions; FormatError for anything else."""
         reader.expect("<Questions>")
         by_key: dict[int, QuestionsForKey] = {}
         while (token := reader.token()) == "<Key>":

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
 
 ABSENT = -1                  # the value of a key that an event does not have
-_PDF_CLASS = 0               # the column of the pdf class; phones follow
 _LARGEST_KEY = 100           # a window of phones is no longer than that
 _SMALLEST = 12               # bytes of an event with its statistics, at least
 
@@ -55,7 +54,7 @@ class TreeStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> TreeStats:
-        """Read statistics; FormatError for what is none. Kaldi: ReadBuildTreeStats."""
+        """Read statistics; FormatError for anything else. Kaldi: ReadBuildTreeStats."""
         reader.expect("BTS")
         count = reader.integer("uint32")
         reader.check_count(count, _SMALLEST, "events")

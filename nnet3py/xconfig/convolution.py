@@ -28,7 +28,7 @@ class ConvolutionLayer(Layer):
         self.need_within(0.0, 1.0, "dropout-proportion")
         height_in = self.integer("height-in")
         self.need(self.input_dim % height_in == 0,
-                  f"the input's dimension {self.input_dim} is no multiple of height-in={height_in}")
+                  f"the input's dimension {self.input_dim} is not a multiple of height-in={height_in}")
         self.values["num-filters-in"] = self.input_dim // height_in
         if "conv" in words:
             self._check_offsets()

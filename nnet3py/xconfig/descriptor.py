@@ -70,7 +70,7 @@ def parse_descriptor(text: str, line: XconfigLine, earlier: LayerNames) -> Descr
 
     Raises
     ------
-    ConfigError : what is no expression, and layers that are not there
+    ConfigError : what is not an expression, and layers that are not there
     """
     return _Parser(text, line, earlier).parse()
 
@@ -91,7 +91,7 @@ class _Parser:
         self.next = 0
 
     def error(self, what: str, hint: str | None = None) -> Exception:
-        return self.line.error(f"'{self.text}' is no input expression: {what}", hint)
+        return self.line.error(f"'{self.text}' is not an input expression: {what}", hint)
 
     def parse(self) -> Descriptor:
         descriptor = self.descriptor(0)

@@ -58,7 +58,7 @@ class ResBlock(ResidualBlock):
         self.need_positive("height", "height-period")
         height, filters = self.integer("height"), self.integer("num-filters")
         self.need(self.input_dim % height == 0,
-                  f"the input's dimension {self.input_dim} is no multiple of height={height}")
+                  f"the input's dimension {self.input_dim} is not a multiple of height={height}")
         self.need(filters in (-1, self.input_dim // height),
                   f"the input has {self.input_dim // height} filters, and so must the output, found {filters}")
         self.values["num-filters"] = self.input_dim // height
@@ -110,7 +110,7 @@ class Res2Block(ResidualBlock):
         self.need_positive("num-filters")
         height_in, height_out = self.integer("height-in"), self.integer("height-out")
         self.need(self.input_dim % height_in == 0,
-                  f"the input's dimension {self.input_dim} is no multiple of height-in={height_in}")
+                  f"the input's dimension {self.input_dim} is not a multiple of height-in={height_in}")
         self.subsample = 1 if height_in == height_out else 2
         if self.subsample == 2:
             self.need(abs(height_out - height_in / 2) <= 1,

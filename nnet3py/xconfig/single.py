@@ -138,7 +138,7 @@ class ChannelAverageLayer(Layer):
     def derive(self) -> None:
         self.need_positive("dim")
         self.need(self.input_dim % self.integer("dim") == 0,
-                  f"the input's dimension {self.input_dim} is no multiple of dim={self.integer('dim')}")
+                  f"the input's dimension {self.input_dim} is not a multiple of dim={self.integer('dim')}")
 
     def build(self, lines: ConfigLines) -> None:
         dim = self.integer("dim")

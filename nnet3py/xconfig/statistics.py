@@ -24,7 +24,7 @@ class StatsLayer(Layer):
         self.left, self.input_period, self.period, self.right = (int(number) for number in matched.groups()[2:])
         self.need(self.input_period > 0 and self.period > 0, "a period in config= is zero")
         self.need(self.period % self.input_period == 0,
-                  f"the output period {self.period} is no multiple of the input period {self.input_period}")
+                  f"the output period {self.period} is not a multiple of the input period {self.input_period}")
         self.need(self.left % self.period == 0 and self.right % self.period == 0,
                   f"the contexts {self.left} and {self.right} must be multiples of the output period {self.period}")
         dim = self.input_dim * (2 if self.stddev else 1) + self.count

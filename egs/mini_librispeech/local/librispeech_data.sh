@@ -15,7 +15,7 @@ dir=
 . "$(dirname "$0")/../../utils/parse_options.sh"
 
 type flac > /dev/null 2>&1 || fail "there is no program flac on the PATH (Debian: apt-get install flac)"
-[ -d "$corpus" ] || fail "--corpus '$corpus' is no folder; give the one in which train-clean-5 lies"
+[ -d "$corpus" ] || fail "--corpus '$corpus' is not a folder; give the one in which train-clean-5 lies"
 corpus=$(cd "$corpus" && pwd)
 for part in $parts; do
   [ -d "$corpus/$part" ] || fail "$corpus has no $part"

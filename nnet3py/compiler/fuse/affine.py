@@ -82,7 +82,7 @@ class Epilogue(NamedTuple):
     offset: DeviceArray | None = None     # the same, for 0; given with a scale
 
     def compose(self, other: Epilogue | None) -> Epilogue | None:
-        """Both, one after the other; None if that is no epilogue."""
+        """Both, one after the other; None if that is not an epilogue."""
         if other is None or self.scale is not None:
             return None
         return Epilogue(max(self.floor, other.floor), other.scale, other.offset)
@@ -104,7 +104,7 @@ def _epilogue(component: Component) -> Epilogue | None:
 
 
 def _input_blocks(component: Component, indexes: Precomputed) -> tuple[Sequence[int], int] | None:
-    """Of a component with ``linear_params`` and ``bias_params`` that computes y = W [x1, x2, ...] + b: where x is.
+    """Where x is, in a component with ``linear_params`` and ``bias_params`` that computes y = W [x1, x2, ...] + b.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def needless_copies(computation: Computation, nnet: Nnet) -> dict[int, tuple[int
         x, y = computation.commands[c].args[2:4]
         source, copy = int(analysis.matrix_of[x]), int(analysis.matrix_of[y])
         if (source != copy and analysis.is_whole[x] and analysis.is_whole[y] and not analysis.is_output[copy]
-                and source not in (made for made, _ in copies.values())
+                and source not in (copied for copied, _ in copies.values())
                 and _is_never_told_apart(analysis, c, source, copy)):
             copies[c] = copy, source
     return copies

@@ -52,7 +52,7 @@ class ComponentCall(Protocol):
         """Run it, without the statistics, after other calls whose scratch space is still needed."""
 
     def store_stats(self, *args: Any) -> None:
-        """Store the statistics of a propagation, if there is somebody to take them."""
+        """Store the statistics of a propagation, if anything is there to take them."""
 
     def select(self) -> None:
         """Let random numbers be drawn from the call's own stream."""
@@ -83,7 +83,7 @@ class Scope:
 
     @cached_property
     def _last_uses(self) -> np.ndarray:
-        """Of each matrix, the last command that does more with it than free it."""
+        """For each matrix, the last command that does more with it than free it."""
         analysis = Analysis(self.computation, self.nnet)
         return np.where(analysis.is_output, analysis.num_commands, analysis.last_of_matrices())
 

@@ -46,7 +46,7 @@ def compress_memory(computation: Computation, nnet: Nnet, level: int = 1) -> Com
 
 
 def _waiting(analysis: Analysis, marker: int) -> list[tuple[int, int, int, bool]]:
-    """The matrices used both before and after the marker, which are no outputs.
+    """The matrices used both before and after the marker, which are not outputs.
 
     With each the last command of all before the marker that uses it, the first after it, and whether that one reads
     only and is the last of all.

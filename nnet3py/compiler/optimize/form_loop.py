@@ -187,7 +187,7 @@ def _looped(computation: Computation, begin: int, end: int, pairs: list[tuple[in
 
 
 def _in_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pairs (taker, giver) such that a matrix gives before it takes. Givers are later, so there is no circle."""
+    """The pairs (taker, giver) such that a matrix gives before it takes. Givers are later, so there is no cycle."""
     ordered = []
     waiting = dict(pairs)
     while waiting:

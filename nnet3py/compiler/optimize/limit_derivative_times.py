@@ -24,7 +24,6 @@ _MATRICES = (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD)
 _ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
 _PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
           CommandType.ADD_TO_ROWS_MULTI)
-_NO_EFFECT_ON_ROWS = (CommandType.SET_CONST, CommandType.PROVIDE_OUTPUT, CommandType.ACCEPT_INPUT)
 
 
 class _Window(NamedTuple):
@@ -200,7 +199,7 @@ _LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES
 
 
 def _extent(inside: np.ndarray) -> tuple[int, int]:
-    """From the first to behind the last true one; 0, 0 for none."""
+    """From the first to after the last true one; 0, 0 for none."""
     rows = np.flatnonzero(inside)
     return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
 

@@ -209,7 +209,7 @@ class _Merger:
         self.last_write_in_group = greatest_at(count, matrix_of[used], usage.last_write[used]).tolist()
 
         def first_of(kind: CommandType) -> np.ndarray:
-            """Of each matrix the first command of a type, -1 for none."""
+            """For each matrix the first command of a type, -1 for none."""
             first = np.full(count, -1)
             first[matrix_of[table.args[kind][::-1, 0]]] = table.numbers[kind][::-1]      # the last one stays
             return first

@@ -1,4 +1,4 @@
-"""Zeroing that is overwritten before anybody reads it."""
+"""Zeroing that is overwritten before anyone reads it."""
 from __future__ import annotations
 
 import numpy as np

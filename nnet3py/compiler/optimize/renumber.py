@@ -1,4 +1,4 @@
-"""What no command refers to goes, what is there twice becomes one."""
+"""What no command refers to goes, what occurs twice becomes one."""
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
@@ -102,13 +102,13 @@ class _Renumbering:
 
     def memos(self) -> None:
         """Number the memos that are used from 1 on."""
-        made = self.table.args[CommandType.PROPAGATE][:, 4]
-        made = made[made > 0]
-        if (made == np.arange(1, len(made) + 1)).all():
+        memos = self.table.args[CommandType.PROPAGATE][:, 4]
+        memos = memos[memos > 0]
+        if (memos == np.arange(1, len(memos) + 1)).all():
             return
         self.changed = True
-        mapping = np.zeros(int(made.max()) + 2, np.int64)
-        mapping[made] = np.arange(1, len(made) + 1)
+        mapping = np.zeros(int(memos.max()) + 2, np.int64)
+        mapping[memos] = np.arange(1, len(memos) + 1)
         mapping[-1] = -1
         self._map((Role.MEMO,), mapping)
 

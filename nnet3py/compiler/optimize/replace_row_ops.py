@@ -40,7 +40,7 @@ def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _only_runs(lists: list[np.ndarray]) -> np.ndarray:
-    """Of each list of rows place, first value and length of its only ascending run with -1 before and after it.
+    """For each list of rows: place, first value and length of its only ascending run with -1 before and after it.
 
     int64 (lists, 3), of length 0 where there are other rows than those of one run.
     """

@@ -111,6 +111,6 @@ def _lines(source: Source, name: str) -> list[tuple[str, float]]:
 
 def _write(folder: Path, name: str, weights: str, lines: Sequence[tuple[str, float]], weighted: bool) -> None:
     write_text(str(folder / name), "".join(f"{line}\n" for line, _ in lines))
-    if weighted:        # a key that stands twice has one weight
+    if weighted:        # a key that occurs twice has one weight
         by_key = {line.split(None, 1)[0]: weight for line, weight in lines}
         write_text(str(folder / weights), "".join(f"{key} {weight:g}\n" for key, weight in by_key.items()))

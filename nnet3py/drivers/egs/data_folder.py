@@ -139,7 +139,7 @@ def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """What stands after the key in each line of a list, by key. FormatError for what is no sorted list."""
+    """What stands after the key in each line of a list, by key. FormatError for what is not a sorted list."""
     values: dict[str, str] = {}
     previous = b""
     for number, line in enumerate(_text_lines(path), 1):
@@ -157,7 +157,7 @@ def read_list(path: Path) -> dict[str, str]:
 
 
 def read_lengths(path: Path) -> dict[str, int]:
-    """Numbers of frames by utterance. FormatError for what is no number."""
+    """Numbers of frames by utterance. FormatError for what is not a number."""
     lengths = {}
     for utterance, text in read_list(path).items():
         if not (text.isascii() and text.isdigit() and len(text) < 10):

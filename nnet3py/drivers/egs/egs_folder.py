@@ -1,4 +1,4 @@
-"""Folders of training examples: what ``info/`` says of them, their archives, and whether they fit a network.
+"""Folders of training examples: what ``info/`` says about them, their archives, and whether they fit a network.
 
 Kaldi: what steps/nnet3/get_egs.sh writes; ``verify_egs_dir`` and ``remove_nnet3_egs`` of its Python library.
 """
@@ -191,5 +191,5 @@ def is_chunk_width(text: str) -> bool:
 
 
 def error_text(error: Exception) -> str:
-    """Of an OSError only what went wrong, since the file is named elsewhere."""
+    """The text of an error; for an OSError only what went wrong, since the file is named elsewhere."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

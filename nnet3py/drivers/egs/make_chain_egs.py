@@ -108,7 +108,7 @@ class _PiecesEgs(_ChainEgs):
         """The command that writes the phones of a part to standard output: with lengths, or as lattices."""
 
     def supervision_options(self) -> list[str]:
-        """Of chain-get-supervision."""
+        """Options of chain-get-supervision."""
         options = self.options
         words = [f"--frame-subsampling-factor={options.alignment_subsampling_factor}",
                  f"--left-tolerance={options.left_tolerance}", f"--right-tolerance={options.right_tolerance}"]

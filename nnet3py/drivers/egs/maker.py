@@ -48,7 +48,7 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def inputs(self) -> dict[str, str]:
-        """Names and contents, or times, of what besides the data the examples depend on."""
+        """Names and contents, or times, of what the examples depend on besides the data."""
 
     @abstractmethod
     def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
@@ -216,7 +216,7 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def wanted_archives(self, num_frames: int) -> int:
-        """Into how many archives so many frames go."""
+        """Into how many archives that many frames go."""
 
     def more_info(self) -> dict[str, object]:
         """What else is written into ``info/``."""

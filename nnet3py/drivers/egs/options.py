@@ -57,7 +57,7 @@ class CommonEgsOptions(Declared):
     def with_words(self: Self, words: Sequence[str]) -> Self:
         """The options with some changed, as Kaldi's scripts take them: ``--nj 4`` or ``--nj=4``.
 
-        UsageError for one that does not exist, and for a value that is none.
+        UsageError for one that does not exist, and for an invalid value.
         """
         fields = {field.metadata["name"]: field for field in dataclasses.fields(self)}
         changed, left = {}, list(words)

@@ -167,7 +167,7 @@ class Ivectors:
 
     @property
     def options(self) -> list[str]:
-        """Of the programs that make examples."""
+        """Options of the programs that make examples."""
         return [f"--online-ivectors=scp:{self.folder}/ivector_online.scp", f"--online-ivector-period={self.period}"]
 
 

@@ -27,7 +27,7 @@ class Steps:
     Parameters
     ----------
     folder : where it is made; marks are in ``.steps`` in it
-    settings : all that the result depends on; if it was begun with others, everything is made anew
+    settings : all that the result depends on; if it was begun with others, everything is made again
     stage : steps of a lower number count as complete, as ``--stage`` of Kaldi's scripts has it
     """
 
@@ -38,7 +38,7 @@ class Steps:
         before = self._marks / _SETTINGS
         if self._marks.is_dir() and (not before.is_file() or before.read_text(encoding="utf-8") != text):
             if before.is_file():
-                logger.info("%s was begun with other settings or data; it is made anew", folder)
+                logger.info("%s was begun with other settings or data; it is made again", folder)
             self.clear()
         if not self._marks.is_dir():
             self._marks.mkdir(parents=True)

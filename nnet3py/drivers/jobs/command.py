@@ -94,11 +94,11 @@ class CommandExecutor(Executor):
         folder.mkdir(parents=True, exist_ok=True)
         script = folder / f"{job.log.stem}.sh"
         script.write_text(_script(job.command, threads), encoding="utf-8", errors="surrogateescape")
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as answer:
             status = self._processes.run([*self.words, *job.cmd_options, str(job.log), "bash", str(script.resolve())],
-                                         dict(os.environ), said)
-            said.seek(0)
-            text = said.read().decode("utf-8", "replace").strip()
+                                         dict(os.environ), answer)
+            answer.seek(0)
+            text = answer.read().decode("utf-8", "replace").strip()
         if not status:
             return None
         words = subprocess.list2cmdline([os.path.basename(self.words[0])])

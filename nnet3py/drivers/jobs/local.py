@@ -58,5 +58,5 @@ def _terminal_variables() -> dict[str, str]:
     """What tells a job, whose messages go to its log, on which terminal it can show how far it is."""
     try:
         return {"NNET3PY_PROGRESS": os.ttyname(2)}
-    except OSError:                # standard error is no terminal, or closed
+    except OSError:                # standard error is not a terminal, or closed
         return {}

@@ -26,7 +26,7 @@ _ASK_SECONDS = 0.2         # between two questions whether a job is still wanted
 def job_environment(threads: int, variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a job: ours, the package's launchers in front on PATH, and its number of threads.
 
-    ``variables`` are set besides.
+    ``variables`` are set in addition.
     """
     path = os.pathsep.join(filter(None, [str(launcher_folder()), os.environ.get("PATH")]))
     return {"NNET3PY_PYTHON": sys.executable, **os.environ, **(variables or {}), "PATH": path,
@@ -138,7 +138,7 @@ class JobProcesses:
             self._watcher.stdin.write(line + "\n")
             self._watcher.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass                        # somebody ended it: the jobs go on unwatched
+            pass                        # someone ended it: the jobs go on unwatched
 
 
 def log_header(command: str) -> str:

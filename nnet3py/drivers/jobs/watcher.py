@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))      # behind the standard library
+sys.path.append(str(Path(__file__).resolve().parents[2]))      # after the standard library
 from system import ENDING_SIGNALS, end_groups  # noqa: E402
 
 

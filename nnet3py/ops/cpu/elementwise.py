@@ -37,9 +37,9 @@ def make_kernel(operation: Operation) -> Kernel:
         rows="; ".join(rows[a.kind].format(a.name) for a in arguments[1:] if a.kind in rows) or "pass",
         elements=", ".join(element.get(a.kind, "{0}").format(a.name) for a in arguments))
     names = {"row": row, "formula": formula(getattr(elements, operation.name))}
-    made = function_of_text(source, names, operation.stand_in(__file__, __name__))
+    function = function_of_text(source, names, operation.stand_in(__file__, __name__))
     cost = elements.COSTS.get(operation.name, 1)
-    return kernel(operation.kinds, rows_of=target.name if on_matrices else "", cost=cost)(made)
+    return kernel(operation.kinds, rows_of=target.name if on_matrices else "", cost=cost)(function)
 
 
 KERNELS = {operation.name: make_kernel(operation) for operation in FAMILIES["elementwise"]}

@@ -28,7 +28,7 @@ exp, sigmoid_slope, tanh_slope, relu_slope = map(formula, (
 
 _repair_direction = formula(repair_direction)
 SOFTMAX_FLOOR = np.float32(1.0e-20)
-ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+ZERO, ONE = np.float32(0), np.float32(1)
 
 # -- values -----------------------------------------------------------------------------------------------------------
 

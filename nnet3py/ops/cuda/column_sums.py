@@ -102,8 +102,8 @@ class ColumnSums(Kernel):
     def __init__(self, formula: Callable[..., Any], kinds: str, terms: int, double: bool,
                  unless_refused: int | None) -> None:
         guarded = " dvec intcell" if unless_refused is not None else ""
-        made = _loop_over(formula, terms, double, unless_refused)
-        super().__init__(made, f"{'dmat' if double else 'mat'} {kinds}{guarded}", 1, launch_shares, False)
+        loop = _loop_over(formula, terms, double, unless_refused)
+        super().__init__(loop, f"{'dmat' if double else 'mat'} {kinds}{guarded}", 1, launch_shares, False)
         self.terms, self.dtype = terms, np.float64 if double else np.float32
 
     def of(self, *args: Any) -> Any:

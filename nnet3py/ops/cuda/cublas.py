@@ -181,14 +181,14 @@ def handle() -> Cublas | None:
     from nnet3py.ops import device
     from nnet3py.ops.cuda import memory
 
-    made = _local.__dict__
-    if "handle" not in made:
+    kept = _local.__dict__
+    if "handle" not in kept:
         loaded = None if device.is_simulated() else library()
         if loaded is None:
-            made["handle"] = None
+            kept["handle"] = None
             if not device.is_simulated():
                 logger.warning("cuBLAS is not installed: products use a slower kernel of our own (%s)",
                                install_command("cuda"))
         else:
-            made["handle"] = Cublas(loaded, memory.stream_handle(), memory.new_array(WORKSPACE // 4))
-    return made["handle"]
+            kept["handle"] = Cublas(loaded, memory.stream_handle(), memory.new_array(WORKSPACE // 4))
+    return kept["handle"]

@@ -24,7 +24,6 @@ from nnet3py.ops import device
 cuda = device.cuda()
 
 LEAST_RESULTS = 256          # numbers that operations leave room for
-ALIGNMENT = 64               # floats: 256 bytes, as the driver's own allocations are aligned
 STEP = 256                   # bytes from one staged array to the next, at least
 LEAST_READ = 8192            # bytes of pinned memory for numbers that are read later
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"
@@ -33,10 +32,10 @@ _local = threading.local()
 
 def stream() -> Any:
     """The stream of this thread, which is not the default one, since that cannot be captured."""
-    made = _local.__dict__.get("stream")
-    if made is None:
-        made = _local.stream = cuda.stream()
-    return made
+    thread_stream = _local.__dict__.get("stream")
+    if thread_stream is None:
+        thread_stream = _local.stream = cuda.stream()
+    return thread_stream
 
 
 def stream_handle() -> int | None:
@@ -361,7 +360,7 @@ class Results:
 
 def results() -> Results:
     """This thread's :class:`Results`."""
-    made = _local.__dict__.get("results")
-    if made is None:
-        made = _local.results = Results()
-    return made
+    thread_results = _local.__dict__.get("results")
+    if thread_results is None:
+        thread_results = _local.results = Results()
+    return thread_results

@@ -188,10 +188,10 @@ def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: Devi
 
 def natural_gradient_failures() -> Any:
     """How often a factor has been 0 on this thread's device: float64 (1,), in its memory."""
-    made = _local.__dict__.get("failures")
-    if made is None:
-        made = _local.failures = upload(np.zeros(1))
-    return made
+    failures = _local.__dict__.get("failures")
+    if failures is None:
+        failures = _local.failures = upload(np.zeros(1))
+    return failures
 
 
 @documented

@@ -47,7 +47,7 @@ exp, sigmoid_slope, tanh_slope, relu_slope = map(formula, (
 
 _repair_direction = formula(repair_direction)
 SOFTMAX_FLOOR = np.float32(1.0e-20)
-ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
+ZERO, ONE, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float64(0)
 LOWEST = np.float32(-np.inf)
 
 # -- values -----------------------------------------------------------------------------------------------------------

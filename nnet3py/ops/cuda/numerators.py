@@ -17,7 +17,7 @@ from nnet3py.ops.formulas import functions
 
 exp = formula(functions.exp)
 
-ZERO, ONE, EMPTY_GRID = np.float32(0), np.float32(1), np.float32(-np.inf)
+ZERO, ONE, NOTHING = np.float32(0), np.float32(1), np.float32(-np.inf)
 DOUBLE_ZERO, DOUBLE_NOTHING = np.float64(0), np.float64(-np.inf)
 NODES = 64          # threads of a block: a level has few nodes, a graph of one sequence some hundred states
 
@@ -138,17 +138,17 @@ def lattice_accuracies(derivs, alpha, beta, left, right, sums, scores, costs, fi
 @device_function
 def _log(value):
     """log(value) of what is not negative."""
-    return np.float32(math.log(value)) if value != ZERO else EMPTY_GRID
+    return np.float32(math.log(value)) if value != ZERO else NOTHING
 
 
 @device_function
 def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
     """log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
-    best, scaled = EMPTY_GRID, ZERO
+    best, scaled = NOTHING, ZERO
     for k in range(begin, end):
         value = weights[k] + scores[columns[k]] + others[states[k]]
         best = value if value > best else best
-    if best == EMPTY_GRID:
+    if best == NOTHING:
         return best
     for k in range(begin, end):
         scaled += exp(weights[k] + scores[columns[k]] + others[states[k]] - best)
@@ -158,12 +158,12 @@ def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
 @device_function
 def _log_sum(shared, values, begin, end):
     """log(sum of exp(values)) over the states of a sequence; every thread of the block gets it."""
-    best, part = EMPTY_GRID, ZERO
+    best, part = NOTHING, ZERO
     for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
         best = values[i] if values[i] > best else best
     best = max_over_block(shared, best)
     for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
-        part += exp(values[i] - best) if best > EMPTY_GRID else ZERO
+        part += exp(values[i] - best) if best > NOTHING else ZERO
     return best + _log(sum_over_block(shared, part))
 
 
@@ -189,7 +189,7 @@ def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_w
         if not possible:
             total = np.float64(np.nan)
         for i in range(mine, end, step):
-            alpha[0, i] = ZERO if i == begin else EMPTY_GRID
+            alpha[0, i] = ZERO if i == begin else NOTHING
         for t in range(num_frames):
             cuda.syncthreads()
             if possible:        # the same for all threads of the block
@@ -198,18 +198,18 @@ def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_w
                     new[i] = _log_sum_of_arcs(old, in_weights, x, in_sources, in_columns, in_starts[i],
                                               in_starts[i + 1])
                 scale = _log_sum(shared, new, begin, end)
-                possible = scale > EMPTY_GRID
+                possible = scale > NOTHING
                 total += np.float64(scale)
                 for i in range(mine, end, step):
                     new[i] -= scale
                 if cuda.threadIdx.x == 0:
                     scales[t, s] = scale
-        last, ending = row(alpha, num_frames), EMPTY_GRID
+        last, ending = row(alpha, num_frames), NOTHING
         if possible:
             for i in range(mine, end, step):
                 last[i] -= finals[i]
             ending = _log_sum(shared, last, begin, end)
-            possible = ending > EMPTY_GRID
+            possible = ending > NOTHING
             total += np.float64(ending)
         for i in range(mine, end, step):
             alpha[num_frames + 1 + num_frames % 2, i] = -finals[i] - ending

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, THREADS, Kernel, Shape, cuda, forced, kernel
-from nnet3py.ops.cuda.memory import new_array, results, upload
+from nnet3py.ops.cuda.memory import new_array, upload
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, sum_over_block
 from nnet3py.ops.cuda.threads import is_first_of_block, places_in_block
 
@@ -145,23 +145,15 @@ class Segments:
         """Add to each segment that of ``other`` times its factor, an element of a device vector."""
         self._add(self.values, other.values, self._starts, factors)
 
-    def dot_products(self, other: Segments) -> np.ndarray:
-        """Each segment's products with that of ``other``, summed: float64 (segments,) on the host. The host waits."""
-        if not self._count:
-            return np.zeros(0)
-        self._sum_products(results().place(self._count), other)
-        return results().read(self._count)
-
     def queue_dot_products(self, other: Segments) -> Any:
-        """The same in device memory, float64 (segments,), valid until the next call; nobody waits."""
+        """Each segment's products with that of ``other``, summed: float64 (segments,) in device memory, nobody waits.
+
+        Valid until the next call.
+        """
         if self._products is None:
             self._products = new_array(self._count, np.float64)
-        if self._count:
-            self._sum_products(self._products, other)
-        return self._products
-
-    def _sum_products(self, sums: Any, other: Segments) -> None:
-        if self._parts is None:
             self._parts = new_array((self._count, PARTS), np.float64)
-        _partial_products(self._parts, self.values, other.values, self._starts)
-        _sum_of_parts(sums, self._parts)
+        if self._count:
+            _partial_products(self._parts, self.values, other.values, self._starts)
+            _sum_of_parts(self._products, self._parts)
+        return self._products
