@@ -37,6 +37,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,13 +46,13 @@ COPIED = ("nnet3py", "tests", "bin", "docs", "egs", "benchmarks", "setup.cfg", "
           "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "MANIFEST.in")
 ALSO = {"compiler": ("tests/test_computer.py", "tests/test_compile.py"), "runtime": ("tests/test_computer.py",)}
 LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
-MOST_TEST_FILES = 6       # of a module, besides those of its name
+MOST_TEST_FILES = 4       # of a module, besides those of its name
 # A test file may take so much processor time on the unchanged copy.
 MOST_SECONDS = 150.0
 # A mutant's tests may take so many times what the unchanged ones took, and so many seconds more: for each kernel that
 # is compiled anew it is up to half a minute, and a test file calls some.
 TIMES = 5.0
-MORE_SECONDS, MORE_SECONDS_FOR_KERNELS = 30.0, 300.0
+MORE_SECONDS, MORE_SECONDS_FOR_KERNELS = 20.0, 300.0
 OF_OPERATIONS = ("tests/test_ops_", "tests/test_random.py")
 SIMULATED = " in the simulator"      # after the name of a test file of operations
 TICK = 0.1                # seconds
@@ -200,12 +201,16 @@ class Trial:
     seconds: float
 
 
+_running: set[subprocess.Popen] = set()
+
+
 def trial(test: str, copy: Path, processor_seconds: float, seconds: float) -> Trial:
     """Run the tests of a file in a copy of the checkout, until one fails or a limit is reached.
 
     ``processor_seconds`` limits each process; ``seconds`` counts only while this program runs as well.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(copy), str(copy / "tests")])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(copy), str(copy / "tests")]),
+                                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}      # half of the time of a small file
     file, simulated = test.removesuffix(SIMULATED), test.endswith(SIMULATED)
     pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", file]
     if simulated:
@@ -215,6 +220,7 @@ def trial(test: str, copy: Path, processor_seconds: float, seconds: float) -> Tr
     start, ticks = time.monotonic(), 0
     process = subprocess.Popen(limited, cwd=copy, env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    _running.add(process)
     while True:
         is_over = ticks * TICK > seconds
         if is_over:
@@ -222,6 +228,7 @@ def trial(test: str, copy: Path, processor_seconds: float, seconds: float) -> Tr
         pid, status, usage = os.wait4(process.pid, 0 if is_over else os.WNOHANG)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
+            _running.discard(process)
             return Trial(None if is_over else process.returncode, usage.ru_utime + usage.ru_stime,
                          time.monotonic() - start)
         time.sleep(TICK)
@@ -345,11 +352,16 @@ def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged) -> Iter
             done.put((mutant, catcher(mutant, copy, unchanged)))
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, own_folders(Path(folder)):
-        for number in range(processes):
-            copy = copy_of_checkout(Path(folder) / str(number))
+        copies = [copy_of_checkout(Path(folder) / "0")]
+        copies += [shutil.copytree(copies[0], Path(folder) / str(number)) for number in range(1, processes)]
+        for copy in copies:
             threading.Thread(target=work, args=(copy,), daemon=True).start()
-        for _ in mutants:
-            yield done.get()
+        try:
+            for _ in mutants:
+                yield done.get()
+        finally:
+            for process in list(_running):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -361,6 +373,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--at-least", type=float, default=0.85, help="the share that has to be caught")
+    parser.add_argument("--verbose", action="store_true", help="print those that are caught as well, and by what")
     parser.add_argument("--as-root", action="store_true", help="all the same: in a container that may be thrown away")
     return parser
 
@@ -374,19 +387,23 @@ def main(args: Sequence[str] | None = None) -> int:
     places = {"files": options.files} if options.files else {
         room: [str(path.relative_to(ROOT)) for path in sorted((ROOT / "nnet3py" / room).rglob("*.py"))]
         for room in options.rooms}
-    place_of = {mutant: place for place, paths in places.items()
-                for mutant in drawn(paths, options.number, options.seed)}
+    draws = [[(mutant, place) for mutant in drawn(paths, options.number, options.seed)]
+             for place, paths in places.items()]
+    place_of = dict(pair for turn in zip_longest(*draws) for pair in turn if pair is not None)     # rooms in turns
     caught: dict[str, list[bool]] = {place: [] for place in places}
     start, unchanged, num_errors = time.monotonic(), Unchanged(), 0
-    for mutant, test in run(list(place_of), options.processes, unchanged):
-        if test is None:
-            num_errors += 1
-        else:
-            caught[place_of[mutant]].append(test != "")
-        if not test:
-            what = "survived" if test == "" else "could not be tested"
-            print(f"{mutant.path}:{mutant.line}: {mutant.operator} {mutant.occurrence} {what}\n"
-                  f"{mutant.change((ROOT / mutant.path).read_text())}", flush=True)
+    try:
+        for mutant, test in run(list(place_of), options.processes, unchanged):
+            if test is None:
+                num_errors += 1
+            else:
+                caught[place_of[mutant]].append(test != "")
+            if not test or options.verbose:
+                what = f"caught by {test}" if test else "survived" if test == "" else "could not be tested"
+                print(f"{mutant.path}:{mutant.line}: {mutant.operator} {mutant.occurrence} {what}\n"
+                      f"{mutant.change((ROOT / mutant.path).read_text())}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; of those that were tested by then:")
     for place, results in caught.items():
         print(f"{place}: {sum(results)} of {len(results)} mutants caught")
     num_caught, num_mutants = (sum(map(count, caught.values())) for count in (sum, len))

@@ -120,6 +120,35 @@ def test_tests_of_a_module():
     assert all(Path(mutants.ROOT, test).is_file() for test in mutants.tests_of("nnet3py/runtime/binding.py"))
 
 
+def results_of(monkeypatch: pytest.MonkeyPatch, *tests: str | None, interrupted: bool = False) -> int:
+    """The exit status if mutants of two rooms, in turns, end so."""
+    made = {room: [mutants.Mutant(f"nnet3py/{room}/__init__.py", "core/AddNot", k, 1) for k in range(2)]
+            for room in ("io", "ops")}
+
+    def run(drawn, processes, unchanged):
+        assert [mutant.path.split("/")[1] for mutant in drawn] == ["io", "ops", "io", "ops"]
+        yield from zip(drawn, tests, strict=False)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(mutants, "drawn", lambda paths, number, seed: made[paths[0].split("/")[1]])
+    monkeypatch.setattr(mutants, "run", run)
+    monkeypatch.setattr(mutants.Mutant, "change", lambda mutant, source: "")
+    return mutants.main(["--rooms", "io", "ops", "--at-least=0.5", "--as-root"])
+
+
+def test_what_is_counted(monkeypatch, capsys):
+    assert results_of(monkeypatch, "test_x.py", "", "test_x.py", "") == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "io: 2 of 2 mutants caught", "ops: 0 of 2 mutants caught",
+        "2 of 4 mutants caught (0 could not be tested) in 0 minutes"]
+    assert results_of(monkeypatch, "test_x.py", "", "", "") == 1
+    assert results_of(monkeypatch, "test_x.py", "test_x.py", "test_x.py", None) == 1
+    assert "ops: 1 of 1 mutants caught" in capsys.readouterr().out
+    assert results_of(monkeypatch, "test_x.py", "test_x.py", "", interrupted=True) == 0
+    assert "io: 1 of 2 mutants caught\nops: 1 of 1 mutants caught\n" in capsys.readouterr().out
+
+
 def test_root_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(mutants.os, "geteuid", lambda: 0, raising=False)
     with pytest.raises(SystemExit):
