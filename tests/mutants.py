@@ -7,7 +7,8 @@ loop is replaced in one place (the operators are cosmic-ray's). In a copy of the
 file run one after the other, until one fails: those of its name, then those that import it. Each has run on the
 unchanged copy before, once: one that fails there, or takes too long, catches nothing, and is printed as an error. The
 time that it took there decides when a mutant's tests are taken to be endless: processor time, so a busy machine catches
-nothing; tests that wait for something that does not come are started a second time.
+nothing; tests that wait for something that does not come are started a second time, and may then wait for as long as
+the unchanged ones need at that time.
 
 A mutant whose tests pass has survived, and is printed with its line; it may also be one that changes nothing that can
 be seen, which no program can tell. The exit status is 1 if fewer than ``--at-least`` (a share) were caught, or if there
@@ -34,7 +35,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
@@ -229,6 +230,8 @@ def trial(test: str, copy: Path, processor_seconds: float, seconds: float) -> Tr
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
             _running.discard(process)
+            with suppress(ProcessLookupError):      # what the tests have left running
+                os.killpg(process.pid, signal.SIGKILL)
             return Trial(None if is_over else process.returncode, usage.ru_utime + usage.ru_stime,
                          time.monotonic() - start)
         time.sleep(TICK)
@@ -277,26 +280,27 @@ def changed(mutant: Mutant, copy: Path) -> Iterator[None]:
 
 
 def catcher(mutant: Mutant, copy: Path, unchanged: Unchanged) -> str | None:
-    """The test file that fails on the mutant, or does not end; "" if none does; None if there is none that could.
+    """The test file that fails on the mutant, or does not end; "" if none does; None if all are faulty.
 
     ``copy`` is an unchanged checkout, and is one afterwards.
     """
-    judges = 0
-    for test in tests_of(mutant.path):
+    more = MORE_SECONDS_FOR_KERNELS if mutant.path.startswith("nnet3py/ops/") else MORE_SECONDS
+    tests, num_faulty = tests_of(mutant.path), 0
+    for test in tests:
         before = unchanged.of(test, copy)
         if unchanged.fault(test):
+            num_faulty += 1
             continue
-        judges += 1
-        more = MORE_SECONDS_FOR_KERNELS if mutant.path.startswith("nnet3py/ops/") else MORE_SECONDS
         processor_seconds = TIMES * before.processor_seconds + more
-        seconds = processor_seconds + TIMES * before.seconds
         with changed(mutant, copy):
-            after = trial(test, copy, processor_seconds, seconds)
-            if after.status is None:      # they waited, or were made to wait
-                after = trial(test, copy, processor_seconds, 2 * seconds)
+            after = trial(test, copy, processor_seconds, processor_seconds + TIMES * before.seconds)
+        if after.status is None:      # they waited, or the machine made them wait
+            before = trial(test, copy, MOST_SECONDS, 10 * MOST_SECONDS)
+            with changed(mutant, copy):
+                after = trial(test, copy, processor_seconds, 2 * (processor_seconds + TIMES * before.seconds))
         if after.status not in PASSED:
             return test
-    return "" if judges else None
+    return None if tests and num_faulty == len(tests) else ""
 
 
 def copy_of_checkout(into: Path) -> Path:
@@ -343,13 +347,16 @@ def drawn(paths: Sequence[str], number: int, seed: int) -> list[Mutant]:
 def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged) -> Iterator[tuple[Mutant, str | None]]:
     """Each mutant, and what ``catcher`` says of it, in the order in which this is known."""
     pending: queue.SimpleQueue[Mutant | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Mutant, str | None]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Mutant, str | None] | BaseException] = queue.SimpleQueue()
     for mutant in (*mutants, *[None] * processes):
         pending.put(mutant)
 
     def work(copy: Path) -> None:
-        while (mutant := pending.get()) is not None:
-            done.put((mutant, catcher(mutant, copy, unchanged)))
+        try:
+            while (mutant := pending.get()) is not None:
+                done.put((mutant, catcher(mutant, copy, unchanged)))
+        except BaseException as error:
+            done.put(error)
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, own_folders(Path(folder)):
         copies = [copy_of_checkout(Path(folder) / "0")]
@@ -358,10 +365,14 @@ def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged) -> Iter
             threading.Thread(target=work, args=(copy,), daemon=True).start()
         try:
             for _ in mutants:
-                yield done.get()
+                result = done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
         finally:
             for process in list(_running):
-                os.killpg(process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -49,7 +49,7 @@ def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch, *assertions: str) ->
     (["not is_larger(2)"], "test_0.py"),
     (["is_larger(3)"], ""),
     (["is_larger(3)", "not is_larger(2)"], "test_1.py"),
-    ([], None),
+    ([], ""),
 ])
 def test_a_mutant_is_caught_by_a_test_that_fails(tmp_path, monkeypatch, assertions, catcher):
     mutant = checkout(tmp_path, monkeypatch, *assertions)
@@ -102,7 +102,7 @@ def test_how_tests_end(tmp_path, body, status):
 
 def test_waiting_is_tried_a_second_time_computing_is_not(tmp_path, monkeypatch):
     mutant = checkout(tmp_path, monkeypatch, "is_larger(3)")
-    ends = {"waits twice": [0, None, None], "was stopped": [0, None, 0], "computes": [0, -9]}
+    ends = {"waits twice": [0, None, 0, None], "was stopped": [0, None, 0, 0], "computes": [0, -9]}
     caught = {}
     for name, statuses in ends.items():
         left = iter(statuses)
