@@ -330,7 +330,7 @@ def own_folders(folder: Path) -> Iterator[None]:
     (folder / "tmp").mkdir()
     before = dict(os.environ)
     os.environ.update({"NNET3PY_CACHE": str(folder / "kernels"), "NUMBA_CACHE_DIR": "", VARIABLE: "1",
-                       "TMPDIR": str(folder / "tmp"), "PYTHONDONTWRITEBYTECODE": ""})
+                       "TMPDIR": str(folder / "tmp"), "PYTHONDONTWRITEBYTECODE": "", "NNET3PY_PYTHON": sys.executable})
     try:
         yield
     finally:
