@@ -3,10 +3,19 @@
     python tests/mutants.py [--rooms compiler runtime ...] [--files FILE ...] [--number 40] [--seed 0] [--processes 2]
 
 Of each room (folder of nnet3py) a number of mutants is drawn: a comparison, an operator, a number, a condition or a
-loop is replaced in one place (the operators are cosmic-ray's). In a copy of the checkout the tests of the changed file
-run: those of its name, and those that import it. A mutant whose tests pass has survived, and is printed with its line;
-it may also be one that changes nothing that can be seen, which no program can tell. The exit status is 1 if fewer than
-``--at-least`` (a share) were caught.
+loop is replaced in one place (the operators are cosmic-ray's). In a copy of the checkout the test files of the changed
+file run one after the other, until one fails: those of its name, then those that import it. Each has run on the
+unchanged copy before, once: one that fails there, or takes too long, catches nothing, and is printed as an error. The
+time that it took there decides when a mutant's tests are taken to be endless: processor time, so a busy machine catches
+nothing; tests that wait for something that does not come are started a second time, and may then wait for as long as
+the unchanged ones need at that time.
+
+A mutant whose tests pass has survived, and is printed with its line; it may also be one that changes nothing that can
+be seen, which no program can tell. The exit status is 1 if fewer than ``--at-least`` (a share) were caught, or if there
+were errors.
+
+Compiled kernels are kept in a folder that begins as a copy of the user's and goes with the run. A change in ``ops`` has
+those kernels compiled anew that are made of the changed file and that a test calls.
 """
 from __future__ import annotations
 
@@ -18,12 +27,18 @@ import queue
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,8 +46,18 @@ ROOMS = ("compiler", "runtime", "ops", "training", "io")
 COPIED = ("nnet3py", "tests", "bin", "docs", "egs", "benchmarks", "setup.cfg", "setup.py", "pyproject.toml", "Makefile",
           "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "MANIFEST.in")
 ALSO = {"compiler": ("tests/test_computer.py", "tests/test_compile.py"), "runtime": ("tests/test_computer.py",)}
-MOST_TEST_FILES = 8       # of a module
-SECONDS = 300             # that the tests of a mutant may take; a mutant that never ends is caught
+LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
+MOST_TEST_FILES = 4       # of a module, besides those of its name
+# A test file may take so much processor time on the unchanged copy.
+MOST_SECONDS = 150.0
+# A mutant's tests may take so many times what the unchanged ones took, and so many seconds more: for each kernel that
+# is compiled anew it is up to half a minute, and a test file calls some.
+TIMES = 5.0
+MORE_SECONDS, MORE_SECONDS_FOR_KERNELS = 20.0, 300.0
+OF_OPERATIONS = ("tests/test_ops_", "tests/test_random.py")
+SIMULATED = " in the simulator"      # after the name of a test file of operations
+TICK = 0.1                # seconds
+PASSED = (0, 5)           # exit statuses of pytest; 5: all tests of the file are slow ones
 # of cosmic-ray's operators those whose mutants are mostly still programs
 OPERATORS = re.compile(
     r"core/(ReplaceComparisonOperator_(Lt_LtE|LtE_Lt|Gt_GtE|GtE_Gt|Eq_NotEq|NotEq_Eq|Is_IsNot|IsNot_Is|Lt_Gt|GtE_LtE)"
@@ -91,31 +116,54 @@ def mutants_of(path: str, root: Path = ROOT) -> Iterator[Mutant]:
 
     source = (root / path).read_text()
     spans = ignored_spans(source)
-    tree = get_ast(source)
 
     def nodes(node: object) -> Iterator[object]:
         yield node
         for child in getattr(node, "children", ()):
             yield from nodes(child)
 
+    every_node = list(nodes(get_ast(source)))
     for name in filter(OPERATORS.match, operator_names()):
         operator, occurrence = get_operator(name)(), 0
-        for node in nodes(tree):
+        for node in every_node:
             for start, end in operator.mutation_positions(node):
                 if not any(first <= start and end <= last for first, last in spans):
                     yield Mutant(path, name, occurrence, start[0])
                 occurrence += 1
 
 
+@cache
 def tests_of(path: str, root: Path = ROOT) -> list[str]:
-    """The test files of a module: of its name; those that import it; of the names of the modules that import it."""
+    """The test files of a module, the likeliest to notice a change first.
+
+    Those of its name; of a file of operations, those that name its operations; those that import it, the shortest
+    first; those of the modules that import it. A kernel for GPUs is tested in numba's simulator.
+    """
     module = module_name(path)
-    tests = sorted((root / "tests").glob("test_*.py"), key=lambda test: test.stat().st_size)
-    users = [str(user.relative_to(root)) for user in sorted((root / "nnet3py").rglob("*.py")) if imports(user, module)]
-    files = [*named_tests(module, root), *[test for test in tests if imports(test, module)],
-             *(test for user in users for test in named_tests(module_name(user), root))]
-    names = [str(test.relative_to(root)) for test in dict.fromkeys(files)][:MOST_TEST_FILES]
-    return list(dict.fromkeys([*names, *ALSO.get(module.split(".")[1], ())]))
+    tests = sorted((test for test in (root / "tests").glob("test_*.py") if test.name not in LEFT_OUT),
+                   key=lambda test: test.stat().st_size)
+    users = [user for user in sorted((root / "nnet3py").rglob("*.py")) if imports(user, module)]
+    named = own_tests(root / path, tests, root)
+    others = [*(test for test in tests if imports(test, module)),
+              *(test for user in users for test in own_tests(user, tests, root))]
+    if not named and not others:
+        others = [test for user in users for test in tests if imports(test, module_name(str(user.relative_to(root))))]
+    others = [test for test in dict.fromkeys(others) if test not in named][:MOST_TEST_FILES]
+    names = [str(test.relative_to(root)) for test in [*named, *others]]
+    names = list(dict.fromkeys([*names, *ALSO.get(module.split(".")[1], ())]))
+    if path.startswith("nnet3py/ops/cuda/"):
+        names = [name + SIMULATED if name.startswith(OF_OPERATIONS) else name for name in names]
+    return names
+
+
+def own_tests(path: Path, tests: Sequence[Path], root: Path) -> list[Path]:
+    """The tests of a module's name, and those of operations that name some which it defines: most of them first."""
+    names = {node.name for node in ast.walk(ast.parse(text_of(path))) if isinstance(node, ast.FunctionDef)
+             and any("operation" in ast.unparse(decorator) for decorator in node.decorator_list)}
+    counts = {test: len(names & set(re.findall(r"\w+", text_of(test)))) for test in tests
+              if names and str(test.relative_to(root)).startswith(OF_OPERATIONS)}
+    of_operations = sorted(filter(counts.get, counts), key=lambda test: -counts[test])
+    return list(dict.fromkeys([*named_tests(module_name(str(path.relative_to(root))), root), *of_operations[:2]]))
 
 
 def module_name(path: str) -> str:
@@ -126,8 +174,15 @@ def module_name(path: str) -> str:
 def imports(path: Path, module: str) -> bool:
     """Whether the file imports the module."""
     package, _, name = module.rpartition(".")
-    return re.search(rf"from {re.escape(package)} import [^\n]*\b{name}\b|\b{re.escape(module)}\b",
-                     path.read_text()) is not None
+    text = text_of(path)
+    return name in text and re.search(rf"from {re.escape(package)} import [^\n]*\b{name}\b|\b{re.escape(module)}\b",
+                                      text) is not None
+
+
+@cache
+def text_of(path: Path) -> str:
+    """What stands in a file."""
+    return path.read_text()
 
 
 def named_tests(module: str, root: Path) -> list[Path]:
@@ -138,38 +193,121 @@ def named_tests(module: str, root: Path) -> list[Path]:
     return [path for path in (root / "tests" / f"test_{name}.py" for name in sorted(names)) if path.is_file()]
 
 
-def is_caught(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test fails on the mutant, or does not end; ``copy`` is a checkout that is as it was afterwards."""
+@dataclass(frozen=True)
+class Trial:
+    """How the tests of a file ended: pytest's ``status`` (None: they were ended), and the time they took."""
+
+    status: int | None
+    processor_seconds: float
+    seconds: float
+
+
+_running: set[subprocess.Popen] = set()
+
+
+def trial(test: str, copy: Path, processor_seconds: float, seconds: float) -> Trial:
+    """Run the tests of a file in a copy of the checkout, until one fails or a limit is reached.
+
+    ``processor_seconds`` limits each process; ``seconds`` counts only while this program runs as well.
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(copy), str(copy / "tests")]),
+                                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}      # half of the time of a small file
+    file, simulated = test.removesuffix(SIMULATED), test.endswith(SIMULATED)
+    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", file]
+    if simulated:
+        environment["NUMBA_ENABLE_CUDASIM"] = "1"
+        pytest += ["-p", "simulated_ops"]
+    limited = ["sh", "-c", 'ulimit -t "$0" && exec "$@"', str(int(processor_seconds)), *pytest]
+    start, ticks = time.monotonic(), 0
+    process = subprocess.Popen(limited, cwd=copy, env=environment, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    _running.add(process)
+    while True:
+        is_over = ticks * TICK > seconds
+        if is_over:
+            os.killpg(process.pid, signal.SIGKILL)
+        pid, status, usage = os.wait4(process.pid, 0 if is_over else os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            _running.discard(process)
+            with suppress(ProcessLookupError):      # what the tests have left running
+                os.killpg(process.pid, signal.SIGKILL)
+            return Trial(None if is_over else process.returncode, usage.ru_utime + usage.ru_stime,
+                         time.monotonic() - start)
+        time.sleep(TICK)
+        ticks += 1
+
+
+class Unchanged:
+    """What the tests do on unchanged code: each file of them runs once, whichever copy asks first."""
+
+    def __init__(self) -> None:
+        self._trials: dict[str, Trial] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def of(self, test: str, copy: Path) -> Trial:
+        """How the tests of a file end in the copy, which must be unchanged."""
+        with self._locks[test]:
+            if test not in self._trials:
+                self._trials[test] = trial(test, copy, MOST_SECONDS, 10 * MOST_SECONDS)
+                if fault := self.fault(test):
+                    print(f"error: {fault}; it catches nothing", flush=True)
+            return self._trials[test]
+
+    def fault(self, test: str) -> str | None:
+        """Why the tests of a file, which ran, cannot tell a mutant from the unchanged code; None if they can."""
+        done = self._trials[test]
+        if done.status in PASSED and done.processor_seconds <= MOST_SECONDS:
+            return None
+        what = "ends" if done.status in PASSED else "is ended" if done.status is None or done.status < 0 else "fails"
+        return f"{test} {what} on the unchanged code after {done.processor_seconds:.0f} s of processor time"
+
+    def faults(self) -> list[str]:
+        """All of them."""
+        return [fault for test in sorted(self._trials) if (fault := self.fault(test))]
+
+
+@contextmanager
+def changed(mutant: Mutant, copy: Path) -> Iterator[None]:
+    """Inside, the copy of the checkout has the mutant's change."""
     path = copy / mutant.path
     original = path.read_text()
     path.write_text(mutant.code(original))
     try:
-        return not passes(tests_of(mutant.path), copy)
+        yield
     finally:
         path.write_text(original)
 
 
-def passes(tests: Sequence[str], copy: Path) -> bool:
-    """Whether these tests pass in a copy; a change without any test is not caught."""
-    if not tests:
-        return True
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(copy), str(copy / "tests")]),
-                                "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-    process = subprocess.Popen(command, cwd=copy, env=environment, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        return process.wait(SECONDS) in (0, 5)      # 5: all of them are slow ones
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-            process.wait()
+def catcher(mutant: Mutant, copy: Path, unchanged: Unchanged) -> str | None:
+    """The test file that fails on the mutant, or does not end; "" if none does; None if all are faulty.
+
+    ``copy`` is an unchanged checkout, and is one afterwards.
+    """
+    more = MORE_SECONDS_FOR_KERNELS if mutant.path.startswith("nnet3py/ops/") else MORE_SECONDS
+    tests, num_faulty = tests_of(mutant.path), 0
+    for test in tests:
+        before = unchanged.of(test, copy)
+        if unchanged.fault(test):
+            num_faulty += 1
+            continue
+        processor_seconds = TIMES * before.processor_seconds + more
+        with changed(mutant, copy):
+            after = trial(test, copy, processor_seconds, processor_seconds + TIMES * before.seconds)
+        if after.status is None:      # they waited, or the machine made them wait
+            before = trial(test, copy, MOST_SECONDS, 10 * MOST_SECONDS)
+            with changed(mutant, copy):
+                after = trial(test, copy, processor_seconds, 2 * (processor_seconds + TIMES * before.seconds))
+        if after.status not in PASSED:
+            return test
+    return None if tests and num_faulty == len(tests) else ""
 
 
 def copy_of_checkout(into: Path) -> Path:
-    """What the tests need of the checkout, without what was made in it."""
+    """What the tests need of the checkout, without what was made in it.
+
+    Its bytecode goes by what the sources say, not by when they were written: some mutants are as long, and as old.
+    """
     into.mkdir()
     for name in COPIED:
         source = ROOT / name
@@ -177,7 +315,27 @@ def copy_of_checkout(into: Path) -> Path:
             shutil.copytree(source, into / name, ignore=shutil.ignore_patterns("__pycache__", "exp", "build"))
         elif source.exists():
             shutil.copy(source, into / name)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "nnet3py"],
+                   cwd=into, check=True)
     return into
+
+
+@contextmanager
+def own_folders(folder: Path) -> Iterator[None]:
+    """Inside, temporary files and compiled kernels of the tests go to the folder, and one thread computes in each."""
+    from nnet3py.engine.cache_folder import cache_folder
+    from nnet3py.engine.threads import VARIABLE
+
+    shutil.copytree(cache_folder(), folder / "kernels")
+    (folder / "tmp").mkdir()
+    before = dict(os.environ)
+    os.environ.update({"NNET3PY_CACHE": str(folder / "kernels"), "NUMBA_CACHE_DIR": "", VARIABLE: "1",
+                       "TMPDIR": str(folder / "tmp"), "PYTHONDONTWRITEBYTECODE": "", "NNET3PY_PYTHON": sys.executable})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def drawn(paths: Sequence[str], number: int, seed: int) -> list[Mutant]:
@@ -186,27 +344,39 @@ def drawn(paths: Sequence[str], number: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(everything, min(number, len(everything)))
 
 
-def run(mutants: Sequence[Mutant], processes: int) -> Iterator[tuple[Mutant, bool]]:
-    """Each mutant, and whether it was caught, in the order in which this is known."""
+def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged) -> Iterator[tuple[Mutant, str | None]]:
+    """Each mutant, and what ``catcher`` says of it, in the order in which this is known."""
     pending: queue.SimpleQueue[Mutant | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Mutant, bool]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Mutant, str | None] | BaseException] = queue.SimpleQueue()
     for mutant in (*mutants, *[None] * processes):
         pending.put(mutant)
 
     def work(copy: Path) -> None:
-        while (mutant := pending.get()) is not None:
-            done.put((mutant, is_caught(mutant, copy)))
+        try:
+            while (mutant := pending.get()) is not None:
+                done.put((mutant, catcher(mutant, copy, unchanged)))
+        except BaseException as error:
+            done.put(error)
 
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(processes):
-            copy = copy_of_checkout(Path(folder) / str(number))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, own_folders(Path(folder)):
+        copies = [copy_of_checkout(Path(folder) / "0")]
+        copies += [shutil.copytree(copies[0], Path(folder) / str(number)) for number in range(1, processes)]
+        for copy in copies:
             threading.Thread(target=work, args=(copy,), daemon=True).start()
-        for _ in mutants:
-            yield done.get()
+        try:
+            for _ in mutants:
+                result = done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
+        finally:
+            for process in list(_running):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Draw mutants, test them and print the survivors; 1 if too many survive."""
+def parser() -> argparse.ArgumentParser:
+    """The options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS))
     parser.add_argument("--files", nargs="*", default=[], help="these files instead of rooms")
@@ -214,27 +384,43 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--at-least", type=float, default=0.85, help="the share that has to be caught")
+    parser.add_argument("--verbose", action="store_true", help="print those that are caught as well, and by what")
     parser.add_argument("--as-root", action="store_true", help="all the same: in a container that may be thrown away")
-    options = parser.parse_args(args)
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Draw mutants, test them and print the survivors; 1 if too many survive, or if some could not be tested."""
+    options = parser().parse_args(args)
     if hasattr(os, "geteuid") and os.geteuid() == 0 and not options.as_root:
-        parser.error("mutants of what writes files may write anywhere, such as over /dev/null: be another user than "
-                     "root, or use --as-root in a container that may be thrown away")
+        parser().error("mutants of what writes files may write anywhere, such as over /dev/null: be another user than "
+                       "root, or use --as-root in a container that may be thrown away")
     places = {"files": options.files} if options.files else {
         room: [str(path.relative_to(ROOT)) for path in sorted((ROOT / "nnet3py" / room).rglob("*.py"))]
         for room in options.rooms}
-    num_caught = num_mutants = 0
-    for place, paths in places.items():
-        mutants = drawn(paths, options.number, options.seed)
-        caught = 0
-        for mutant, is_dead in run(mutants, options.processes):
-            caught += is_dead
-            if not is_dead:
-                change = mutant.change((ROOT / mutant.path).read_text())
-                print(f"{mutant.path}:{mutant.line}: {mutant.operator} survived\n{change}", flush=True)
-        print(f"{place}: {caught} of {len(mutants)} mutants caught", flush=True)
-        num_caught, num_mutants = num_caught + caught, num_mutants + len(mutants)
-    print(f"{num_caught} of {num_mutants} mutants caught")
-    return int(num_caught < options.at_least * num_mutants)
+    draws = [[(mutant, place) for mutant in drawn(paths, options.number, options.seed)]
+             for place, paths in places.items()]
+    place_of = dict(pair for turn in zip_longest(*draws) for pair in turn if pair is not None)     # rooms in turns
+    caught: dict[str, list[bool]] = {place: [] for place in places}
+    start, unchanged, num_errors = time.monotonic(), Unchanged(), 0
+    try:
+        for mutant, test in run(list(place_of), options.processes, unchanged):
+            if test is None:
+                num_errors += 1
+            else:
+                caught[place_of[mutant]].append(test != "")
+            if not test or options.verbose:
+                what = f"caught by {test}" if test else "survived" if test == "" else "could not be tested"
+                print(f"{mutant.path}:{mutant.line}: {mutant.operator} {mutant.occurrence} {what}\n"
+                      f"{mutant.change((ROOT / mutant.path).read_text())}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; of those that were tested by then:")
+    for place, results in caught.items():
+        print(f"{place}: {sum(results)} of {len(results)} mutants caught")
+    num_caught, num_mutants = (sum(map(count, caught.values())) for count in (sum, len))
+    minutes = (time.monotonic() - start) / 60
+    print(f"{num_caught} of {num_mutants} mutants caught ({num_errors} could not be tested) in {minutes:.0f} minutes")
+    return int(num_caught < options.at_least * num_mutants or num_errors > 0 or unchanged.faults() != [])
 
 
 if __name__ == "__main__":

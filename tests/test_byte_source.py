@@ -26,6 +26,14 @@ def test_long_reads_go_in_pieces(is_pipe: bool, monkeypatch: pytest.MonkeyPatch)
     assert reader.read_pieces(1000) == DATA[102:] and reader.read_pieces(5) == b""
 
 
+def test_bytes_are_passed_over_where_the_stream_can_seek() -> None:
+    reader = ByteSource(io.BufferedReader(io.BytesIO(DATA)))
+    assert reader.seek_forward(60) and reader.read(2) == DATA[60:62]
+    reader.push_back(b"x")
+    assert not reader.seek_forward(60) and reader.read(2) == b"x" + DATA[62:63]      # not over what came back
+    assert not source(True).seek_forward(60) and not source(False).seek_forward(60)
+
+
 @STREAMS
 def test_bytes_that_are_given_back_come_again(is_pipe: bool) -> None:
     reader = source(is_pipe)

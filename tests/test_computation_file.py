@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +111,16 @@ def test_options_of_older_files_are_read(change) -> None:
     text = written(write_optimize_options, OptimizeOptions(), binary=False)
     assert text.startswith(b"<NnetOptimizeOptions> <Optimize> T <ConsolidateModelUpdate> T <PropagateInPlace> T ")
     assert read_optimize_options(reader_of(change(text), False)) == OptimizeOptions()
+
+
+def test_an_option_that_every_file_has_may_not_be_missing() -> None:
+    newer = {"OptimizeRowOps", "SplitRowOps", "ExtendMatrices", "MaxDerivTimeRelative", "SnipRowOps",
+             "MemoryCompressionLevel"}
+    text = written(write_optimize_options, OptimizeOptions(), binary=False)
+    for pair, tag in re.findall(rb"(<(\w+)> [T0-9-][0-9]* )", text):
+        without, name = reader_of(text.replace(pair, b""), False), tag.decode()
+        with nullcontext() if name in newer else pytest.raises(FormatError, match=f"expected.*{name}"):
+            assert read_optimize_options(without) == OptimizeOptions()
 
 
 def test_a_cache_of_other_options_is_not_read_on() -> None:

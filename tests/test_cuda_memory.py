@@ -135,6 +135,7 @@ def check_out_of_memory(memory) -> int:
     module, context = memory.cuda, SimpleNamespace(get_memory_info=lambda: (300 * 2**20, 1000 * 2**20))
     memory.cuda = SimpleNamespace(device_array=full, current_context=lambda: context)
     try:
+        assert "about 99 % of the size" in str(memory.out_of_memory(2**20))      # what is free is in pieces
         memory.new_array((1000, 2**18))
     except DeviceError as error:
         assert "has 300 of 1000 MB free, and 1000 MB more are needed" in error.message

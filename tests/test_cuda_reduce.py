@@ -52,6 +52,9 @@ def test_blocks_reduce_in_whole_warps():
         assert reduce.launch_teams(rows, cols)[0][0] == reduce.launch_columns(rows, cols)[0][1] == 1
         grid = reduce.launch_parts(rows, cols)[0]
         assert grid[0] * grid[1] <= reduce.MOST_PARTS
+    widths = {1: 32, 131: 32, 256: 64, 1536: 256, 10**5: 256}      # of a warp, and more where rows are long
+    assert {cols: reduce.launch_teams(100, cols)[1] for cols in widths} == {
+        cols: (width, launch.THREADS // width) for cols, width in widths.items()}
     assert reduce.launch_teams(0, 5) == reduce.launch_columns(5, 0) == launch.EMPTY_GRID
 
 

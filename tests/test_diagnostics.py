@@ -63,6 +63,7 @@ def test_lines(caplog):
         "Overall accuracy for 'output' is 0.5 per frame, over 4 frames.",
         # of the last minibatch only, as Kaldi has it
         "Overall per-dim accuracy vector for 'output' is  [ 0.5 1 -1 ]\n per frame, over 4 frames."]
+    assert [record.kaldi_place[1:] for record in caplog.records] == 3 * [("nnet-diagnostics.cc", 165)]
 
 
 def test_quadratic_objective(caplog):

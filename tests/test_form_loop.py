@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnet3py.compiler.optimize.form_loop import _matched, _Matrix
+from nnet3py.compiler.optimize.form_loop import _matched, _Matrix, _States
 
 SHIFT = 3
 FIRST = [_Matrix(0, 5, b"all", 1), _Matrix(1, 0, b"all", 2)]
@@ -25,3 +25,19 @@ def test_a_matrix_that_stays_at_its_time_is_the_same_one() -> None:
 def test_states_that_differ(other: dict) -> None:
     assert _matched(FIRST, [MOVED[0], MOVED[1]._replace(**other)], SHIFT) is None
     assert _matched(FIRST, MOVED[:1], SHIFT) is None
+
+
+def test_what_stays_is_used_in_two_more_rounds() -> None:
+    class States(_States):
+        def __init__(self, *uses: list) -> None:
+            self.uses = dict(zip([(10, 20), (20, 30)], uses, strict=True))
+
+        def _uses(self, m: int, begin: int, end: int) -> list:
+            return self.uses[begin, end]
+
+    read, splices = [("read", m) for m in range(2)], [10, 20, 30]
+    assert States(read, read).stay_in_use([5], splices)
+    assert not States(read, read[:1]).stay_in_use([5], splices)
+    assert not States([], []).stay_in_use([5], splices)
+    assert not States(read, read).stay_in_use([5], splices[:2])
+    assert States([], []).stay_in_use([], [])

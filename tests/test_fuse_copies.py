@@ -138,6 +138,10 @@ def test_a_copy_is_needed_if_its_sources_memory_ends_before_it_was_read_last() -
     read_both = command(CommandType.BACKPROP, 1, 0, 0, SOURCE, COPY, OTHER, 1)      # of the batch norm
     assert edited(READ, freed) and edited(READ, given, last=read_both)
     assert not edited(READ - 1, freed) and not edited(READ - 1, given)
+    read = command(CommandType.MATRIX_ADD, OTHER, SOURCE), command(CommandType.MATRIX_ADD, SUM, COPY)
+    nothing = command(CommandType.SET_CONST, SUM, alpha=0.0)
+    assert edited(READ - 1, *read[::-1], given, last=nothing)
+    assert not edited(READ - 1, *read, given, last=nothing)      # the copy is read right after the source's last use
 
 
 def test_a_copy_that_is_written_is_needed() -> None:

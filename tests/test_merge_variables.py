@@ -156,6 +156,15 @@ def test_parts_of_matrices(right: bool) -> None:
     assert len(part_of(True, right).merged()) == 3           # a matrix whose rows must follow each other
 
 
+@pytest.mark.parametrize("right", [False, True])
+def test_what_is_done_to_other_parts_does_not_matter(right: bool) -> None:
+    small = part_of(False, right)
+    elsewhere = command(C.SET_CONST, small.window(2, 0, 1, 0, 4), alpha=2.0)
+    small.middle = [elsewhere, *small.middle, elsewhere]
+    merged = small.merged(only("remove_assignments", WAYS[right]))
+    assert merged[1:3] == ["m1(1:3, 2:3).set(1) [dim = 3 x 2];", "m2 += m1(1:3, 2:3)"] and len(merged) == 4
+
+
 def test_parts_of_inputs_and_outputs_stay() -> None:
     small = Small((5, 4), (3, 2), given=(1,), provided=(2,))
     window = small.window(1, 1, 3, 2, 2)

@@ -17,6 +17,7 @@ def test_whole_phases(caplog):
     assert caplog.messages == [
         "Average objective function for 'output' for minibatches 0-2 is -2 over 24 frames.",
         "Average objective function for 'output' for minibatches 3-5 is -5 over 24 frames."]
+    assert [record.kaldi_place[2] for record in caplog.records] == [278, 278]       # lines of nnet-training.cc
 
 
 def test_a_phase_with_gaps_lacks_the_closing_quote(caplog):
@@ -50,6 +51,7 @@ def test_totals_and_their_form(caplog):
     assert caplog.messages == [
         "Overall average objective function for 'output' is -1.33333 over 1.5e+06 frames.",
         "[this line is to be parsed by a script:] log-prob-per-frame=-1.33333"]
+    assert [record.kaldi_place[2] for record in caplog.records] == [317, 324]       # lines of nnet-training.cc
     assert stats.average() == pytest.approx(-4 / 3)
 
 

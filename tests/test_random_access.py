@@ -146,6 +146,15 @@ def test_scripts(archive: str, caplog: pytest.LogCaptureFixture) -> None:
     assert [message.split(" of ")[0] for message in caplog.messages] == ["Cannot load b"]
 
 
+@pytest.mark.parametrize(("lines", "options", "message"), [
+    ("a x\nb\n", "", "line 2 is not KEY FILE"), ("a x\na y\n", "", "key a occurs twice"),
+    ("b x\na y\n", "s,", "key a is out of order")])
+def test_scripts_that_are_none(tmp_path: Path, lines: str, options: str, message: str) -> None:
+    (tmp_path / "x.scp").write_text(lines)
+    with pytest.raises(FormatError, match=message):
+        RandomAccessReader(f"{options}scp:{tmp_path / 'x.scp'}", INT_VECTOR)
+
+
 def test_keys_without_blanks(archive: str) -> None:
     with table(archive) as reader:
         for key in ("", "a b"):

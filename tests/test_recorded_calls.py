@@ -1,6 +1,7 @@
 """nnet3py.runtime.recorded_calls: what is repeated is what was called, and what cannot be repeated is not."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -54,6 +55,35 @@ def run_four_times(ops: RecordingOps, work: Work) -> tuple[int, list[np.ndarray]
 def test_what_comes_out_is_the_same(ops: RecordingOps, work: Work, times: int) -> None:
     asked, results = run_four_times(ops, work)
     assert asked == times
+    assert [result.tolist() for result in results] == [[[2.0 * number] * 3] * 2 for number in range(4)]
+
+
+def later(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.copy_mat(y, np.full_like(x, ops.read_later(x)()[0, 0]), 2.0)
+
+
+def uploaded(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.copy_mat(y, ops.upload(x + x), 1.0)
+
+
+def kept(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.copy_mat(y, ops.keep(x + x), 1.0)
+
+
+def given_back(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.set_const(y, 2.0 * math.sqrt(ops.sum_sq(x) / x.size))
+
+
+def with_a_draw(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    """The host may draw another number for each call."""
+    ops.copy_mat(y, x, 2.0)
+    ops.output_deriv_stats(np.zeros(3), np.zeros(2), x, int(x[0, 0]))
+
+
+@pytest.mark.parametrize("work", [later, uploaded, kept, given_back, with_a_draw])
+def test_what_the_host_sees_is_looked_at_each_time(ops: RecordingOps, work: Work) -> None:
+    asked, results = run_four_times(ops, work)
+    assert asked == 4
     assert [result.tolist() for result in results] == [[[2.0 * number] * 3] * 2 for number in range(4)]
 
 

@@ -261,3 +261,9 @@ def test_errors_name_the_place_of_what_was_found(data, read, message) -> None:
     """The byte is the first of what was not expected, and the field the one before it."""
     with pytest.raises(FormatError, match=message):
         read(TokenReader(io.BytesIO(data), size=len(data)))
+
+
+@pytest.mark.parametrize(("length", "shown"), [(60, "x" * 60), (61, "x" * 60 + "...")])
+def test_what_was_found_is_shown_up_to_a_length(length: int, shown: str) -> None:
+    with pytest.raises(FormatError, match=f"expected <A>, found '{shown}'"):
+        reader_of(b"x" * length + b" ", False).expect("<A>")
