@@ -324,6 +324,11 @@ class RestrictedAttentionComponent(Component):
         """As files have it: none if statistics were never asked for."""
         return self.posterior if self.stored[0] else self.posterior[:0]
 
+    @property
+    def context_dim(self) -> int:
+        """Kaldi's name of the number of positions."""
+        return self.shape.positions
+
     def info(self, verbose: int = 0) -> str:
         text, count = super().info(verbose), float(self.count[0])
         if count != 0.0:

@@ -115,3 +115,8 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
         """The rank of the preconditioners."""
         return self.preconditioner_scale.rank
 
+    @property
+    def block_size(self) -> int | None:
+        """Columns of a block, or None if there is only one."""
+        return None if self.scales.size == self.dim else self.scales.size
+

@@ -101,6 +101,11 @@ class ClipGradientComponent(SameDimComponent):
                                       "norm-based-clipping")
         return cls(dim, threshold, norm_based, *repair)
 
+    @property
+    def clipped_proportion(self) -> float:
+        """Rows clipped of the rows seen."""
+        return float(self.counters[NUM_CLIPPED] / (self.counters[COUNT] or 1.0))
+
     def info(self, verbose: int = 0) -> str:
         repair = ("self-repair-clipped-proportion-threshold", "self-repair-target", "self-repair-scale")
         return super().info(verbose) + (fields_info(self, self.FIELDS, repair) if self.self_repair_scale else "")
