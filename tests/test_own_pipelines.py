@@ -133,6 +133,28 @@ def test_what_is_left_to_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert start_own_pipeline("copy-feats ark:x ark:-", reads=True) is None
 
 
+def test_without_memory_for_a_copy_a_shell_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only the second copy fails: the first one, whose reader is gone then, has ended."""
+    monkeypatch.setenv("PATH", f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(own_pipelines, "_may_fork", lambda: True)
+    started: list[int] = []
+    fork = own_pipelines.fork
+
+    def fork_once(*args: object) -> int:
+        if started:
+            raise OSError(12, "Cannot allocate memory")
+        started.append(fork(*args))        # type: ignore[arg-type]
+        return started[0]
+
+    monkeypatch.setattr(own_pipelines, "fork", fork_once)
+    open_before = len(os.listdir("/dev/fd"))
+    assert start_own_pipeline(f"nnet3-copy-egs ark:{EGS} ark:- | nnet3-copy-egs ark:- ark:-", reads=True) is None
+    assert len(os.listdir("/dev/fd")) == open_before and len(started) == 1
+    with pytest.raises(ChildProcessError):
+        os.waitpid(started[0], 0)          # it was waited for
+    assert start_own_pipeline("nnet3-copy-egs ark:x ark:-", reads=True) is None
+
+
 def test_no_copy_is_made_while_another_thread_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNET3PY_FORK", "yes")
     monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])

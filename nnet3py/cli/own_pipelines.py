@@ -43,7 +43,7 @@ def stages(command: str) -> list[list[str]] | None:
 
 
 def start_own_pipeline(command: str, reads: bool) -> ForkedPipeline | None:
-    """Start what a pipe names, if it is all ours and this process may be copied now; None: let a shell do it.
+    """Start what a pipe names, if it is all ours and this process can be copied now; None: let a shell do it.
 
     Parameters
     ----------
@@ -55,7 +55,10 @@ def start_own_pipeline(command: str, reads: bool) -> ForkedPipeline | None:
     programs = stages(command)
     if programs is None or not all(_is_ours(words[0]) for words in programs):
         return None
-    return ForkedPipeline(programs, reads)
+    try:
+        return ForkedPipeline(programs, reads)
+    except OSError:             # no memory or process number for another copy of a large process
+        return None
 
 
 def _may_fork() -> bool:
@@ -93,23 +96,39 @@ class ForkedPipeline:
         self.stdout: Any = None
         self._processes: list[int] = []
         self._status: int | None = None
-        source: int | None = None
-        if not reads:
-            source, ours = os.pipe()
+        open_ends: list[int] = []          # of pipes, in this process
+
+        def pipe() -> tuple[int, int]:
+            ends = os.pipe()
+            open_ends.extend(ends)
+            return ends
+
+        def close(*ends: int | None) -> None:
+            for end in ends:
+                if end is not None:
+                    open_ends.remove(end)
+                    os.close(end)
+
+        try:
+            source, ours = (None, None) if reads else pipe()
+            for number, words in enumerate(programs):
+                behind, target = (None, None) if number + 1 == len(programs) and not reads else pipe()
+                self._processes.append(_start(words, source, target))
+                close(source, target)
+                source = behind
+        except OSError:
+            close(*list(open_ends))        # which ends those that were started
+            self.wait()
+            raise
+        if ours is not None:
             self.stdin = open(ours, "wb", buffering=0)          # noqa: SIM115 - who started the pipeline closes it
-        for number, words in enumerate(programs):
-            behind, target = (None, None) if number + 1 == len(programs) and not reads else os.pipe()
-            self._processes.append(_start(words, source, target))
-            for done in (source, target):
-                if done is not None:
-                    os.close(done)
-            source = behind
         if source is not None:
             self.stdout = open(source, "rb", buffering=0)       # noqa: SIM115
 
     def wait(self) -> int:
         """Wait for all of them; the exit status of the last one, as a shell says it."""
         if self._status is None:
+            status = 0
             for process in self._processes:
                 status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
             self._status = 128 - status if status < 0 else status

@@ -36,6 +36,9 @@ ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
 GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written behind
 LEFT_SIZE = -(-ROW_BLOCK // TILE_ROWS) * GROUP_SIZE
+# How far ahead columns of a left matrix that is transposed are brought while it is copied: they are far from each
+# other, often each on a page of its own, and no processor guesses where the next one is.
+COLUMNS_AHEAD = 8
 PANELS = 2                                   # that are copied side by side
 PANELS_SIZE = PANELS * PANEL_SIZE
 LEAST_COLUMNS_TO_COPY_FOR = 256              # of a result: rows of a left matrix pay for being copied
@@ -126,14 +129,18 @@ def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> i
 
 def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: int) -> None:
     """Have the cache lines of a tile's result brought while its products are computed."""
-    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), "llvm.prefetch.p0")
-    for_writing, keep, data = (ir.Constant(number, value) for value in (1, 3, 1))
     for r in range(rows):
         for offset in range(0, vectors * VECTOR * ITEM, CACHE_LINE):
             place = builder.add(builder.add(start, builder.mul(step, ir.Constant(_I64, r))), ir.Constant(_I64, offset))
-            builder.call(function, [builder.inttoptr(place, pointer), for_writing, keep, data])
+            _prefetch_line(builder, place, for_writing=1)
+
+
+def _prefetch_line(builder: ir.IRBuilder, place: Any, for_writing: int) -> None:
+    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), "llvm.prefetch.p0")
+    access, keep, data = (ir.Constant(number, value) for value in (for_writing, 3, 1))
+    builder.call(function, [builder.inttoptr(place, pointer), access, keep, data])
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
@@ -292,7 +299,17 @@ def _copy_vectors(typingctx, target, source, vectors):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
+def _bring(typingctx, place):
+    """Have the cache line at an address brought, to be read soon; the address need not be one of ours."""
+    def codegen(context, builder, signature, args):
+        _prefetch_line(builder, args[0], for_writing=0)
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
 tile: Any = intrinsic(_tile)
+bring: Any = intrinsic(_bring)
 last_tile: Any = intrinsic(_last_tile)
 transpose_square: Any = intrinsic(_transpose(VECTOR))
 transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))
@@ -384,6 +401,8 @@ def _copy_left(packed, left, k_step, rows, count):
     """Copy ``count`` columns of a left matrix that is to be transposed, so that each tile's numbers are together."""
     for k in range(count):
         source, target, i = left + k * k_step, packed + k * TILE_ROWS * ITEM, 0
+        for line in range(0, rows * ITEM, CACHE_LINE):
+            bring(source + COLUMNS_AHEAD * k_step + line)
         while i + VECTOR <= rows:                # what is too much is written over, or behind the group
             copy_vectors(target, source + i * ITEM, 1)
             target += GROUP_SIZE * ITEM
