@@ -24,7 +24,7 @@ class WorkOptions(JobOptions):
     least: ClassVar[dict[str, float]] = {"num_threads": 0, "nj": 1}
 
     def check(self) -> None:
-        """UsageError if a value cannot be used, or one that must be there is missing."""
+        """UsageError if a value cannot be used, or a required one is missing."""
         names = {field_.name: field_.metadata["name"] for field_ in dataclasses.fields(self)}
         for field in self.folders:
             if not getattr(self, field):

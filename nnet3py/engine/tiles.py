@@ -34,7 +34,7 @@ BLOCK = 160 if processor().kind == AVX512 else 256   # of k: a panel of it is in
 ROW_BLOCK = 192                   # of rows: what they have of a block of k is in the second-level cache
 ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
-GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written behind
+GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written after it
 LEFT_SIZE = -(-ROW_BLOCK // TILE_ROWS) * GROUP_SIZE
 PANELS = 2                                   # that are copied side by side
 PANELS_SIZE = PANELS * PANEL_SIZE
@@ -137,7 +137,7 @@ def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: 
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
-    """What values have that come from several blocks."""
+    """Merge values that come from several blocks."""
     for values, block in incoming:
         for row, others in zip(phis, values, strict=True):
             for phi, value in zip(row, others, strict=True):
@@ -249,7 +249,7 @@ def _transpose(rows_of_source: int) -> Any:
     def intrinsic_function(typingctx, target, target_step, source, source_step):
         """Copy ``rows_of_source`` x VECTOR numbers, whose rows are ``source_step`` bytes apart, as columns of a target.
 
-        VECTOR rows are written of VECTOR numbers each; what is behind the first ``rows_of_source`` is not to be used.
+        VECTOR rows of VECTOR numbers each are written; what comes after the first ``rows_of_source`` is not to be used.
         """
         def codegen(context, builder, signature, args):
             rows = [_load(builder, builder.add(args[2], builder.mul(args[3], ir.Constant(_I64, r))))
@@ -384,7 +384,7 @@ def _copy_left(packed, left, k_step, rows, count):
     """Copy ``count`` columns of a left matrix that is to be transposed, so that each tile's numbers are together."""
     for k in range(count):
         source, target, i = left + k * k_step, packed + k * TILE_ROWS * ITEM, 0
-        while i + VECTOR <= rows:                # what is too much is written over, or behind the group
+        while i + VECTOR <= rows:                # the excess is overwritten, or lies after the group
             copy_vectors(target, source + i * ITEM, 1)
             target += GROUP_SIZE * ITEM
             i += TILE_ROWS

@@ -1,4 +1,4 @@
-"""What is to be said of a stream: when an utterance is over, and what silence counts for i-vectors. Light."""
+"""The settings of a stream: when an utterance is over, and how much silence counts for i-vectors. Light."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class EndpointOptions:
 
 @dataclass(frozen=True)
 class SilenceWeightingOptions:
-    """What frames of silence count for i-vectors, beside 1 for others. Kaldi: OnlineSilenceWeightingConfig.
+    """What frames of silence count for i-vectors, where others count 1. Kaldi: OnlineSilenceWeightingConfig.
 
     A frame is silence by its phone, or if it is one of ``max_state_duration`` or more in a row with the same
     transition-id; however many, it is not, if that is not above 0.
