@@ -49,7 +49,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
     learning_rate, final_learning_rate : of the first pass, and what it falls to exponentially; None: it stays
     minibatch_size : rows of a minibatch
     validation_fraction : how much of the data is held out, at random, for ``patience``; 0: nothing
-    patience : passes without a better objective on what is held out after which training ends; 0: no such end
+    patience : passes without a better objective on held-out data after which training ends; 0: never early
     random_state : an integer, a ``numpy.random.RandomState``, or None for another network with every fit
 
     Attributes

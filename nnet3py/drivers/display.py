@@ -1,4 +1,4 @@
-"""What a driver shows while it trains: one line an iteration; on a terminal a table that includes the current one."""
+"""What a driver shows while it trains: a line per iteration; on a terminal a table that includes the current one."""
 from __future__ import annotations
 
 import logging

@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    stage : the ``--stage`` that begins before it
+    stage : the ``--stage`` that begins with it
     name : of its mark
     title : what is shown
     jobs : their logs have different names

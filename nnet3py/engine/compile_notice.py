@@ -18,7 +18,7 @@ _state = {"count": 0, "start": 0.0, "said": 0.0}
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """While a kernel is compiled, show how many were so far; a log gets a line at first, and some later."""
+    """While a kernel is compiled, show how many there have been so far; a log gets a line at first, and some later."""
     now = time.monotonic()
     _state["start"] = _state["start"] or now
     _state["count"] += 1

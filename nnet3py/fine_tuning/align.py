@@ -51,7 +51,7 @@ _FRAMES_PER_CHUNK = 150
 # had 0.16 at most, even for a voice that it hardly understands; of 16 exchanged texts 12 had 0.2 to 1.1.
 _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2
 _DEVIATION_OF_MAD = 1.4826            # a normal distribution's standard deviation, in median absolute deviations
-_FEW = 10                             # with so few utterances no median is taken
+_FEW = 10                             # with fewer utterances no median is taken
 
 GraphOf = Callable[[Sequence[int]], Fst]
 

@@ -24,7 +24,7 @@ _MOST_STEPS = 3_000_000          # over arcs; more are taken only as long as wor
 _PATIENCE = 10                   # times as many: then words that are missing stay missing
 _UNKNOWN = 1 << 30
 _END = -1
-_LONGEST = 2000                  # of a sentence that is drawn
+_LONGEST = 2000                  # arcs of a sentence that is drawn
 _SILENCE_PROB = 0.5              # Kaldi's prepare_lang.sh
 
 

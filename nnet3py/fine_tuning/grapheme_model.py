@@ -24,7 +24,7 @@ _MOVES = ((1, 1), (1, 0), (2, 1), (1, 2), (2, 0))      # letters, phones
 _PRIOR = {(1, 1): 1.0, (1, 0): 0.2, (2, 1): 0.2, (1, 2): 0.1, (2, 0): 0.02}
 _ITERATIONS = 8
 _MOST_FOR_PAIRS, _MOST = 4000, 60000     # entries, for estimating pairs and for the n-grams
-_LEAST_COUNT = 1e-3                      # a pair that is less probable is dropped
+_LEAST_COUNT = 1e-3                      # a pair with a lower one is dropped
 _BEAM = 60                               # hypotheses after each letter
 _LARGE = 1e30
 

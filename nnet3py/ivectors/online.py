@@ -32,7 +32,7 @@ _add_triangle = Loop("nnet3py.ivectors.online_loops", "add_triangle", "f8[] f8[,
 
 CG_ITERATIONS = 15
 _GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: at this value only the likeliest Gaussian is left
-_PIECES = 64                                          # of an utterance, whose terms are in memory at a time
+_PIECES = 64                                          # of an utterance: their terms are in memory together
 _PITCH = 3                                            # columns that may follow the features, and are ignored
 
 

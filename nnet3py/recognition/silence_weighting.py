@@ -1,4 +1,4 @@
-"""How much frames of silence count for i-vectors, which is less than others. Kaldi: ``OnlineSilenceWeighting``."""
+"""How much less frames of silence count for i-vectors. Kaldi: ``OnlineSilenceWeighting``."""
 from __future__ import annotations
 
 import numpy as np

@@ -16,7 +16,7 @@ class EndpointRule:
     """
 
     must_contain_nonsilence: bool = opt("must-contain-nonsilence", True,
-                                        "only if there was something else than silence")
+                                        "only if there was something other than silence")
     min_trailing_silence: float = opt("min-trailing-silence", 1.0, "least silence at the end, in seconds")
     max_relative_cost: float = opt("max-relative-cost", float("inf"),
                                    "how much worse than the best path one that may end here may be")

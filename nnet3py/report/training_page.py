@@ -25,7 +25,7 @@ from nnet3py.report.training_plots import save, training_plots, why_no_plots
 
 Overviews = Mapping[str, Overview]     # label -> what its folder says
 _RELOAD = 15           # seconds after which the page of a training that runs is loaded again
-_PAUSE = 4             # it is rewritten at most after so many times the time that writing takes
+_PAUSE = 4             # the least time between two reports, in times that writing one takes
 _SHOWN_WARNINGS = 5    # more are folded away
 
 _ABOUT = {

@@ -146,7 +146,7 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
     options : of the trainer; ``options.srand`` seeds dropout and the order of the data
     callbacks : each is called after each pass with a :class:`Progress`; the training ends if one returns True
     patience : passes without a better validation objective after which the training ends, with the network as it was
-        after the best pass; 0: no such end
+        after the best pass; 0: it never ends early
     checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
         files for ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model``
 

@@ -1,7 +1,7 @@
 """Steps of a job that may be killed at any moment and started again: what is complete is not done twice.
 
 A step leaves a mark, an empty file, when it is complete. A job's command makes its mark itself, right after its output
-was renamed to its final name; so there is no moment at which unfinished work could be taken for done.
+was renamed to its final name; so work is never done twice, nor taken for done when it is not.
 """
 from __future__ import annotations
 
