@@ -6,7 +6,7 @@ A kernel is a plain function with loops, decorated with its argument kinds::
     def add_mat_diag_vec(dst, src, scale, alpha): ...
 
 A kernel whose work can be shared by threads says over which matrix's rows or columns, and gets, before its own
-arguments, the range that it is to do; it treats each of them alike, whatever the others are::
+arguments, the range that it is to do; it treats every row or column alike, whatever the others are::
 
     @kernel("mat mat f32", rows_of="dst")
     def add_mat(first, last, dst, src, alpha):
