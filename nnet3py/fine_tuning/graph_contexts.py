@@ -133,7 +133,7 @@ def base_name(name: str) -> str:
 
 
 class _Similar:
-    """Guesses what follows a left phone after which it was not seen: what follows the phones most like that one.
+    """Guesses what follows a left phone where that was not seen: what follows the left phones most like it.
 
     Two left phones are like each other if the same phones have the same pdfs after them. The forms that a phone has for
     its positions in the word count as one phone.

@@ -149,7 +149,7 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
         return FrameMinibatches(nnet, [(feats, targets) for _, feats, targets, _ in checked], options.minibatch_size)
     shortest = min(len(feats) for _, feats, _, _ in checked)
     if "," not in options.num_frames and 0 < shortest < int(options.num_frames):
-        options = replace(options, num_frames=f"{options.num_frames},{shortest}")      # so that the rest is used, too
+        options = replace(options, num_frames=f"{options.num_frames},{shortest}")      # so that this one is used, too
     maker = example_maker(nnet, options)
     return ExampleMinibatches([example for key, *parts in checked for example in _examples(nnet, maker, key, *parts)],
                               options.minibatch_size)
