@@ -36,7 +36,7 @@ class ExportOptions:
                              "from the first on; the metadata say how many rows of output are to be thrown away at "
                              "the start")
     comment: str = opt("comment", "", "A line for the metadata")
-    metadata: str = opt("metadata", "", "More metadata, as key=value,key=value: what a runtime wants to know that no "
+    metadata: str = opt("metadata", "", "More metadata, as key=value,key=value: what a runtime needs to know that no "
                         "model says, such as sample_rate=16000,language=en")
 
     def check(self) -> None:

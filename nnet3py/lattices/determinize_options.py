@@ -31,7 +31,7 @@ class DeterminizeOptions:
 class PhoneDeterminizeOptions:
     """How lattices are determinized after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
 
-    delta: float = opt("delta", DELTA, "By how much costs of states may differ that count as the same in determinizing")
+    delta: float = opt("delta", DELTA, "By how much the costs of states that count as the same may differ")
     max_mem: int = opt("max-mem", 50000000, "Bytes that determinizing an utterance may take, about; a lattice that "
                        "needs more is made narrower, with a warning")
     phone_determinize: bool = opt("phone-determinize", True, "Determinize on phones and words first, which is faster")
