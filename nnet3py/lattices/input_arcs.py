@@ -21,7 +21,7 @@ class Transitions(NamedTuple):
     @classmethod
     def of(cls, model: TransitionModel) -> Transitions:
         """Those of a transition model."""
-return cls(model.transition_id_to_phone.tolist(), model.is_final.tolist(), model.is_self_loop.tolist())
+        return cls(model.transition_id_to_phone.tolist(), model.is_final.tolist(), model.is_self_loop.tolist())
 
     def phone_end(self, ids: Ids, begin: int, reorder: bool) -> tuple[int, bool]:
         """Where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet; and whether it is broken.
