@@ -211,7 +211,7 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
 
 @inline
 def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
-    """Make the arcs of a state; if there is no room, it has none yet."""
+    """Make the arcs of a state; without enough room it makes none."""
     key, counts = made.keys[state], made.counts
     instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * STATE_WORDS
     first, count = np.int64(graphs.states[words + FIRST_ARC]), np.int64(graphs.states[words + NUM_ARCS])

@@ -78,7 +78,7 @@ class GrowingGraph(ABC):
 
     @abstractmethod
     def _expand(self, wanted: np.ndarray) -> int:
-        """Call the loop that makes arcs, which says what it needs to go on."""
+        """Call the loop that makes arcs, which returns what it needs to continue."""
 
     @abstractmethod
     def _add(self, key: int, potential: np.float32) -> int:

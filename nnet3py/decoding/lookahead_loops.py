@@ -207,7 +207,7 @@ def _add_arc(hcl: Tables, g: Tables, reach: Reach, made: Made, state: int, key: 
 
 @inline
 def _expand_one(hcl: Tables, g: Tables, reach: Reach, made: Made, is_disambig: np.ndarray, state: int) -> int:
-    """Make the arcs of a state; if there is no room, it has none yet."""
+    """Make the arcs of a state; without enough room it makes none."""
     key, counts = made.keys[state], made.counts
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
     first_made = counts[NUM_MADE_ARCS]

@@ -17,7 +17,7 @@ from nnet3py.transducers.fst import Fst
 
 
 class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not put out yet."""
+    """Where the search is: a state of the lattice, and what was passed but not output yet."""
 
     state: int
     ids: Ids

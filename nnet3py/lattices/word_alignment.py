@@ -50,7 +50,7 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
 
 
 class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not put out yet."""
+    """Where the search is: a state of the lattice, and what was passed but not output yet."""
 
     state: int
     ids: Ids

@@ -61,7 +61,7 @@ class InferenceForm:
 
     Parameters
     ----------
-    original : the network; it stays as it is
+    original : the network; it is not changed
     output : the node, of any kind, that becomes ``output``; the columns of several are side by side
     reads_shared : whether the user of the form reads shared arrays where they are, so that edits of them take effect;
         else all arrays are compared with what they were

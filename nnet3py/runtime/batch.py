@@ -46,7 +46,7 @@ class MinibatchComputer:
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : how utterances are cut and outputs scaled
     cutter : cuts the utterances
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none

@@ -39,7 +39,7 @@ class UtteranceComputer(MinibatchComputer):
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"

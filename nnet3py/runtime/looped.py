@@ -60,7 +60,7 @@ class LoopedComputer:
 
     Parameters
     ----------
-    nnet : a simple network; it stays as it is, a copy is put in test mode
+    nnet : a simple network, left unchanged: a copy is put in test mode
         (:func:`nnet3py.network.inference.for_inference`)
     frames_per_chunk : frames of input after which there is output; rounded up to a multiple that the network can repeat
     extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context

@@ -104,7 +104,7 @@ class XvectorComputer(_Queue):
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`XvectorOptions`
     optimize, compiler : options of the compiler
     device : "cpu" or "cuda"
@@ -249,7 +249,7 @@ class BatchedXvectorComputer(_Queue):
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`BatchedXvectorOptions`
     device : "cpu" or "cuda"
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
