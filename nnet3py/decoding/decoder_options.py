@@ -12,7 +12,7 @@ from nnet3py.option_fields import opt
 class DecoderOptions:
     """How wide the search is. Costs are those after acoustic scaling. Kaldi: LatticeFasterDecoderConfig.
 
-    ``prune_scale``, which Kaldi's programs have no option for, is a matter of time.
+    ``prune_scale``, for which Kaldi's programs have no option, only affects speed.
     """
 
     beam: float = opt("beam", 16.0, "Paths whose cost exceeds the best one's by more than this are given up")
@@ -28,7 +28,7 @@ class DecoderOptions:
                              "Part of --lattice-beam by which costs may change without being passed on")
 
     def check(self) -> None:
-        """UsageError for options that cannot be."""
+        """UsageError for invalid options."""
         if not self.beam > 0.0 or not self.lattice_beam > 0.0:
             raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
         if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:

@@ -10,14 +10,14 @@ DELTA = 1.0 / 1024.0               # Kaldi's kDelta
 
 @dataclass(frozen=True)
 class DeterminizeOptions:
-    """Limits of determinization. -1 or 0: none.
+    """Limits of determinization. -1 or 0: no limit.
 
     Attributes
     ----------
-    delta : subsets of states whose costs differ by no more are the same
-    max_mem : bytes, as Kaldi counts them; what reaches them is given up, and the lattice is narrower than the beam
+    delta : subsets of states whose costs differ by no more than this are the same
+    max_mem : bytes, as Kaldi counts them; when they are reached it stops, and the lattice is narrower than the beam
     max_states, max_arcs : of the result
-    retry_cutoff : where less than this part of the beam was reached, the lattice is pruned and determinized again
+    retry_cutoff : if less than this part of the beam was reached, the lattice is pruned and determinized again
     """
 
     delta: float = DELTA
