@@ -41,7 +41,7 @@ class AcousticModel:
 
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
-        """Read transition model, network, contexts (which are not believed) and priors; the header is consumed."""
+        """Read transition model, network, contexts (which are ignored) and priors; the header is consumed."""
         return cls.read_after(TransitionModel.read(reader), reader)
 
     @classmethod
@@ -57,7 +57,7 @@ class AcousticModel:
         return cls(transition_model, nnet, priors)
 
     def write_to(self, writer: TokenWriter) -> None:
-        """Write the parts one after the other, contexts measured again."""
+        """Write the parts one after the other, with contexts computed anew."""
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)

@@ -202,7 +202,7 @@ def _as_integer(text: str) -> int | None:
 
 
 def parse_config_lines(text: str, path: str | None = None) -> list[ConfigLine]:
-    """Every line of ``text`` that says something; comments (from ``#`` on, wherever it stands) and blank lines go.
+    """The lines of ``text`` without comments (from ``#`` on, wherever it stands) and without blank lines.
 
     Raises
     ------

@@ -67,7 +67,7 @@ class FormatError(Nnet3Error):
     offset : byte offset in it
     component : the network component being read
     hint : what to try
-    field : the tag, such as ``<Dim>``, after which it stands
+    field : the tag that it follows, such as ``<Dim>``
     """
 
     def __init__(self, message: str, path: str | None = None, offset: int | None = None,
@@ -99,9 +99,9 @@ class CheckError(CompileError):
     Parameters
     ----------
     message : what is wrong
-    rule : the rule's name, as of the function that checks it
+    rule : the rule's name, that of the function that checks it
     command : the command's number, or None if it is a matrix or a list that is wrong
-    after : the optimiser's pass that made the command list, or what else did; empty if nobody said
+    after : the optimiser's pass, or whatever else made the command list; empty if unknown
     """
 
     def __init__(self, message: str, hint: str | None = None, rule: str = "", command: int | None = None,
@@ -111,7 +111,7 @@ class CheckError(CompileError):
 
 
 class ShapeError(Nnet3Error, ValueError):
-    """A matrix of other dimensions than the network or the request asks for."""
+    """A matrix whose dimensions are not those that the network or the request asks for."""
 
 
 class NumericError(Nnet3Error):
@@ -127,7 +127,7 @@ class NoSuchAttribute(AttributeError):
 
     Parameters
     ----------
-    message : what has no attribute of which name
+    message : which object lacks which attribute
     advice : gives what to type instead, or None
     """
 

@@ -1,6 +1,6 @@
 """Packages that only some things need: which are there, and the command that installs them for this copy of nnet3py.
 
-Light: whoever reports that one is missing asks here.
+Light: code that reports that one is missing uses this.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_checkout() -> bool:
 def install_command(extra: str) -> str:
     """The command for a shell that installs what an extra needs, for the Python that runs now.
 
-    A checkout is installed from where it lies, a wheel is known to pip by its name.
+    A checkout is installed from its folder; a wheel is known to pip by its name.
     """
     from shlex import quote
 
@@ -51,7 +51,7 @@ def install_command(extra: str) -> str:
 
 
 def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
-    """The module of a package that not everyone has.
+    """The module of an optional package.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def missing_packages(extra: str) -> list[str]:
 
 def _requirements(extra: str) -> list[str]:
     """What an extra needs, such as ``kaldifst>=1.7``, on this platform."""
-    if is_checkout():          # the file is there, and right; what pip wrote down when it installed may be older
+    if is_checkout():          # the file is there, and right; what pip recorded when it installed may be older
         from configparser import ConfigParser
 
         parser = ConfigParser(interpolation=None)

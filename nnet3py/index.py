@@ -13,7 +13,7 @@ from nnet3py.errors import Nnet3Error
 
 NO_TIME = -2147483648   # the t of a padding row, which stands for no frame; nothing may be added to it
 
-PRINTED_LENGTH = 200    # longer lists print their first and last half of this
+PRINTED_LENGTH = 200    # of longer lists, the first and last half of so many are printed
 
 _LOW_BITS = 31          # of a key: x and n share them, t has the 32 above
 _X_BIAS = 1 << 31       # makes any x a number of 32 bits that is not negative
@@ -156,7 +156,7 @@ def numbers_by_appearance(values: np.ndarray) -> tuple[np.ndarray, int]:
         highest = size
     places = values - lowest
     first = np.full(highest - lowest + 1, size)
-    first[places[::-1]] = np.arange(size - 1, -1, -1)      # of the rows of one value the first is written last
+    first[places[::-1]] = np.arange(size - 1, -1, -1)      # of the rows with one value the first is written last
     firsts = np.sort(first[first < size])
     number = np.empty(len(first), dtype=np.int64)
     number[places[firsts]] = np.arange(len(firsts))

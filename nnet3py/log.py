@@ -28,7 +28,7 @@ _DEBUG = 10  # logging.DEBUG: VLOG[1]; every number below it one level more
 
 _CLEAR_LINE = "\r\x1b[K"
 _USUAL_WIDTH = 80
-_SECONDS_BETWEEN = 0.2   # of two changes of what is shown
+_SECONDS_BETWEEN = 0.2   # between two changes of what is shown
 
 _program = ""
 _status = ""             # what stands on the terminal's last line
@@ -36,7 +36,7 @@ _shows_status = True
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
 _shown: Any = None       # the handler of show_log
-# What these say at INFO is of no interest to someone who tries things at a prompt.
+# What these say at INFO does not interest someone who tries things at a prompt.
 _HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
 _FOR_SCRIPTS = "[this line is to be parsed by a script:]"
 
@@ -127,7 +127,7 @@ def _logging_level() -> int:
 def show_log(level: str | None = "INFO") -> None:
     """Show on standard error what the ``nnet3py`` loggers say, one per line: for programs and notebooks.
 
-    It is so by default where Python is used interactively and nothing else was done about logging.
+    This is the default where Python is used interactively and logging was not set up otherwise.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def show_log(level: str | None = "INFO") -> None:
 
 
 def show_log_if_interactive() -> None:
-    """Call :func:`show_log` at a prompt or in a notebook, unless the program has seen to logging itself."""
+    """Call :func:`show_log` at a prompt or in a notebook, unless the program has set up logging itself."""
     if hasattr(sys, "ps1"):
         import logging
 
@@ -224,7 +224,7 @@ def _emit(record: logging.LogRecord) -> None:
 
 
 
-# -- what goes on, on a terminal ---------------------------------------------------------------------------------------
+# -- progress on a terminal --------------------------------------------------------------------------------------------
 
 
 def show_status(text: str) -> bool:
@@ -251,7 +251,7 @@ def show_status(text: str) -> bool:
 
 
 def leave_status_to_others() -> None:
-    """Show nothing any more: a process that helps another one leaves the terminal to it."""
+    """Stop showing anything: a process that helps another one leaves the terminal to it."""
     global _shows_status
     _shows_status = False
 
@@ -301,8 +301,8 @@ def progress(items: Iterable[T], label: str, length: int | None = None, size: Ca
     label : what goes on
     length : how many items there will be, or examples if ``size`` is given; None: not known
     size : how many examples are in an item; None: items are counted
-    share : how much of the whole was read until now, from 0 to 1, which tells the time left where ``length`` does not;
-        its None: not known
+    share : how much of the whole was read so far, from 0 to 1, which gives the time left where ``length`` does not;
+        it may give None: not known
     """
     start = shown = time.monotonic()
     total = f" of {length}" if length and size is None else ""
@@ -324,12 +324,12 @@ def progress(items: Iterable[T], label: str, length: int | None = None, size: Ca
 
 
 def rate(value: float) -> str:
-    """A number a second: whole ones from ten on, below with a digit after the point."""
+    """A number per second: whole from ten on, below that with one decimal."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.1f}"
 
 
 def clock_time(seconds: float) -> str:
-    """A duration as ``h:mm:ss``, from a day on with the days before it."""
+    """A duration as ``h:mm:ss``, with the days before it from one day on."""
     from datetime import timedelta  # most commands show no time left
 
     return str(timedelta(seconds=round(seconds)))

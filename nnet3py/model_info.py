@@ -31,7 +31,7 @@ def info(nnet: Nnet, verbose: int = 0) -> str:
         lines += [f"left-context: {left}", f"right-context: {right}"]
     lines += [f"num-parameters: {nnet.num_parameters()}", f"modulus: {nnet.modulus()}"]
     lines += nnet.config_lines(include_dims=True)
-    with np.errstate(all="ignore"):    # infinite counts and NaN are printed, not warned of
+    with np.errstate(all="ignore"):    # infinite counts and NaN are printed without a warning
         lines += [f"component name={name} type={component.info(verbose)}"
                   for name, component in zip(nnet.component_names, nnet.components, strict=True)]
     return "".join(f"{line}\n" for line in lines)

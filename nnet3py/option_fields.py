@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Setting(NamedTuple):
-    """An option: its name without ``--``, its default, which is of its type, a line of help, what a text may be."""
+    """An option: its name without ``--``, its default (of its type), a line of help, the texts that are allowed."""
 
     name: str
     default: Any
@@ -30,7 +30,7 @@ def opt(name: str, default: Any, help: str, **more: Any) -> Any:
 
 
 def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
-    """The options of a dataclass, or of an object of one with other defaults; names begin with ``prefix``."""
+    """The options of a dataclass, or of an instance with other defaults; names begin with ``prefix``."""
     return tuple(
         Setting(prefix + field.metadata["name"], "" if default == () else default, field.metadata["help"])
         for field in dataclasses.fields(options) if "name" in field.metadata
@@ -38,7 +38,7 @@ def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
 
 
 def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """By the names of fields of a dataclass, those of ``values`` (by the names of options) that it has fields for.
+    """Those of ``values`` (by option name) that a dataclass has fields for, by the fields' names.
 
     Texts of lists become lists; UsageError for a text that is not a valid value.
     """
@@ -49,12 +49,12 @@ def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> d
 
 
 def with_values(options: T, values: Mapping[str, Any], prefix: str = "") -> T:
-    """A copy of an object of a dataclass, with those of ``values`` that it has fields for. As field_values."""
+    """A copy of a dataclass instance, with those of ``values`` that it has fields for. As field_values."""
     return dataclasses.replace(options, **field_values(options, values, prefix))       # type: ignore[type-var]
 
 
 def defaults(settings: tuple[Setting, ...]) -> dict[str, Any]:
-    """The defaults of options by their names."""
+    """The options' defaults, by name."""
     return {setting.name: setting.default for setting in settings}
 
 

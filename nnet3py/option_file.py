@@ -1,4 +1,4 @@
-"""Files of options, a ``--name=value`` in each line, and what their texts mean. Light.
+"""Files of options, a ``--name=value`` in each line, and how values are read. Light.
 
 Kaldi: ParseOptions::ReadConfigFile.
 """

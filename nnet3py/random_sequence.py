@@ -101,7 +101,7 @@ class CRandom:
 
 
 def _rand_r(seed: int, count: int) -> np.ndarray:
-    """int64 (count,), what glibc's ``rand_r`` gives, beginning with a seed."""
+    """int64 (count,), what glibc's ``rand_r`` gives, starting from a seed."""
     import numpy as np
 
     steps = 3 * count
@@ -125,7 +125,7 @@ def _mersenne_twister(seed: int) -> random.Random:
 def shuffled(count: int, seed: int) -> list[int]:
     """The permutation of 0 … count-1 that ``std::shuffle`` with ``mt19937(seed)`` makes of ``count`` items.
 
-    That of libstdc++, which draws two positions from one random number where their product fits.
+    As in libstdc++, which draws two positions from one random number where their product fits.
     """
     words = _mersenne_twister(seed)
 
@@ -157,7 +157,7 @@ def shuffled(count: int, seed: int) -> list[int]:
 
 
 def philox(seed: int = 0) -> np.random.Generator:
-    """A counter-based generator, for what has no sequence of Kaldi's to follow."""
+    """A counter-based generator, for choices without a sequence of Kaldi's to follow."""
     import numpy as np
 
     return np.random.Generator(np.random.Philox(seed))

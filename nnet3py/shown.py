@@ -1,6 +1,6 @@
-"""What a notebook shows of an object. Light: the classes of all stages are derived from this one.
+"""How notebooks show an object. Light: classes of all stages are derived from this one.
 
-How things are drawn belongs to a later stage, which is asked for by name when there is something to show.
+Drawing belongs to a later stage, which is imported by name when there is something to show.
 """
 from __future__ import annotations
 

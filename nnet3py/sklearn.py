@@ -5,7 +5,7 @@
 >>> from nnet3py.sklearn import Nnet3Classifier
 >>> model = make_pipeline(StandardScaler(), Nnet3Classifier(hidden_dims=(256, 256), num_epochs=10)).fit(X, y)
 
-Each row is a sequence of one frame: for utterances, and networks that look at the frames around, there is
+Each row is a sequence of one frame: for utterances, and networks that look at neighbouring frames, there is
 :func:`nnet3py.train`. ``estimator.nnet_`` is the trained network, which ``write`` puts into a file that Kaldi reads.
 Needs the extra ``sklearn``.
 """
@@ -44,12 +44,12 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
     ----------
     hidden_dims : sizes of the hidden layers, each an affine map, a rectifier and batch normalisation
     make_network : called with the dimensions of input and output, gives the network to train, with nodes called
-        ``input`` and ``output``, in place of one of ``hidden_dims``; a classifier's output are log-probabilities
+        ``input`` and ``output``, in place of one of ``hidden_dims``; a classifier's output is log-probabilities
     num_epochs : passes over the data
     learning_rate, final_learning_rate : of the first pass, and what it falls to exponentially; None: it stays
     minibatch_size : rows of a minibatch
     validation_fraction : how much of the data is held out, at random, for ``patience``; 0: nothing
-    patience : passes without a better objective on what is held out after which training ends; 0: it is not ended so
+    patience : passes without a better objective on held-out data after which training ends; 0: never early
     random_state : an integer, a ``numpy.random.RandomState``, or None for another network with every fit
 
     Attributes
@@ -107,7 +107,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
-        if "nnet_" in state:                    # what joblib maps into memory cannot be written, as kernels want it
+        if "nnet_" in state:                    # kernels want writable arrays, and those that joblib maps are not
             self.nnet_ = self.nnet_.copy()
 
     def __sklearn_tags__(self) -> Any:
@@ -131,7 +131,7 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
     """
 
     def fit(self, x: Any, y: Any) -> Nnet3Classifier:
-        """Train on float (rows, features) and the class of each, of any type. ValueError for data that cannot be."""
+        """Train on float (rows, features) and the class of each, of any type. ValueError for invalid data."""
         rows, labels = _validation.validate_data(self, x, y, dtype=np.float32)
         _multiclass.check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
@@ -169,7 +169,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
     """
 
     def fit(self, x: Any, y: Any) -> Nnet3Regressor:
-        """Train on float (rows, features), and (rows,) or (rows, targets). ValueError for data that cannot be."""
+        """Train on float (rows, features), and (rows,) or (rows, targets). ValueError for invalid data."""
         rows, values = _validation.validate_data(self, x, y, dtype=np.float32, multi_output=True, y_numeric=True)
         values = np.asarray(values, np.float64)
         targets = values.reshape(len(rows), -1)
@@ -181,7 +181,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
         return self
 
     def predict(self, x: Any) -> np.ndarray:
-        """float64 (rows,) or (rows, targets), as ``y`` was."""
+        """float64 (rows,) or (rows, targets), whichever ``y`` was."""
         values = self._output(x) * self._scale + self._mean
         return values[:, 0] if self._is_flat else values
 

@@ -1,8 +1,8 @@
-"""What systems do differently, and what takes its place where one of them lacks it. Light: the standard library only.
+"""What operating systems do differently, with substitutes where one lacks something. Light: the standard library only.
 
 Everything that POSIX has and others may not have (locks, signals, groups of processes, a shell, limits, the functions
-of the C library) is called from here. What counts is whether a thing is there, not what the system is called; Windows'
-own way is taken where there is none of POSIX's. ``watcher.py`` imports this file by its path.
+of the C library) is called from here. What counts is whether a thing is there, not the name of the system; Windows'
+own way is taken where POSIX's is missing. ``watcher.py`` imports this file by its path.
 """
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
 
 
 def device_path(path: str) -> str:
-    """The name of what discards, ``/dev/null`` in Kaldi's scripts, as this system calls it; other names as they are."""
+    """``/dev/null``, the device that discards everything, as this system calls it; other names as they are."""
     return os.devnull if path == "/dev/null" else path
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Give an open file a mode, where files have modes that open ones can be given. Raises OSError."""
+    """Set the mode of an open file, where the system can do that. Raises OSError."""
     if hasattr(os, "fchmod"):
         os.fchmod(descriptor, mode)
 
 
 def link_or_copy(target: str, path: str) -> None:
-    """Make ``path`` a symbolic link to ``target``, or a copy of it where the user may make no links. Raises OSError."""
+    """Make ``path`` a symbolic link to ``target``, or a copy of it where the user cannot make links. Raises OSError."""
     try:
         os.symlink(target, path)
     except (OSError, AttributeError, NotImplementedError):
@@ -147,7 +147,7 @@ def is_private_group(group: int) -> bool:
 
 # -- programs ----------------------------------------------------------------------------------------------------------
 
-SIGPIPE = 13                # by which a program ends whose reader went away
+SIGPIPE = 13                # the signal that ends a program whose reader went away
 ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """By which others end a process."""
 _NEW_GROUP_ON_WINDOWS = 0x200           # subprocess.CREATE_NEW_PROCESS_GROUP
@@ -244,7 +244,7 @@ def _end_trees(processes: set[int]) -> None:
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send a signal (0 only asks) to a process group; returns whether the group exists."""
+    """Send a signal (0: none, only check) to a process group; returns whether the group exists."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -255,11 +255,11 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 def _living_groups(groups: set[int]) -> set[int]:
-    """Those process groups that have a member which has not ended."""
+    """The process groups with a member that has not ended."""
     alive = {group for group in groups if _signal_group(group, 0)}
     if not alive or not os.path.exists("/proc/self/stat"):
         return alive
-    # In a container, nobody may be there to collect those that have ended: they would seem to exist for ever.
+    # In a container there may be nobody to collect those that have ended: they would seem to exist for ever.
     living = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -321,7 +321,7 @@ def _limit(name: str) -> int | None:
 
 
 def largest_memory() -> int | None:
-    """Bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
+    """The most bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
     try:
         import resource
     except ImportError:         # Windows
@@ -360,7 +360,7 @@ def address_of_c_function(name: str) -> int:
 def share_heaps(count: int) -> None:
     """Let threads share ``count`` heaps, where the C library is glibc.
 
-    Else each thread has one of its own, in which room stays that others could use, and a server grows for hours.
+    Else each thread has one of its own, which keeps room that others could use, and a server grows for hours.
     """
     if not os.path.exists("/proc/self"):
         return

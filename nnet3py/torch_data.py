@@ -36,16 +36,16 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
     """Minibatches of the examples of archives, each a dict of tensors by the names of inputs and outputs.
 
     Give it to a ``DataLoader`` with ``batch_size=None``: examples are put together here, only those of equal frames and
-    dimensions with each other, as ``nnet3-merge-egs`` does. Several workers share archives if there are as many, else
-    each reads all of them and leaves out what is the others'.
+    dimensions with each other, as ``nnet3-merge-egs`` does. Several workers share the archives if there are enough,
+    else each reads all of them and leaves out what belongs to the others.
 
     Parameters
     ----------
     archives : an rspecifier of examples, such as ``ark:egs.1.ark``, or several
-    batch_size : examples of a minibatch; what is left over at the end are smaller ones. None: no minibatches but single
-        examples, without the first axis
+    batch_size : examples of a minibatch; those left over at the end make smaller ones. None: single examples instead of
+        minibatches, without the first axis
     shuffle : read archives in another order in each pass, and shuffle among ``buffer`` examples
-    seed : of the order; :meth:`set_epoch` makes it another one
+    seed : of the order, which :meth:`set_epoch` changes
 
     A dict has, for each input and output of the examples, what :func:`tensors` says. Raises UsageError for options that
     make no sense; while it is read, what ``nnet3py.read_egs`` raises.
@@ -81,7 +81,7 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
             yield _stacked(batch)
 
     def _examples(self) -> Iterator[NnetExample]:
-        """Those of this process, in the order of this pass."""
+        """The examples of this process, in the order of this pass."""
         worker = _data.get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         by_archive = len(self.archives) >= count
@@ -101,9 +101,9 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
 def tensors(example: NnetExample) -> Tensors:
     """Tensors by the names of an example's inputs and outputs.
 
-    A dense matrix becomes float32 (frames, dim), an i-vector too, with one frame. A sparse one, as targets are, becomes
-    int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else float32
-    (frames, dim). Examples that hold several sequences are ShapeErrors: they have been merged already.
+    A dense matrix becomes float32 (frames, dim), as does an i-vector, with one frame. A sparse one, as targets are,
+    becomes int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else
+    float32 (frames, dim). Examples that hold several sequences are ShapeErrors: they have been merged already.
     """
     by_name = {}
     for io in example.io:

@@ -24,7 +24,7 @@ class UntrustedFile(OSError):
 
 
 def why_untrusted(folder: Path) -> str | None:
-    """Why what lies in a folder must not be executed, or None if it may: who owns and can write it and those above.
+    """Why files in a folder must not be executed, by who owns and can write it and those above; None if they may be.
 
     Raises OSError if the folder cannot be looked at.
     """
@@ -35,18 +35,18 @@ def why_untrusted(folder: Path) -> str | None:
         status = os.lstat(place)
         fault = _fault(status)
         if fault and place != folder and status.st_mode & stat.S_ISVTX and _is_trusted_owner(status.st_uid):
-            fault = None           # /tmp and the like: nobody renames what is another's
+            fault = None           # /tmp and the like: nobody can rename what belongs to others
         if fault:
             return f"{place} {fault}"
     return None
 
 
 def why_any_untrusted(folder: Path) -> str | None:
-    """The same for a folder with all that is in it. A folder that does not exist holds nothing to distrust."""
+    """The same for a folder with all that is in it. A folder that does not exist is trusted."""
     if not system.HAS_OWNERS or not folder.exists():
         return None
     fault = why_untrusted(folder)
-    can_be_entered = bool(os.stat(folder).st_mode & _OF_OTHERS)        # else no mode in it lets others write
+    can_be_entered = bool(os.stat(folder).st_mode & _OF_OTHERS)        # otherwise no mode in it lets others write
     for path in () if fault else folder.rglob("*"):
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -94,7 +94,7 @@ def make_private(folder: Path) -> None:
 
 
 def _is_trusted_owner(owner: int) -> bool:
-    """The caller, root, and whoever owns all that there is, as root's other name where user ids are mapped."""
+    """The caller, root, and whoever owns everything, as root does under another name where user ids are mapped."""
     return owner in (system.user_id(), ROOT) or owner == os.lstat(os.sep).st_uid
 
 

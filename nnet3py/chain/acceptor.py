@@ -1,7 +1,7 @@
 """Weighted acceptors small enough to be lists: determinised, minimised and composed, costs being tropical.
 
 A supervision's FST has a few states a frame, so plain lists and hashing by state are quicker than arrays, and no
-library is needed. What comes out is what OpenFst makes of the same acceptors, its roundings included.
+library is needed. Results are those of OpenFst for the same acceptors, including its rounding.
 """
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.fst import NO_STATE, Fst
 
-Cost = np.float32                       # sums are rounded where OpenFst rounds them, or other states would be equal
+Cost = np.float32                       # sums are rounded where OpenFst rounds them; else other states would be equal
 Arc = tuple[int, Cost, int]             # label, cost, next state
 ByLabel = Mapping[int, Sequence[tuple[Cost, int]]]       # cost and next state of the arcs of one state
 
-MAX_STATES = 200_000                    # of what is determinised. Kaldi: kSupervisionMaxStates
+MAX_STATES = 200_000                    # of a determinised acceptor. Kaldi: kSupervisionMaxStates
 _RESIDUAL_STEPS = np.float32(1024)      # per unit of cost: how finely determinisation tells states apart; kDelta
-_COST_STEP = np.float32(1e-6)           # how finely minimisation does. OpenFst: kShortestDelta
-_LARGEST_COST = 1e20                    # of an arc; sums and shares of more could not be stored
+_COST_STEP = np.float32(1e-6)           # the same for minimisation. OpenFst: kShortestDelta
+_LARGEST_COST = 1e20                    # of an arc; larger sums could not be stored
 _HALF, _ZERO, _INFINITY = np.float32(0.5), np.float32(0.0), np.float32(np.inf)
 _FREE, _OPEN, _DONE = range(3)
 
 
 class SupervisionError(Nnet3Error):
-    """A supervision cannot be made of this utterance or piece of one, while others may be fine."""
+    """A supervision cannot be made from this utterance or piece of one; others may be fine."""
 
 
 @dataclass
@@ -48,12 +48,12 @@ class Acceptor:
 
     @property
     def num_states(self) -> int:
-        """States, which count from 0."""
+        """The number of states; they are numbered from 0."""
         return len(self.arcs)
 
     @classmethod
     def from_fst(cls, fst: Fst) -> Acceptor:
-        """The input side of an FST of costs; SupervisionError for invalid costs."""
+        """The input side of an FST whose weights are costs; SupervisionError for invalid costs."""
         finals = fst.final_weights[fst.is_final]
         if not ((np.abs(fst.weights) <= _LARGEST_COST).all() and (np.abs(finals) <= _LARGEST_COST).all()):
             raise SupervisionError("an FST has costs that are NaN, infinite or far too large")
@@ -72,13 +72,13 @@ class Acceptor:
                    np.array([arc[2] for arc in arcs], dtype=np.int32))
 
 
-_Subset = tuple[tuple[int, Cost], ...]    # states of one new state, and what each costs more than was paid
+_Subset = tuple[tuple[int, Cost], ...]    # old states that make up a new one, each with its residual cost
 
 
 def determinized(acceptor: Acceptor, max_states: int = MAX_STATES) -> Acceptor:
-    """An acceptor of the same sequences and costs in which no state has two arcs of a label; arcs by label.
+    """An acceptor of the same sequences and costs in which no state has two arcs with one label; arcs sorted by label.
 
-    Of several paths for a sequence the cheapest counts. Epsilon is a label like others. SupervisionError if
+    Of several paths for a sequence the cheapest counts. Epsilon is a label like any other. SupervisionError if
     there would be ``max_states`` states. OpenFst: ``Determinize``.
     """
     if acceptor.num_states >= max_states:
@@ -129,9 +129,9 @@ def _divided(costs: dict[int, Cost]) -> tuple[Cost, _Subset]:
 
 
 def minimized(acceptor: Acceptor) -> Acceptor:
-    """The smallest deterministic acceptor of what a deterministic one without cycles accepts, arcs by label.
+    """The smallest deterministic acceptor equivalent to a deterministic one without cycles; arcs sorted by label.
 
-    Costs move to the earliest arcs that they can, and are rounded to 1e-6. States are numbered breadth first.
+    Costs move to the earliest possible arcs, and are rounded to 1e-6. States are numbered breadth first.
     Every state must lead to a final one. SupervisionError for a cycle. OpenFst: ``Minimize``, whose order of arcs
     is that in which their labels and costs first occurred somewhere.
     """
@@ -157,7 +157,7 @@ def _rounded(cost: Cost) -> Cost:
 
 
 def pushed_to_start(acceptor: Acceptor) -> Acceptor:
-    """The acceptor with costs moved to the earliest arcs that they can, and the least one of all paths taken away.
+    """The acceptor with costs moved to the earliest possible arcs, and the least cost of all paths removed.
 
     Every state must lead to a final one. SupervisionError for a cycle. OpenFst: ``Push`` with remove_total_weight.
     """
@@ -199,7 +199,7 @@ def behind_first(acceptor: Acceptor) -> list[int]:
 
 def composed(acceptor: Acceptor, other_arcs: Sequence[ByLabel], other_finals: Sequence[Cost],
              other_start: int) -> Acceptor:
-    """What both accept, with the sum of their costs; states that lead nowhere are left out.
+    """The composition: what both accept, with the sum of their costs; states that lead nowhere are left out.
 
     The second is given by the arcs of each state by label. OpenFst: ``Compose``, of acceptors without epsilons.
     """
@@ -245,7 +245,7 @@ def connected(acceptor: Acceptor) -> Acceptor:
 
 
 def breadth_first(acceptor: Acceptor) -> Acceptor:
-    """The acceptor with its states in the order of a breadth-first search; those that it does not meet are left out."""
+    """The acceptor with its states in breadth-first order; unreachable ones are left out."""
     if acceptor.start < 0:
         return Acceptor([], [], NO_STATE)
     order, seen = [acceptor.start], [False] * acceptor.num_states

@@ -1,6 +1,6 @@
-"""The denominator graph: all that a phone language model lets be said, as HMM states. Kaldi: ``CreateDenominatorFst``.
+"""The denominator graph: all that a phone language model allows, as HMM states. Kaldi: ``CreateDenominatorFst``.
 
-An acceptor of pdf-ids + 1, an arc a frame; its costs are those of the language model and of the transitions.
+An acceptor of pdf-ids + 1, one arc per frame; its costs are those of the language model and of the transitions.
 """
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
 
 
 def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
-    """FormatError for a phone language model of which no denominator graph can be made."""
+    """FormatError for a phone language model from which no denominator graph can be made."""
     if phone_lm.start < 0 or phone_lm.num_arcs == 0:
         raise FormatError(f"the phone language model has {phone_lm.num_states} states and {phone_lm.num_arcs} arcs, "
                           "expected some of both and a start")
@@ -84,7 +84,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
 
 
 def check_system(tree: ContextDependency, model: TransitionModel) -> None:
-    """FormatError for a tree with other pdfs than the transition model."""
+    """FormatError if tree and transition model have different numbers of pdfs."""
     if tree.num_pdfs != model.num_pdfs:
         raise FormatError(f"the tree has {tree.num_pdfs} pdfs, but the transition model {model.num_pdfs}",
                           hint="are tree and model of one system?")

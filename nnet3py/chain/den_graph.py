@@ -1,8 +1,8 @@
 """The denominator graph as arrays, as the forward-backward computation reads it. Kaldi: ``chain::DenominatorGraph``.
 
 Arcs that lead to the same state with the same pdf form an *entry*. A graph made from a phone language model has about
-two of them for each state (its phone begins, or goes on), but many arcs: what arcs of an entry have in common is
-computed once for the entry.
+two of them for each state (its phone begins, or goes on), but many arcs: what the arcs of an entry have in common is
+computed once.
 """
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
 
     Raises
     ------
-    Nnet3Error : a graph that no denominator graph can be: without states or arcs, with epsilons, transducers, states
-        that cannot be reached, weights that are not costs
+    Nnet3Error : a graph that cannot be a denominator graph: no states or arcs, epsilons, a transducer, states that
+        cannot be reached, weights that are not costs
     """
     _check(den_fst)
     sources, nexts = den_fst.sources, den_fst.next_states
@@ -94,7 +94,7 @@ def _check(fst: Fst) -> None:
 
 @dataclass(frozen=True)
 class DenominatorGraph:
-    """A denominator graph of ``num_pdfs`` pdfs, made of an FST.
+    """A denominator graph of ``num_pdfs`` pdfs, made from an FST.
 
     Arc probabilities are exp(-cost), not renormalised; final costs do not count: every state may end.
 
@@ -112,7 +112,7 @@ class DenominatorGraph:
     Raises
     ------
     Nnet3Error : see :func:`initial_probs`
-    ShapeError : the FST has pdfs that the network's output has not
+    ShapeError : the FST has pdfs that the network's output does not have
     """
 
     initial: np.ndarray
@@ -153,12 +153,12 @@ class DenominatorGraph:
 
     @property
     def num_states(self) -> int:
-        """States of the hidden Markov model."""
+        """The number of states of the hidden Markov model."""
         return len(self.initial)
 
     @property
     def num_entries(self) -> int:
-        """Distinct pairs of a pdf and the state that arcs with it lead to."""
+        """The number of distinct pairs of a pdf and a state that arcs with it lead to."""
         return len(self.entry_states)
 
 
@@ -170,6 +170,6 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
 
 
 def _grouped(groups: np.ndarray, others: np.ndarray, probs: np.ndarray, num_groups: int) -> ArcTable:
-    """Arcs sorted by group, in each by their other end."""
+    """Arcs sorted by group, and within each by their other end."""
     order = np.lexsort((others, groups))
     return ArcTable(starts_by(groups, num_groups), others[order].astype(np.int32), probs[order])

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 LIMIT = 30.0                 # outputs are clipped to +-this before exp
 WIDEST_BLOCK = 32            # sequences that one thread computes at a time: their frames fit its cache
-EXCESSIVE = 2.0              # of the checks' errors, in sequences
+EXCESSIVE = 2.0              # sum of the checks' errors that is too much, in sequences
 SUM_TOLERANCE, POSTERIOR_TOLERANCE = 0.001, 0.01
 
 _PLACE = kaldi_place("BetaGeneralFrameDebug", "chain-denominator.cc", 363)
@@ -47,7 +47,7 @@ class DenominatorComputation:
 
     Raises
     ------
-    UsageError : the coefficient is outside
+    UsageError : the coefficient is out of range
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, leaky: float) -> None:
@@ -55,7 +55,7 @@ class DenominatorComputation:
             raise UsageError(f"--leaky-hmm-coefficient={leaky:g} must be above 0 and below 1",
                              "1e-05 is the default, and 0.1 what most recipes use")
         self.ops, self.graph, self.leaky = ops, graph, leaky
-        self._memory: list[Any] = []       # of each thread
+        self._memory: list[Any] = []       # one per thread
         self._pool: ThreadPoolExecutor | None = None
         upload = ops.upload
         self._initial = upload(graph.initial)
@@ -86,7 +86,7 @@ class DenominatorComputation:
         return self.result(self.ops.copy_out(results), deriv is not None)
 
     def _check(self, output: DeviceArray, num_sequences: int) -> int:
-        """The number of rows of an output that is fit for the graph."""
+        """The number of rows of an output, which is checked against the graph."""
         rows, cols = output.shape
         if cols != self.graph.num_pdfs:
             raise ShapeError(f"the network's output has the dimension {cols}, but the denominator graph was made for "
@@ -97,7 +97,7 @@ class DenominatorComputation:
 
     def queue(self, results: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,
               scale: float) -> None:
-        """The same, with what the device finds in ``results`` (float64 (3, num_sequences)) for :meth:`result`."""
+        """The same, without waiting: the device writes ``results`` (float64 (3, num_sequences)) for :meth:`result`."""
         rows = self._check(output, num_sequences)
         num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
         blocks = _blocks(num_sequences, num_workers, WIDEST_BLOCK if self.ops.device == "cpu" else num_sequences)
@@ -115,7 +115,7 @@ class DenominatorComputation:
             list(self._pool.map(work, range(num_workers)))
 
     def result(self, results: np.ndarray, with_derivative: bool) -> Denominator:
-        """The denominator, of a host copy of what :meth:`queue` has found; warns of a computation that is not sound."""
+        """The denominator, from a host copy of the results of :meth:`queue`; warns of an unsound computation."""
         return Denominator(float(results[0].sum()), not with_derivative or _is_sound(results))
 
     def _block(self, memory: DeviceArray, results: DeviceArray, output: DeviceArray, num_sequences: int, first: int,
@@ -137,7 +137,7 @@ class DenominatorComputation:
             ops.chain_checks(mine, states, y, sums, self._initial, graph.num_pdfs, leaky)
 
     def _prepare(self, num_workers: int, num_frames: int, width: int) -> None:
-        """Have memory for each of the threads, and the threads."""
+        """Allocate memory for each thread, and start the threads."""
         size = sum(_heights(self.graph, num_frames)) * width
         if len(self._memory) < num_workers or self._memory[0].size < size:
             self._memory = []

@@ -1,4 +1,4 @@
-"""Supervision of whole utterances by their training graphs, without times. Kaldi: ``TrainingGraphToSupervisionE2e``."""
+"""Supervision of whole utterances from training graphs, without times. Kaldi: ``TrainingGraphToSupervisionE2e``."""
 from __future__ import annotations
 
 import dataclasses
@@ -25,7 +25,7 @@ def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
 
 
 def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) -> Supervision:
-    """The supervision of an utterance of ``num_frames`` output frames by its training graph.
+    """The supervision of an utterance of ``num_frames`` output frames from its training graph.
 
     SupervisionError if the graph has no path, or none so short. Raises as :func:`pdf_graph` does.
     """

@@ -1,4 +1,4 @@
-"""Which pdfs a chain example has in each frame: what LDA statistics of a network's output need to know."""
+"""Which pdfs a chain example has in each frame, which LDA statistics need."""
 from __future__ import annotations
 
 import dataclasses
@@ -18,7 +18,7 @@ def frame_example(eg: NnetChainExample) -> NnetExample:
 
     Raises
     ------
-    Nnet3Error : a merged example, one with other outputs than ``output``, or a supervision that says too little
+    Nnet3Error : a merged example, one with other outputs than ``output``, or a supervision without enough information
     """
     names = [output.name for output in eg.outputs]
     if names != ["output"]:
@@ -33,12 +33,12 @@ def frame_example(eg: NnetChainExample) -> NnetExample:
 def pdf_weights(supervision: Supervision) -> SparseMatrix:
     """The weight of each pdf in each frame, float32 sparse (frames, pdfs).
 
-    Of a supervision with times the posteriors of its FST, without a network's output; else of its alignment.
+    For a supervision with times: the posteriors of its FST, without a network's output; otherwise from its alignment.
 
     Raises
     ------
     Nnet3Error : there is no alignment, or no FST of a normalised supervision
-    ShapeError : the alignment has pdfs that the supervision has not
+    ShapeError : the alignment has pdfs that the supervision does not have
     """
     num_frames, num_pdfs = supervision.frames_per_sequence, supervision.label_dim
     if not supervision.is_end_to_end:

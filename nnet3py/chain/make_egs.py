@@ -1,4 +1,4 @@
-"""Making chain examples of utterances. Kaldi: nnet3-chain-get-egs, nnet3-chain-e2e-get-egs."""
+"""Making chain examples from utterances. Kaldi: nnet3-chain-get-egs, nnet3-chain-e2e-get-egs."""
 from __future__ import annotations
 
 import logging
@@ -25,8 +25,8 @@ from nnet3py.transducers.fst import Fst
 logger = logging.getLogger(__name__)
 
 _LEAST_FRAMES = 2           # output frames of an example that can be stored
-_TOO_FAR = 5                # frames: a length that is that many away from all that are allowed is not changed
-_NO_LENGTH_NEAR = 100       # frames; what Kaldi says about lengths further away
+_TOO_FAR = 5                # frames: a length that far from every allowed one is not changed
+_NO_LENGTH_NEAR = 100       # frames; Kaldi's figure for lengths further away
 
 
 class ChainExampleMaker:
@@ -34,12 +34,12 @@ class ChainExampleMaker:
 
     Parameters
     ----------
-    splitter : decides where
+    splitter : decides where to cut
     normalizer : of the supervisions; None leaves that to nnet3-chain-normalize-egs
-    model : supervisions are of its transition-ids, and become unconstrained; None: they are of pdfs
+    model : supervisions have its transition-ids, and become unconstrained; None: they have pdfs
     compress : whether inputs are compressed
     online_ivector_period : frames per row of the iVector matrices
-    long_key : keys tell contexts and length, too
+    long_key : keys include contexts and length
     seed : of the paths drawn for unconstrained supervisions
 
     ``num_normalized`` and ``num_not_normalized`` count the examples for which that was possible, and was not.
@@ -69,7 +69,7 @@ class ChainExampleMaker:
                  deriv_weights: np.ndarray | None = None) -> Iterator[tuple[str, NnetChainExample]]:
         """Yield (key, example) for each piece of an utterance; nothing, with a warning, if it is too short.
 
-        A piece that cannot be normalised comes as it is, with a warning, as Kaldi does it; one that cannot be made
+        A piece that cannot be normalised is left as it is, with a warning, as in Kaldi; one that cannot be made
         unconstrained is left out.
 
         Parameters
@@ -105,7 +105,7 @@ class ChainExampleMaker:
             yield self._key(utterance, chunk), self._example(features, chunk, piece, weights, ivectors)
 
     def _finished(self, utterance: str, chunk: Chunk, piece: Supervision) -> Supervision | None:
-        """A piece of a supervision made unconstrained and normalised, as far as that is asked for and possible."""
+        """A piece of a supervision made unconstrained and normalised, as far as requested and possible."""
         where = f"For utterance {utterance}, feature frames {chunk.first_frame} to " \
                 f"{chunk.first_frame + chunk.num_frames}"
         if self._model is not None:
@@ -148,9 +148,9 @@ class ChainExampleMaker:
 
     def end_to_end_example(self, utterance: str, features: GeneralMatrix, graph: Fst, model: TransitionModel,
                            ivectors: np.ndarray | None = None) -> NnetChainExample:
-        """The example of a whole utterance, of its training graph, whose labels are transition-ids of ``model``.
+        """The example of a whole utterance, from its training graph, whose labels are transition-ids of ``model``.
 
-        The utterance's length becomes the closest of those that the splitter has. Nnet3Error if that is five frames
+        The utterance's length becomes the closest of the splitter's lengths. Nnet3Error if that is five frames
         away or more, SupervisionError if it has too few frames for the graph, NumericError for NaN or infinity.
         """
         self.cutter.check_finite(features, ivectors)

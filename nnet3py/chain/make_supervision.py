@@ -46,7 +46,7 @@ class SupervisionMaker:
         return Supervision(frames_per_sequence=proto.num_frames, label_dim=self._label_dim, fst=fst)
 
     def _transition_ids(self, phones: Fst) -> Fst:
-        """The graph of phones as one of transition-ids, without costs of their own."""
+        """The graph of phones expanded to transition-ids, which have no costs."""
         windows_graph, windows = expand_context(phones, self._tree.context_width, self._tree.central_position)
         graph = expand_hmms(windows_graph, windows, self._tree, self._model, 0.0)
         graph = add_self_loops(graph, self._model, 0.0)
@@ -59,7 +59,7 @@ class SupervisionMaker:
 
 
 def _in_time(graph: Fst, allowed: np.ndarray, num_frames: int) -> Fst:
-    """The graph unrolled in time: a state for each of its states in each frame in which that can be reached."""
+    """The graph unrolled in time: one state for each of its states in each frame in which it can be reached."""
     starts, targets = graph.arc_starts.tolist(), graph.next_states.tolist()
     arcs_of = [range(first, end) for first, end in zip(starts, starts[1:], strict=False)]
     frame_states = [graph.start]

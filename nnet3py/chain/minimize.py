@@ -1,8 +1,8 @@
 """Making a denominator graph small: merging states. Kaldi: ``DenGraphMinimizeWrapper``.
 
-Weights are probabilities to be summed, unlike those of other graphs. States are merged as OpenFst 1.7 does it in
-Kaldi: two states stay apart if their arcs stand in different orders, and as costs are rounded before, more merging
-would change the graph's numbers. So it matters in which order arcs come out of what is done before.
+Weights are probabilities to be summed, unlike those of other graphs. States are merged as OpenFst 1.7 does in
+Kaldi: two states are not merged if their arcs are in different orders, and since costs are rounded before, more
+merging would change the graph's numbers. So the order of arcs that earlier stages produce matters.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnet3py.fst.push import OPENFST_DELTA
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected
 
-PUSH_DELTA = 0.01 * OPENFST_DELTA          # how equal the sums of all states have to be
+PUSH_DELTA = 0.01 * OPENFST_DELTA          # by how much the sums of states may differ
 COST_STEP = np.float32(10.0 * OPENFST_DELTA)
 _EPSILON = 0
 _NOT_FINAL = np.uint64(0xD6E8FEB86659FD93)  # added to the bits of states that are not final
@@ -24,12 +24,12 @@ def _with_costs(fst: Fst, finals: np.ndarray, weights: np.ndarray) -> Fst:
 
 
 def merge_states(fst: Fst) -> Fst:
-    """The graph with its costs rounded to multiples of 10/1024 and states merged whose arcs are then the same.
+    """The graph with its costs rounded to multiples of 10/1024 and states merged if their arcs are then the same.
 
-    Arcs are the same if label, cost and the states that they lead to are, the last after merging. States that differ
-    at first sight, in the order of their arcs, stay apart. A merged state stands at the place of its first one; its
-    arcs have no duplicates and are sorted by label and cost, numbered as they appear, and destination.
-    Kaldi: MinimizeAcceptorNoPush; epsilons are labels like others.
+    Arcs are the same if label, cost and (after merging) destination are. States whose arcs are in different orders are
+    not merged. A merged state takes the place of its first member; its arcs have no duplicates and are sorted by label
+    and cost, numbered as they appear, and destination.
+    Kaldi: MinimizeAcceptorNoPush; epsilons are labels like any other.
     """
     fst = connected(_with_costs(fst, _rounded(fst.final_weights), _rounded(fst.weights)))
     if fst.num_states == 0:
@@ -83,7 +83,7 @@ def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scattered(values: np.ndarray) -> np.ndarray:
-    """uint64: each value made into 64 bits without pattern (the finaliser of splitmix64)."""
+    """uint64: each value hashed to 64 bits (the finaliser of splitmix64)."""
     bits = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -91,7 +91,7 @@ def _scattered(values: np.ndarray) -> np.ndarray:
 
 
 def _sums(sources: np.ndarray, bits: np.ndarray, num_states: int) -> np.ndarray:
-    """uint64 (states,): sums of what belongs to each state. Equal sums stand for equal sets."""
+    """uint64 (states,): the sum of the values of each state. Equal sums stand for equal sets."""
     total = np.zeros(num_states, dtype=np.uint64)
     np.add.at(total, sources, bits)
     return total

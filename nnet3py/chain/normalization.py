@@ -1,6 +1,6 @@
 """The normalization graph: the denominator graph as supervisions are composed with it. Kaldi: ``GetNormalizationFst``.
 
-A supervision is cut out of an utterance, so that its first frame can be in any state: at the cost of being there.
+A supervision is cut out of an utterance, so its first frame can be in any state, at the cost of being there.
 """
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nnet3py.transducers.fst_operations import without_epsilons
 
 
 def normalization_fst(den_fst: Fst) -> Fst:
-    """The graph in which a path of the denominator graph may begin and end anywhere, arcs sorted by label.
+    """The graph whose paths may begin and end anywhere in the denominator graph; arcs sorted by label.
 
     A new state, the last, is the start; the former start remains if an arc enters it. Of equal arcs that leave the new
-    start the cheapest stays. Nnet3Error for what is not a denominator graph.
+    start the cheapest is kept. Nnet3Error for what is not a denominator graph.
     """
     probs = initial_probs(den_fst)
     num_states = den_fst.num_states

@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 
 class Normalizer:
-    """Normalises supervisions: makes their FSTs say what a path costs in the denominator FST.
+    """Normalises supervisions: adds the costs of the denominator FST's paths to their FSTs.
 
     Parameters
     ----------
-    normalization_fst : of chain-make-den-fst
+    normalization_fst : as chain-make-den-fst writes it
     scale : of its costs
 
     Nnet3Error for an FST that cannot be one: without states, with epsilons, not an acceptor, or with invalid costs.
@@ -63,7 +63,7 @@ class Normalizer:
         """The supervision with the costs; the argument is left as it is.
 
         SupervisionError if no path is possible, or there are too many states; Nnet3Error if the denominator has pdfs
-        that the supervision cannot have. To normalise again what is normalised would count costs twice.
+        that the supervision cannot have. Normalising twice would count costs twice.
         """
         if supervision.label_dim < self._num_pdfs:
             raise Nnet3Error(f"the normalization FST has pdfs up to {self._num_pdfs - 1}, but the supervision is of "
@@ -87,12 +87,12 @@ class Normalizer:
 
 
 def _looks_normalized(fst: Fst) -> bool:
-    """Pieces as they are cut begin with epsilons; those that are normalised have none, and costs."""
+    """Newly cut pieces begin with epsilons; normalised ones have costs and no epsilons."""
     return bool(fst.weights.any() and not (fst.input_labels == 0).any())
 
 
 def _prepared(fst: Fst) -> Acceptor:
-    """An acceptor without epsilons, from whose every state a final one can be reached."""
+    """An acceptor without epsilons in which a final state can be reached from every state."""
     if not fst.is_acceptor:
         raise SupervisionError("a supervision's FST must be an acceptor")
     is_epsilon = fst.input_labels == 0
@@ -104,7 +104,7 @@ def _prepared(fst: Fst) -> Acceptor:
                   and not (fst.next_states == fst.start).any())
     if not only_first or not np.isinf(fst.final_weights[fst.start]):
         return Acceptor.from_fst(without_epsilons(fst))
-    acceptor = Acceptor.from_fst(fst)       # as it was cut: epsilons from the start to where a path may begin
+    acceptor = Acceptor.from_fst(fst)       # newly cut: epsilons lead from the start to where a path may begin
     targets = fst.next_states[begin:end].tolist()
     acceptor.arcs[fst.start] = [arc for target in targets for arc in acceptor.arcs[target]]
     return connected(breadth_first(acceptor))

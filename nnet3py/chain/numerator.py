@@ -1,7 +1,7 @@
 """The numerator of the LF-MMI objective: sums over the paths that a supervision allows.
 
-A supervision's FST either says which pdfs each frame may have (``NumeratorComputation`` of Kaldi), or, end to end and
-unconstrained, nothing of time (``GenericNumeratorComputation``).
+A supervision's FST either says which pdfs each frame may have (``NumeratorComputation`` of Kaldi), or, if end-to-end
+or unconstrained, has no times (``GenericNumeratorComputation``).
 """
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _PLACE = kaldi_place("Backward", "chain-numerator.cc", 150)
 
 
 class Numerator(NamedTuple):
-    """What the numerator found.
+    """The numerator's results.
 
     Attributes
     ----------
-    log_prob : summed over sequences; as in Kaldi times the weight of the supervision, but not so without times
+    log_prob : summed over sequences; as in Kaldi times the supervision's weight, except for supervision without times
     ok : False where some sequence has no path of the right length
     row_starts : int64 (rows + 1,): the posteriors are a sparse matrix like the network's output
     columns : int32, the pdf of each of its elements
@@ -92,7 +92,7 @@ class QueuedNumerator:
 
 @contextmanager
 def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) -> Iterator[QueuedNumerator]:
-    """Compute the numerator of a minibatch; what it gives is valid inside.
+    """Compute the numerator of a minibatch; the result is valid inside the ``with`` block.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
     Raises
     ------
     ShapeError : the supervision is for another output
-    Nnet3Error : its FST holds epsilons, or is none of a supervision
+    Nnet3Error : its FST holds epsilons, or is not a supervision's
     """
     check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
@@ -144,8 +144,8 @@ def _without_times(ops: Ops, supervision: Supervision, output: DeviceArray) -> I
     if len(supervision.e2e_fsts) != num_sequences:
         raise ShapeError(f"a supervision of {num_sequences} sequences has {len(supervision.e2e_fsts)} FSTs")
     graphs = cyclic_graphs(supervision.e2e_fsts, supervision.label_dim)
-    # Rows of the sparse posteriors go frame after frame, in each sequence after sequence: a frame's elements are the
-    # pdfs of all sequences side by side.
+    # Rows of the sparse posteriors go frame by frame, and within a frame sequence by sequence: a frame's elements are
+    # the pdfs of all sequences side by side.
     counts, width = np.diff(graphs.first_columns), len(graphs.columns)
     all_rows = np.add.outer(np.arange(num_frames) * num_sequences, np.repeat(np.arange(num_sequences), counts))
     ends = np.concatenate(([0], np.cumsum(np.tile(counts, num_frames)))).astype(np.int64)

@@ -1,7 +1,7 @@
 """The graphs of a minibatch's numerators as tables of arrays, one graph beside the other, for kernels.
 
-A supervision with times has one FST for all sequences: those of the sequences, one after the other. Where the states
-between two of them differ by a weight only, as they do after merging, the sequences are graphs of their own, which are
+A supervision with times has one FST for all sequences: those of the sequences, one after the other. If the states
+between two of them differ only by a weight, as they do after merging, the sequences become separate graphs, which are
 computed side by side; otherwise the FST is one long graph.
 """
 from __future__ import annotations
@@ -14,14 +14,14 @@ from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
-SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ, to be a state's weight and the same arcs otherwise
+SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ to count as the same arcs plus a weight of the state
 
 _NOT_NORMALIZED = ("was it made without the normalization FST? nnet3-chain-normalize-egs leaves out examples that "
                    "cannot be normalised")
 
 
 def check_fst(fst: Fst, label_dim: int) -> None:
-    """Raise Nnet3Error unless an FST can be a supervision of that many pdfs."""
+    """Raise Nnet3Error unless an FST can be a supervision with ``label_dim`` pdfs."""
     if fst.num_states == 0 or fst.start != 0:
         raise Nnet3Error(f"the FST of a supervision has {fst.num_states} states and starts in {fst.start}, expected "
                          "the start state 0")
@@ -47,7 +47,7 @@ def state_times(fst: Fst) -> np.ndarray:
     sources, nexts = fst.sources, fst.next_states
     if (nexts <= sources).any():
         raise Nnet3Error("the FST of a supervision is not sorted: an arc leads back, or to the state it leaves")
-    # Each state's way back to the start by the last arc that leads to it: twice as far in each round.
+    # Each state's path back to the start along the last arc that enters it: twice as far in each round.
     before = np.arange(fst.num_states)
     before[nexts] = sources
     result = (before != np.arange(fst.num_states)).astype(np.int64)
@@ -65,7 +65,7 @@ def state_times(fst: Fst) -> np.ndarray:
 
 
 class TimedGraphs(NamedTuple):
-    """Graphs whose nodes lie in levels, an arc leading to the next level. Arcs go by rows of the network's output.
+    """Graphs whose nodes lie in levels; an arc leads to the next level. Arcs are sorted by row of the network's output.
 
     Attributes
     ----------
@@ -91,8 +91,8 @@ def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
 
     Raises
     ------
-    Nnet3Error : the FST is none of a supervision
-    ShapeError : its paths are of another length than all sequences together
+    Nnet3Error : the FST is not a supervision's
+    ShapeError : its paths are not as long as all sequences together
     """
     times, num_rows = state_times(fst), num_sequences * num_frames
     if times.max() != num_rows:
@@ -129,8 +129,8 @@ def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
 def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Final costs of states, and states whose arcs repeat another's, if the sequences can be taken apart; else None.
 
-    They can if the states at each time between two of them have the same arcs, but for a weight that is the state's:
-    that is then its final cost.
+    They can if the states at each time between two of them have the same arcs, up to a weight for each state, which
+    becomes its final cost.
     """
     finals, left_out = fst.final_weights.copy(), np.zeros(fst.num_states, bool)
     states = np.flatnonzero((times % num_frames == 0) & (times > 0) & (times < times.max()))
@@ -163,11 +163,11 @@ def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np
 
 
 class CyclicGraphs(NamedTuple):
-    """The FSTs of sequences whose paths are as long as the sequence, whatever way they go.
+    """The FSTs of sequences without times: any path as long as the sequence counts.
 
     Attributes
     ----------
-    columns : int32, pdfs of each sequence, in the order of sequences; a sequence's scores are those of its pdfs
+    columns : int32, the pdfs that each sequence uses, in the order of sequences; only these are scored
     first_columns : int64 (sequences + 1,)
     num_states : of all
     weights : ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
@@ -186,7 +186,7 @@ def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
 
     Raises
     ------
-    Nnet3Error : an FST is none of a supervision
+    Nnet3Error : an FST is not a supervision's
     """
     for fst in fsts:
         check_fst(fst, label_dim)

@@ -1,7 +1,7 @@
 """The phone language model of the denominator graph: n-grams without smoothing. Kaldi: ``LanguageModelEstimator``.
 
-A state is a history of phones. States that matter least are merged into those of a shorter history until as many are
-left as wanted. What never followed a history gets no probability: the fewer arcs, the faster the training.
+A state is a history of phones. States that matter least are merged into those of shorter histories until the wanted
+number is left. What never followed a history gets no probability: the fewer arcs, the faster the training.
 """
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 SENTENCE_BEGIN = 0     # in a history
 SENTENCE_END = 0       # as what follows a history
 NO_STATE = -1
-_NUM_STAGES = 4        # the number of states is brought down in so many steps
-_TOLERANCE = 0.001     # relative; of two changes of the log-likelihood that count as the same
+_NUM_STAGES = 4        # the number of states is reduced in so many steps
+_TOLERANCE = 0.001     # relative difference between changes of the log-likelihood that count as the same
 _EMPTY_BACKOFF = -1e-15  # change of the log-likelihood per count if nothing has been moved to the shorter history
 
 
@@ -44,7 +44,7 @@ class PhoneLmOptions:
     no_prune_ngram_order: int = 3
 
     def check(self) -> None:
-        """UsageError for orders that make no model."""
+        """UsageError for invalid orders."""
         if self.no_prune_ngram_order < 1 or self.ngram_order < max(2, self.no_prune_ngram_order):
             raise UsageError(f"expected --ngram-order of at least 2 and of at least --no-prune-ngram-order, which is "
                              f"1 or more; found {self.ngram_order} and {self.no_prune_ngram_order}")
@@ -54,7 +54,7 @@ class PhoneLmOptions:
 
 @dataclass(slots=True)
 class _State:
-    """A history: how often which phone came next, the state that it backs off to, and those of the next histories."""
+    """A history: how often each phone came next, the state that it backs off to, and the states of longer histories."""
 
     history: tuple[int, ...]
     backoff: int
@@ -71,17 +71,17 @@ class _State:
 
 
 class Perplexity(NamedTuple):
-    """How well a model fits what it was made of."""
+    """How well a model fits its training data."""
 
     num_phones: int                       # sentence ends are counted
     perplexity: float
 
 
 class PhoneLmEstimator:
-    """Counts phones in sequences, then makes the model of them, once."""
+    """Counts phones in sequences, then makes the model from the counts, once."""
 
     def __init__(self, options: PhoneLmOptions | None = None) -> None:
-        """UsageError for orders that make no model."""
+        """UsageError for invalid orders."""
         self.options = options or PhoneLmOptions()
         self.options.check()
         self._states: list[_State] = []
@@ -91,7 +91,7 @@ class PhoneLmEstimator:
     # -- counting --------------------------------------------------------------------------------------------------
 
     def add(self, phones: Iterable[int]) -> None:
-        """Count the phones of one utterance; Nnet3Error if one is 0 or less, and then nothing is counted."""
+        """Count the phones of one utterance; if one is 0 or less, nothing is counted and Nnet3Error is raised."""
         sequence = [int(phone) for phone in phones]
         if sequence and min(sequence) <= 0:
             raise Nnet3Error(f"expected phones, which are above 0, found {min(sequence)} in a sequence of "
@@ -159,7 +159,7 @@ class PhoneLmEstimator:
                 receiver = self._states[receiver.backoff] if receiver.backoff != NO_STATE else None
 
     def _prune(self, target: int) -> None:
-        """Merge states into those of shorter histories, those that cost least first, until ``target`` are active."""
+        """Merge states into those of shorter histories, the cheapest merges first, until ``target`` are active."""
         queue = [self._entry(index) for index in range(len(self._states)) if self._may_back_off(index)]
         heapify(queue)
         while self._num_active > target and queue:
@@ -176,7 +176,7 @@ class PhoneLmEstimator:
                 heappush(queue, self._entry(backoff))
 
     def _entry(self, index: int) -> tuple[float, int]:
-        """A state in the queue: the smallest entry is that of the greatest change, then of the last state."""
+        """A state's entry in the queue: the smallest is that of the greatest change, then of the last state."""
         return -self._change(index), -index
 
     def _may_back_off(self, index: int) -> bool:
@@ -218,7 +218,7 @@ class PhoneLmEstimator:
         return Perplexity(count, math.exp(-log_likelihood / count))
 
     def _active(self, history: tuple[int, ...]) -> int:
-        """The active state of the longest end of a history."""
+        """The active state of the longest suffix of a history."""
         for first in range(len(history) + 1):
             index = self._index.get(history[first:])
             if index is not None and self._states[index].total:

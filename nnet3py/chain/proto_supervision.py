@@ -37,7 +37,7 @@ class SupervisionOptions:
     convert_to_pdfs: bool = True
 
     def __post_init__(self) -> None:
-        """Nnet3Error for options that do not go together."""
+        """Nnet3Error for incompatible options."""
         left, right, factor = self.left_tolerance, self.right_tolerance, self.frame_subsampling_factor
         if left < 0 or right < 0:
             raise Nnet3Error(f"--left-tolerance={left} and --right-tolerance={right} must not be negative")
@@ -50,7 +50,7 @@ class SupervisionOptions:
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """What an utterance may consist of.
+    """Which phones an utterance may consist of.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
     """The proto-supervision of a lattice whose labels are phones.
 
-    SupervisionError for a lattice that is empty, has a cycle or arcs without a phone, or whose paths do not all have
-    as many frames: it is not phone-aligned.
+    SupervisionError for a lattice that is empty, has a cycle or arcs without a phone, or whose paths differ in their
+    number of frames: it is not phone-aligned.
     """
     scale = np.float32(options.lm_scale)
     is_final = np.isfinite(lattice.final_weights[:, 0])

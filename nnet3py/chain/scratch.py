@@ -1,4 +1,4 @@
-"""Scratch space of sizes that differ from minibatch to minibatch, taken in few different sizes."""
+"""Scratch space whose size varies from minibatch to minibatch, taken in few different sizes."""
 from __future__ import annotations
 
 import math

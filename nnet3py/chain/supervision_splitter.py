@@ -32,8 +32,8 @@ def fst_state_times(fst: Fst) -> np.ndarray:
 class SupervisionSplitter:
     """Cuts pieces out of a supervision.
 
-    SupervisionError for one of several sequences, one without times (end to end), or one whose FST is not of its
-    frames.
+    SupervisionError for one of several sequences, one without times (end-to-end), or one whose FST does not match
+    its frames.
     """
 
     def __init__(self, supervision: Supervision) -> None:
@@ -48,7 +48,7 @@ class SupervisionSplitter:
     def frame_range(self, begin: int, num_frames: int) -> Supervision:
         """The supervision of frames ``begin`` … ``begin + num_frames`` - 1, with all states allowed at both ends.
 
-        Its FST has epsilon arcs from the start: it is to be normalised, or made unconstrained, before use. Kaldi:
+        Its FST has epsilon arcs from the start: it must be normalised, or made unconstrained, before use. Kaldi:
         GetFrameRange.
         """
         end = begin + num_frames

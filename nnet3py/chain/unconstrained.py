@@ -26,7 +26,7 @@ from nnet3py.transducers.fst_operations import without_epsilons
 
 
 def unconstrained(supervision: Supervision, model: TransitionModel, random: np.random.Generator) -> Supervision:
-    """A supervision of transition-ids, as it was cut, without its times: one FST with cycles, of pdf-ids plus 1.
+    """A newly cut supervision of transition-ids, without its times: one FST with cycles, of pdf-ids plus 1.
 
     ``random`` draws the path that becomes ``alignment_pdfs``. SupervisionError if nothing is left, or there are too
     many states. Nnet3Error for a supervision whose labels are not the model's transition-ids.
@@ -66,7 +66,7 @@ def _relabelled(fst: Fst, labels: np.ndarray) -> Fst:
 
 
 def _random_path(fst: Fst, random: np.random.Generator) -> np.ndarray:
-    """int32, the labels of a path on which every arc of a state is as likely as the others."""
+    """int32, the labels of a random path on which all arcs of a state are equally likely."""
     labels, state = [], fst.start
     while fst.arc_starts[state] < fst.arc_starts[state + 1]:
         arc = int(random.integers(fst.arc_starts[state], fst.arc_starts[state + 1]))

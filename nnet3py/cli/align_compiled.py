@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 _MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
-_LATTICE_BEAM = 0.01  # of which only the best path is looked at
+_LATTICE_BEAM = 0.01  # only the best path of the lattice is used
 
 
 _GRAPH_OPTIONS = (
@@ -54,8 +54,8 @@ def compile_train_graphs(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("compile-train-graphs-fsts", usage="""
-Make the graphs of utterances of which is known what may have been said, for alignment: an FST of words for each, with
-costs. The lexicon has disambiguation symbols.
+Make the graphs of utterances, for alignment, from FSTs (with costs) of the words that may have been said in each. The
+lexicon has disambiguation symbols.
 
 Usage: compile-train-graphs-fsts [options] <tree-in> <model-in> <lexicon-fst-in> <fsts-rspecifier> <graphs-wspecifier>
 e.g.:
@@ -75,7 +75,7 @@ def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
 
 
 def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of: Callable[[Any], Fst]) -> int:
-    """Make a graph of each entry of a table; how many were made."""
+    """Make a graph of each entry of a table; returns how many were made."""
     from nnet3py.cli.copying import convert_table
     from nnet3py.decoding.graph import TrainingGraphOptions, make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
@@ -117,8 +117,8 @@ or, with a chain model:
 ark:ali.ark
 See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
 """, arguments=(4, 5), options=[
-    option("beam", float, 200.0, "Paths whose cost is larger than the best one's by more are given up"),
-    option("retry-beam", float, 0.0, "Beam of a second attempt where the first fails; 0: there is none"),
+    option("beam", float, 200.0, "Paths whose cost exceeds the best one's by more than this are given up"),
+    option("retry-beam", float, 0.0, "Beam of a second attempt where the first fails; 0: no second attempt"),
     option("careful", bool, False, "Not supported; must be false"),
     option("transition-scale", float, 1.0, "Factor of the costs of transitions that are not self-loops"),
     option("self-loop-scale", float, 1.0, "Factor of the costs of self-loops"),
@@ -235,7 +235,7 @@ class _Aligner:
             log.warning(f"Did not successfully decode file {key}, len = {len(likes)}")
             return None
         pdfs = self._model.transition_id_to_pdf[decoded.alignment]
-        costs = 0.0 - likes[np.arange(len(pdfs)), pdfs]          # of which Kaldi takes the negative: 0 becomes -0
+        costs = 0.0 - likes[np.arange(len(pdfs)), pdfs]          # Kaldi takes the negative of it: 0 becomes -0
         return _Aligned(decoded, -costs / np.float32(options.acoustic_scale))
 
     def report(self) -> None:

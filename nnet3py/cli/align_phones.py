@@ -50,7 +50,7 @@ def make_mono_tree(args: list[str], options: Options) -> int:
 
 @kaldi_command("phones-to-ali", usage="""
 Turn phones with times into alignments, sequences of transition-ids: what ali-to-phones takes apart. The input has the
-phone of every frame, where neighbouring equal ones are taken as one phone, or (--lengths=true) pairs of phone and
+phone of every frame, where equal neighbours count as one phone, or (--lengths=true) pairs of phone and
 number of frames. Frames of a phone are spread evenly over the states of its HMM.
 
 Usage:  phones-to-ali [options] <model> <tree> <phones-rspecifier> <alignments-wspecifier>
@@ -137,7 +137,7 @@ def _convert(rspecifier: str, wspecifier: str, source: Any,
     def converted(key: str, value: np.ndarray) -> np.ndarray | None:
         try:
             return convert(value)
-        except ShapeError:    # of another model altogether
+        except ShapeError:    # the alignments belong to another model altogether
             raise
         except Nnet3Error as error:
             log.warning(f"Could not convert the alignment of utterance {key}: {error}")

@@ -1,4 +1,4 @@
-"""ali-to-pdf, ali-to-phones and show-alignments: alignments as sequences of pdf-ids or phones, or to look at."""
+"""ali-to-pdf, ali-to-phones and show-alignments: alignments as sequences of pdf-ids or phones, or as readable text."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

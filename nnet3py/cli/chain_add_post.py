@@ -10,8 +10,8 @@ from nnet3py.errors import UsageError, within
 
 @kaldi_command("nnet3-chain-add-post-to-egs", usage="""
 Add posteriors of pdfs, computed with a model, to chain examples; nnet3-chain-train adds them to its derivatives with
---lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting). Of the options
-of training, --leaky-hmm-coefficient has effect (with --type=den).
+--lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting). Of the training
+options only --leaky-hmm-coefficient has an effect (with --type=den).
 
 Usage: nnet3-chain-add-post-to-egs [options] <nnet-in> <den-fst> <egs-rspecifier> <egs-wspecifier>
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from nnet3py.compiler.cache import CachingCompiler
     from nnet3py.network.nnet import Nnet
 
-_XENT_FOR_STATISTICS = 0.1     # has no effect but that the outputs NAME-xent are computed, as in training
+_XENT_FOR_STATISTICS = 0.1     # its only effect is that the outputs NAME-xent are computed, as in training
 
 _OPTIONS = (
     BINARY,
-    option("max-objective-evaluations", int, 30, "The most averages that are tried, besides the first model alone"),
+    option("max-objective-evaluations", int, 30, "The most averages to try, besides the first model alone"),
     option("batchnorm-test-mode", bool, False, "Try averages with their stored batch-norm statistics"),
     option("dropout-test-mode", bool, True, "Try averages without dropout"),
     *CHAIN, *DEVICE,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @kaldi_command("nnet3-chain-compute-post", usage="""
 Compute, for each frame of utterances, how probable each pdf is given the network's output and the denominator graph:
-nothing is known of what was said but that the phone language model allows it. With --transform-mat these become
-posteriors of phones, or of what else the rows of that matrix are.
+nothing is known about what was said except that the phone language model allows it. With --transform-mat these become
+posteriors of phones, or of whatever the rows of that matrix stand for.
 
 Usage: nnet3-chain-compute-post [options] <nnet-in> <den-fst> <features-rspecifier> <matrix-wspecifier>
 

@@ -22,7 +22,7 @@ _OPTIONS = (
 
 
 @kaldi_command("nnet3-chain-get-egs", usage="""
-Make chain examples of features and supervisions: pieces of utterances with context. Without the normalization FST the
+Make chain examples from features and supervisions: pieces of utterances with context. Without the normalization FST the
 examples need nnet3-chain-normalize-egs before they are used.
 
 Usage:  nnet3-chain-get-egs [options] [<normalization-fst>] <features-rspecifier> <chain-supervision-rspecifier> \
@@ -153,8 +153,8 @@ def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
 
 
 @kaldi_command("nnet3-chain-e2e-get-egs", usage="""
-Make chain examples of whole utterances from their training graphs, for training from a flat start. The lengths in
---num-frames are the only ones that utterances may have; those up to 4 frames away are cut or extended.
+Make chain examples of whole utterances from their training graphs, for training from a flat start. Utterances may only
+have the lengths in --num-frames; those up to 4 frames away from one are cut or extended.
 
 Usage:  nnet3-chain-e2e-get-egs [options] [<normalization-fst>] <features-rspecifier> <fsts-rspecifier> \
 <transition-model> <egs-wspecifier>

@@ -15,7 +15,7 @@ DEFAULT_LANGUAGE = "default"
 
 
 def chain_options(options: Options) -> ChainOptions:
-    """What the ``CHAIN`` group asks of the objective; UsageError for values that make no sense."""
+    """The objective's options from the ``CHAIN`` group; UsageError for values that make no sense."""
     from nnet3py.training.chain_objective import ChainOptions
 
     result = ChainOptions(
@@ -31,7 +31,7 @@ def examples(reader: Iterable[tuple[str, NnetChainExample]],
              by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
     """Keys and chain examples; ``by_language``: the outputs ``output`` are renamed to those of the key's language.
 
-    A thread reads ahead of what is worked on.
+    A thread reads ahead.
     """
     from nnet3py.egs.reading_ahead import examples_ahead
     from nnet3py.egs.sequence_merger import language_of, rename_outputs

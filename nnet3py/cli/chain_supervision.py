@@ -1,4 +1,4 @@
-"""chain-get-supervision and nnet3-chain-normalize-egs: what chain examples are to be like."""
+"""chain-get-supervision and nnet3-chain-normalize-egs: what the outputs of chain examples should be."""
 from __future__ import annotations
 
 from typing import Any
@@ -72,8 +72,8 @@ def get_supervision(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-chain-normalize-egs", usage="""
-Add the costs of the normalization FST to chain examples that were made without it. This must be done once: examples
-that have them already would get them twice.
+Add the costs of the normalization FST to chain examples that were made without it. This must be done only once:
+examples that have them already would get them twice.
 
 Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier> <egs-wspecifier>
 

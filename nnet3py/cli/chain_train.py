@@ -32,8 +32,8 @@ def train(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-chain-train2", usage="""
 Train a network for several languages with the LF-MMI objective. The keys of (merged) examples end in ?lang=LANGUAGE:
-the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a folder. Where a key says no
-language, it is "default".
+the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a folder. If a key does not name
+a language, it is "default".
 
 Usage:  nnet3-chain-train2 [options] <raw-nnet-in> <denominator-fst-dir> <chain-training-examples-in> <raw-nnet-out>
 

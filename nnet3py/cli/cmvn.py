@@ -233,7 +233,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
 
 
 def _finder(stack: ExitStack, name: str, utt2spk: str) -> Callable[[str], np.ndarray | None]:
-    """What gives the statistics for an utterance."""
+    """A function that gives the statistics for an utterance."""
     from nnet3py.formats.holders import DOUBLE_MATRIX
     from nnet3py.io.tables import RandomAccessMappedReader
 
@@ -257,7 +257,7 @@ def _read_stats(rxfilename: str) -> np.ndarray:
 
 
 @kaldi_command("apply-cmvn-online", usage="""
-Normalise the means, and optionally the variances, of features frame by frame, with what was seen until then: in the
+Normalise the means, and optionally the variances, of features frame by frame, with what was seen so far: in the
 utterance, then (with --spk2utt) in the speaker's earlier utterances, then in the global statistics.
 
 Usage: apply-cmvn-online [options] <global-cmvn-stats> <feature-rspecifier> <feature-wspecifier>
@@ -277,7 +277,7 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
     stats_name, source, target = args
     stats = _read_stats(stats_name)
     new = partial(OnlineNormalizer, stats, settings)
-    new()                    # what is wrong with the statistics is said before anything is read
+    new()                    # errors in the statistics are reported before anything is read
     done = frames = 0
     with TableWriter(target, FLOAT_MATRIX) as writer:
         for normalizer, features_of in _groups(source, options.spk2utt, new):

@@ -18,7 +18,7 @@ e.g.:
  nnet3-combine 35.raw 34.raw 33.raw 'ark:nnet3-merge-egs --minibatch-size=1:64 ark:combine.egs ark:- |' final.raw
 """, arguments=(3, None), options=[
     BINARY,
-    option("max-objective-evaluations", int, 30, "The most averages that are tried, besides the first model alone"),
+    option("max-objective-evaluations", int, 30, "The most averages to try, besides the first model alone"),
     option("batchnorm-test-mode", bool, False, "Try averages with their stored batch-norm statistics"),
     option("dropout-test-mode", bool, True, "Try averages without dropout"),
     *DEVICE,

@@ -51,9 +51,9 @@ _STANDARD = frozenset(declared.name for declared in STANDARD_OPTIONS)
 
 
 class Runnable(click.Command):
-    """How our commands and their group are run, whoever starts them: click's way, but for errors and statuses."""
+    """How our commands and their group are run, whoever starts them: as click does, except for errors and statuses."""
 
-    person = False      # whether errors are for a person, who has no use for Kaldi's last word
+    person = False      # whether errors are for a person, who does not need Kaldi's last word
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
              standalone_mode: bool = True, **extra: Any) -> Any:
@@ -81,7 +81,7 @@ class Runnable(click.Command):
 
 
 class KaldiCommand(Runnable):
-    """A click command with Kaldi's manners; made by :func:`kaldi_command`.
+    """A click command that behaves as Kaldi's programs do; made by :func:`kaldi_command`.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class KaldiCommand(Runnable):
         return function(args, options) or 0
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The options whose names begin so, each with its equal sign."""
+        """The options whose names begin like this, each with its equal sign."""
         from nnet3py.cli.completion import option_items
 
         return option_items(self._options(), incomplete)

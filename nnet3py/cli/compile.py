@@ -21,8 +21,8 @@ _FLAGS = ("train", "input-derivs", "store-stats", "num-sequences")
 Compile a request for a network, and show the result: how each pass of the optimiser changes the command list,
 the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
 
-The request is that of chunks of --frames frames with the context that the network needs; or what --input and --output
-say; or what stands in the file --request, with lines such as
+The request is for chunks of --frames frames with the context that the network needs; or what --input and --output
+say; or what the file --request says, with lines such as
  input input has_deriv=0 0,-1,0 0,0,0 0,1,0     (n,t,x of each row)
  output output has_deriv=1 0,0,0
  need_model_derivative=1
@@ -49,7 +49,7 @@ e.g.:
            "or 'all'"),
     option("verbose-passes", bool, False, "Show the listing after every pass; the same as --passes=all"),
     option("summary", bool, False, "Leave out the listing and the list of matrices"),
-    option("svg", str, "", "Draw network, graph and memory: a folder, or a file NAME.svg with all below each other"),
+    option("svg", str, "", "Draw network, graph and memory: a folder, or a file NAME.svg with one below the other"),
     *OPTIM,
 ])
 def compile_request(args: list[str], options: Options) -> int:
@@ -74,7 +74,7 @@ def compile_request(args: list[str], options: Options) -> int:
 
 
 def _check_options(options: Options) -> None:
-    """Options that would be ignored are refused."""
+    """Refuse options that would be ignored."""
     if options.request:
         ignored = [name for name in ("input", "output", *_NATURAL, *_FLAGS) if options.given(name)]
         where = "stands in the request's file"

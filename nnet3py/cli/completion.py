@@ -1,4 +1,4 @@
-"""Completion of options, commands and files in the shell: click's, for command lines with Kaldi's manners.
+"""Completion of options, commands and files in the shell: click's, adapted to Kaldi's command lines.
 
 ``_NNET3PY_COMPLETE=bash_source nnet3py`` (or ``zsh_source``, ``fish_source``) writes the script that a shell reads. It
 serves every name of ours at once: ``nnet3py``, ``nnet3py-NAME`` and the launchers with Kaldi's names, each of
@@ -28,7 +28,7 @@ def complete(command: click.Command, instruction: str) -> int:
 
 
 def option_items(options: Sequence[Option], incomplete: str) -> list[CompletionItem]:
-    """The options whose names begin so, each with the equal sign that its value stands after."""
+    """The options whose names begin like this, each with the equal sign that its value follows."""
     start = normalise(incomplete)
     words = {f"--{option_.name}" + ("" if option_.name == "help" else "="): option_ for option_ in options}
     return [CompletionItem(word, help=words[word].help) for word in sorted(words) if word.startswith(start)]
@@ -47,7 +47,7 @@ class _KaldiManners(ShellComplete):
         return {**super().source_vars(), "complete_func": "_nnet3py_completion", "names": " ".join(_known_names())}
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """What may follow; a value with its option in front where the shell takes both for one word."""
+        """What may follow; a value comes with its option in front where the shell takes both for one word."""
         # Some shells give "--name=value" as three words.
         args = [normalise(word) if word.startswith("--") else word for word in args if word != "="]
         name, equals, value = incomplete.partition("=")

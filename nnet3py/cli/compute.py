@@ -35,7 +35,7 @@ def compute(args: list[str], options: Options) -> int:
     start = time.perf_counter()
     nnet, priors = model_for_test(args[0], options.use_priors)
     computer = UtteranceComputer(nnet, compute_options(options), priors, device)
-    # The writer comes first, so that an error of a reader's end, too, leaves no output.
+    # The writer comes first, so that even an error when a reader closes leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
         source = with_ivectors(features, ivectors)

@@ -37,7 +37,7 @@ def compute_batch(args: list[str], options: Options) -> int:
     start = time.perf_counter()
     nnet, priors = model_for_test(args[0], options.use_priors)
     computer = BatchComputer(nnet, compute_options(options), batch_options(options), priors, device)
-    # The writer comes first, so that an error of a reader's end, too, leaves no output.
+    # The writer comes first, so that even an error when a reader closes leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
         source = with_ivectors(features, ivectors)

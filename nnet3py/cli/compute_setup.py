@@ -1,4 +1,4 @@
-"""What a command that computes makes of its options: the device, the threads, the optimisations of the compiler."""
+"""What commands that compute set up from their options: the device, the threads, the optimisations of the compiler."""
 from __future__ import annotations
 
 import os
@@ -32,15 +32,15 @@ def set_up(options: Options) -> str:
 
 
 def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions:
-    """What the ``OPTIM`` group asks of the optimiser; a pass that does not exist is not run.
+    """The optimiser's options from the ``OPTIM`` group; a pass that does not exist is not run.
 
-    ``prefixed`` says whether the command has the group with its prefix, or without.
+    ``prefixed`` says whether the command has the group with its prefix or without.
     """
     return with_values(OptimizeOptions(), options.as_dict(), "optimization." if prefixed else "")
 
 
 def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:
-    """What the ``COMPILER`` and ``DEVICE`` groups ask of the compiler; the first may be missing, or without prefix."""
+    """The compiler's options from the ``COMPILER`` and ``DEVICE`` groups; the first may be missing, or unprefixed."""
     from nnet3py.compiler.cache import CompilerOptions
 
     values = options.group("compiler")
@@ -95,7 +95,7 @@ def device_for(wish: str, use_tensor_cores: bool = False) -> str:
 
 
 def _wait_for_gpu(wish: str) -> str | None:
-    """As :func:`why_no_gpu`, but where all GPUs are busy: ``yes`` tries once again, ``wait`` until one is free."""
+    """As :func:`why_no_gpu`, but where all GPUs are busy ``yes`` tries once again, ``wait`` until one is free."""
     seconds, waited = {"yes": RETRY_ONCE_AFTER, "wait": RETRY_EVERY}.get(wish, 0), 0
     while True:
         busy: list[DeviceError] = []

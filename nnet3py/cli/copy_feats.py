@@ -50,7 +50,7 @@ def copy_feats(args: list[str], options: Options) -> int:
 
 
 def _input_form(options: Options, binary: bool = True) -> Any:
-    """The holder of what is read; where it can be, as bytes, and if ``binary`` as those that are written."""
+    """The holder for reading; where possible matrices are bytes, and if ``binary`` the bytes to be written."""
     if options.htk_in or options.sphinx_in:
         from nnet3py.formats.foreign_features import HTK_MATRIX, SPHINX_MATRIX
 

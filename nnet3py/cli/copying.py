@@ -50,8 +50,8 @@ def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target
 
     None is not written and counts as an error; ``convert`` has warned of it. Errors that it raises get the key's name.
     ``source`` and ``target`` are the holders. Returns the numbers of entries written and of errors; ``finish`` gets
-    them, too, and if it raises, the output does not appear. Nor does it if closing ``inputs`` raises: tables that
-    ``convert`` looks things up in.
+    them, too, and if it raises, the output does not appear. Nor does it appear if closing ``inputs``, the tables that
+    ``convert`` looks things up in, raises.
     """
     from nnet3py.io.tables import SequentialReader, TableWriter
 

@@ -35,8 +35,8 @@ DECODER = (
 )
 
 LATTICES_HELP = """
-Lattices are compact ones, determinized, with acoustic costs unscaled: give the acoustic scale again to whatever reads
-them.
+Lattices are compact and determinized, with unscaled acoustic costs: programs that read them must be given the acoustic
+scale again.
 """
 
 
@@ -49,7 +49,7 @@ class Computes(Protocol):
 
 
 def utterance_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """What computes utterances a chunk at a time, as the ``SIMPLE`` options say."""
+    """Computes utterances a chunk at a time, as the ``SIMPLE`` options say."""
     from nnet3py.network.collapse import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
 
@@ -59,7 +59,7 @@ def utterance_computer(model: AcousticModel, options: Options, device: str) -> C
 def decode_features(args: list[str], options: Options,
                     make_computer: Callable[[AcousticModel, Options, str], Computes] = utterance_computer,
                     in_threads: bool = False, read_graph: Callable[[TransitionModel], Graph] | None = None) -> int:
-    """Decode what an acoustic model makes of a table of features; return the exit status.
+    """Decode a table of features with an acoustic model; return the exit status.
 
     ``make_computer(model, options, device)`` gives what computes the network; ``in_threads`` says whether to search
     ``--num-threads`` utterances at a time; ``read_graph(model)`` gives the graph, if it is not that of ``args[1]``.
@@ -87,7 +87,7 @@ def decode_features(args: list[str], options: Options,
 
 
 def decoder_options(options: Options) -> DecoderOptions:
-    """What the ``DECODER`` options ask of the search."""
+    """The search's options from the ``DECODER`` group."""
     return with_values(DecoderOptions(), {**options.as_dict(),
                                           "min-active": min(options.min_active, options.max_active)})
 
@@ -104,7 +104,7 @@ def decode_table(wspecifiers: list[str], options: Options, model: TransitionMode
     model : that the graphs belong to
     inputs : keys, graphs and what ``log_likes`` takes; no graph for an utterance that failed already
     log_likes : ``log_likes(key, matrix)`` gives log-likelihoods with the acoustic scale, or None, having warned
-    num_threads : that search; log-likelihoods are computed by the calling thread only
+    num_threads : threads that search; log-likelihoods are computed by the calling thread only
     """
     import time
 

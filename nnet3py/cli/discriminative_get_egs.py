@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-discriminative-get-egs", usage="""
-Make examples for discriminative training of features, denominator lattices and numerator alignments: pieces of
-utterances with context. Lattices are at the level of states, with a transition-id on each arc, as those of decoding
-with --determinize-lattice=false, or of lattice-determinize-non-compact.
+Make examples for discriminative training from features, denominator lattices and numerator alignments: pieces of
+utterances with context. Lattices are at the level of states, with a transition-id on each arc, as decoding with
+--determinize-lattice=false or lattice-determinize-non-compact writes them.
 
 Usage:  nnet3-discriminative-get-egs [options] <model> <features-rspecifier> <denominator-lattice-rspecifier> \
 <numerator-alignment-rspecifier> <egs-wspecifier>

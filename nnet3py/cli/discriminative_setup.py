@@ -14,7 +14,7 @@ DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
 
 
 def discriminative_options(options: Options) -> DiscriminativeOptions:
-    """What the ``DISCRIMINATIVE`` group asks of the objective; UsageError for values that make no sense."""
+    """The objective's options from the ``DISCRIMINATIVE`` group; UsageError for values that make no sense."""
     result = with_values(DiscriminativeOptions(), options.as_dict())
     result.check()
     return result

@@ -19,8 +19,8 @@ _DROPOUT = option("dropout-test-mode", bool, True, "Compute without dropout")
 
 @kaldi_command("nnet3-discriminative-train", usage="""
 Train a network with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic gradient descent. Every
-example read is one minibatch: merge them before. The model gives transition model and priors; what is written is the
-network alone.
+example read is one minibatch: merge them before. The transition model and priors come from the model; only
+the network is written.
 
 Usage:  nnet3-discriminative-train [options] <model-in> <discriminative-examples-in> <raw-nnet-out>
 

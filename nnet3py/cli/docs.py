@@ -17,8 +17,8 @@ _HOST = "127.0.0.1"
 
 
 @kaldi_command("docs", usage="""
-Open the documentation in a browser. It comes from this machine and is shown to this machine only, until the command is
-ended (ctrl-C). A page is named as it is in docs/, such as training; the name of a command, or of something public in
+Open the documentation in a browser. It is served from this machine, and to this machine only, until the command is
+ended (ctrl-C). A page has its name in docs/, such as training; the name of a command, or of something public in
 Python, leads to where it is described.
 
 Usage:  nnet3py docs [options] [<page>]
@@ -31,8 +31,8 @@ e.g.:
  xdg-open $(nnet3py docs --print-path)
 """, arguments=(0, 1), options=[
     option("print-path", bool, False, "Only print the file of the page, which a browser opens, too, but cannot search"),
-    option("port", int, 0, "Where a browser finds it on this machine (0: any that is free)"),
-    option("browser", bool, True, "Open a browser, not only say where the documentation is"),
+    option("port", int, 0, "Port on this machine where a browser finds it (0: any that is free)"),
+    option("browser", bool, True, "Open a browser; false: only say where the documentation is"),
 ])
 def docs(args: list[str], options: Options) -> int:
     """Serve the documentation until it is interrupted; 0."""
@@ -96,7 +96,7 @@ def find_page(folder: Path, name: str) -> str:
 
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """A server of the files of a folder, for this machine; Nnet3Error if the port cannot be had."""
+    """A server of the files of a folder, for this machine; Nnet3Error if the port cannot be used."""
     from functools import partial
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 

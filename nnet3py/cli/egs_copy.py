@@ -150,7 +150,7 @@ class _Done(NamedTuple):
 def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
     """Copy examples as the options say.
 
-    ``raw`` is the holder of their bytes; ``changing`` loads what is needed for changes, and is called for none.
+    ``raw`` is the holder of their bytes; ``changing`` loads what changes need, and is not called if there are none.
     """
     from nnet3py.egs.raw_example import copying_holder
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -21,7 +21,7 @@ _OPTIONS = (
 
 
 @kaldi_command("nnet3-get-egs", usage="""
-Make training examples of features and pdf-level posteriors (such as alignments):
+Make training examples from features and pdf-level posteriors (such as alignments):
 pieces of utterances with context.
 
 Usage:  nnet3-get-egs [options] <features-rspecifier> <pdf-post-rspecifier> <egs-wspecifier>
@@ -41,7 +41,7 @@ def get_egs(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-get-egs-dense-targets", usage="""
-Make training examples of features and matrices of targets, such as clean features
+Make training examples from features and matrices of targets, such as clean features
 for a network that removes noise: pieces of utterances with context.
 
 Usage:  nnet3-get-egs-dense-targets [options] <features-rspecifier> <targets-rspecifier> <egs-wspecifier>

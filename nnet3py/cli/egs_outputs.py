@@ -1,4 +1,4 @@
-"""nnet3-compute-from-egs, nnet3-acc-lda-stats: outputs for training examples, and LDA statistics of them."""
+"""nnet3-compute-from-egs, nnet3-acc-lda-stats: outputs for training examples, and their LDA statistics."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -63,7 +63,7 @@ def write_outputs(args: list[str], options: Options,
 _LDA_OPTIONS = (
     BINARY,
     option("rand-prune", float, 0.0,
-           "Prune small weights at random to zero or this, which saves time where classes have many (0: keep them)"),
+           "Prune small weights at random to zero or this, which saves time where there are many (0: keep them)"),
     *with_default(DEVICE, "use-gpu", "no"),
 )
 

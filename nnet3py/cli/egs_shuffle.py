@@ -35,7 +35,7 @@ Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-chain-shuffle-egs --srand=1 ark:train.cegs ark:shuffled.cegs
 """, arguments=(2, 2), options=[option("srand", int, 0, "Seed of the random order"), _BUFFER_SIZE])
 def chain_shuffle_egs(args: list[str], options: Options) -> int:
-    """Put chain examples into random order. The seed has an effect in both ways; Kaldi's, only with a buffer."""
+    """Put chain examples into random order. The seed counts with and without a buffer; Kaldi's, only with one."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), buffer_seed=options.srand)

@@ -9,8 +9,8 @@ from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
 from nnet3py.option_fields import settings_of, with_values
 
 FORMATS = ("onnx", "torch", "npz", "safetensors")
-RANDOM_FRAMES = 200          # on which the loss of quantizing is measured if no features are given
-ONNX_TOLERANCE = 2e-4        # of the largest value: sums of float32 in another order
+RANDOM_FRAMES = 200          # random frames for measuring the loss of quantizing if no features are given
+ONNX_TOLERANCE = 2e-4        # of the largest value: float32 sums are formed in another order
 
 
 @kaldi_command("nnet3-export", usage="""
@@ -30,9 +30,9 @@ e.g.:
            "beside the model says, else 1"),
     option("quantize", str, "", "onnx: int8 (weights) or float16 (everything), by onnxruntime's tools; the loss in "
            "accuracy is measured"),
-    option("quantize-feats", str, "", "Features, as an rspecifier, on which that is measured; without them it is "
+    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured; without them it is "
            "random numbers. With int8 they calibrate the ranges of all values"),
-    option("check", bool, True, "Compare what onnxruntime computes, if it is installed, with what nnet3py computes"),
+    option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
 def export(args: list[str], options: Options) -> int:
     """Export a model; 1 if the check fails."""

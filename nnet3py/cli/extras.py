@@ -1,4 +1,4 @@
-"""nnet3-extras: packages that only some things need, and the commands that install them."""
+"""nnet3-extras: optional packages, and the commands that install them."""
 from __future__ import annotations
 
 from nnet3py.cli.command import kaldi_command
@@ -7,9 +7,9 @@ from nnet3py.errors import UsageError
 
 
 @kaldi_command("nnet3-extras", usage="""
-Show which of the packages are installed that only some things need, such as word decoding, and the command that
-installs those that are missing into the Python that runs this command. The exit status is 1 if something is missing of
-what was asked for.
+Show which optional packages are installed, which only some things need, such as word decoding, and the command that
+installs the missing ones into the Python that runs this command. The exit status is 1 if something that was asked for
+is missing.
 
 Usage:  nnet3-extras [options] [<extra> ...]
 

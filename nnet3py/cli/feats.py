@@ -126,7 +126,7 @@ def subset_feats(args: list[str], options: Options) -> int:
         raise OptionError(f"Invalid option --n={options.n}", "expected how many matrices to copy")
     listed = _first_words(by_list) if by_list else set()
     wanted, left = bool(options.include), options.n
-    # The reader is not read to its end: with enough matrices, nobody cares how the rest is.
+    # The reader is not read to its end: with enough matrices, the rest does not matter.
     with TableWriter(args[1], FLOAT_MATRIX) as writer, SequentialReader(args[0], FLOAT_MATRIX) as reader:
         for key, load in (reader.lazy() if by_list or left else ()):
             if not by_list or (key in listed) == wanted:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NothingDone(Nnet3Error):
-    """Not one utterance could be processed, where Kaldi's program ends with status 255."""
+    """No utterance could be processed, in which case Kaldi's program ends with status 255."""
 
 
 def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
@@ -140,8 +140,8 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("transform-feats", usage="""
-Multiply features by a matrix, such as an LDA or fMLLR transform. A matrix with one column more than the features has
-an offset in it. The transform is one for all, or one for each utterance or, with --utt2spk, for each speaker.
+Multiply features by a matrix, such as an LDA or fMLLR transform. If the matrix has one more column than the features,
+that is an offset. There is one transform for all, or one for each utterance or, with --utt2spk, for each speaker.
 
 Usage: transform-feats [options] (<transform-rspecifier>|<transform-rxfilename>) <feats-rspecifier> <feats-wspecifier>
 e.g.: transform-feats lda.mat ark:feats.ark ark:-

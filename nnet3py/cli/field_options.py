@@ -17,7 +17,7 @@ def driver_options(declared: type[Any]) -> list[Option]:
 
 
 def _declaration(type_name: str, default: Any) -> tuple[type | str, Any]:
-    """Type and default of an option; what may be unset is a text on the command line, empty by default."""
+    """Type and default of an option; one that may be unset is a text on the command line, empty by default."""
     if type_name.startswith("tuple"):
         return "strings", default
     if type_name.endswith("| None"):
@@ -26,7 +26,7 @@ def _declaration(type_name: str, default: Any) -> tuple[type | str, Any]:
 
 
 def fields_from(declared: type[Any], options: Options) -> Any:
-    """Such a dataclass with the values of the command line; what the command has no option for has its default."""
+    """Such a dataclass with the values of the command line; fields without an option keep their defaults."""
     values = {}
     for field in dataclasses.fields(declared):
         names = (field.metadata["name"], *field.metadata["aliases"])

@@ -14,17 +14,17 @@ _ARGUMENTS = ("model", "data", "feat-dir")
 
 
 @kaldi_command("fine-tune", usage="""
-Teach a model a new voice, new words, a new room: of a model folder (any that transcribe takes) and some speech with its
-words a new folder is made, in the layout of the old one. Word error rates before and after are measured on speech that
-was held out; where they rise the old model stays.
+Teach a model a new voice, new words, a new room: from a model folder (any that transcribe takes) and some speech with
+its words a new folder is made, in the layout of the old one. Word error rates before and after are measured on speech
+that was held out; if they rise, the old model stays.
 
 <speech-and-text> is a data folder of Kaldi (wav.scp, text, perhaps segments and utt2spk), a folder of sounds with a
 text file of the same name beside each, or a table (csv, tsv, jsonl) with columns for file and text, perhaps speaker,
 start and end.
---check only looks at model and data, and says what can be done and what is wrong.
+--check only looks at the model and the data, and says what can be done and what is wrong.
 
 Everything but the new folder is in OUT.work: the report (report.txt, report.html), problems of the data (problems.txt),
-logs. Work that was interrupted in any way goes on where it stood when the command is given again; --stage=N begins at a
+logs. Interrupted work goes on where it stopped when the command is given again; --stage=N begins at a
 stage: 1 data, 2 model, 3 words and graph, 4 features, 5 alignments, 6 examples, 7 training, 8 folder, 9 report.
 
 Usage:  nnet3py fine-tune [options] <model-folder> <speech-and-text> --out <new-model-folder>

@@ -1,4 +1,4 @@
-"""A command is run by a copy of a process that has loaded what commands need, instead of a new one."""
+"""Running a command in a copy of a process that has loaded what commands need, instead of in a new process."""
 from __future__ import annotations
 
 import gc

@@ -31,7 +31,7 @@ e.g.:
  fsttablecompose L_disambig.fst G.fst LG.fst
 See also: fstdeterminizestar, fstcompose
 """, arguments=(2, 3), options=[
-    option("connect", bool, True, "Leave out what no path to the end passes"),
+    option("connect", bool, True, "Leave out states and arcs that are on no path to the end"),
     option("match-side", str, "left", "No effect on the result: which FST's arcs are looked up, left or right",
            choices=("left", "right")),
     option("compose-filter", str, "sequence", "No effect on the paths: how epsilons are put in order",
@@ -90,7 +90,7 @@ def _compose_tables(left_name: str, right_name: str, target: str, tables: list[b
 
 @kaldi_command("fstdeterminizestar", usage="""
 Remove epsilons and determinise. Output labels are kept: a state's paths of the same input must have the same output.
-Files, or tables, of which what fails is left out with a warning.
+Files, or tables; entries that fail are left out with a warning.
 
 Usage: fstdeterminizestar [options] [<fst-rxfilename|fsts-rspecifier> [<fst-wxfilename|fsts-wspecifier>]]
 e.g.:
@@ -145,7 +145,7 @@ def fst_minimize_encoded(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("fstpushspecial", usage="""
-Shift the costs of an FST such that the probabilities that leave each state have the same sum, which need not be 1.
+Shift the costs of an FST so that the probabilities that leave each state have the same sum, which need not be 1.
 
 Usage: fstpushspecial [options] [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
@@ -160,8 +160,8 @@ def fst_push_special(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("fstisstochastic", usage="""
-Print the largest and the least cost of what leaves a state, 0 being that of probability 1. Exit status 0 if none is
-farther from 0 than --delta, else 1.
+Print the largest and the least cost of what leaves a state, where 0 stands for probability 1. The exit status is 0 if
+none is farther from 0 than --delta, else 1.
 
 Usage: fstisstochastic [options] [<fst-rxfilename>]
 e.g.:
@@ -237,7 +237,7 @@ def fst_rm_eps_local(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("fstaddselfloops", usage="""
-Add loops of symbols that what is composed on the right needs to pass, such as #0, to final states and to states with an
+Add loops of symbols such as #0, which an FST composed on the right needs, to final states and to states with an
 output symbol on an exit. The files list the input and the output symbol of each.
 
 Usage: fstaddselfloops [options] <input-symbols-rxfilename> <output-symbols-rxfilename> \

@@ -42,7 +42,7 @@ def _diag_options(options: Options) -> Any:
 
 
 def _read_write(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
-    """Read a mixture, write what ``convert`` makes of it."""
+    """Read a mixture, and write what ``convert`` makes from it."""
     from nnet3py.io.object_files import read_object, write_object
 
     write_object(args[1], convert(read_object(args[0], read)).write, options.binary)
@@ -50,7 +50,7 @@ def _read_write(args: list[str], options: Options, read: Any, convert: Callable[
 
 
 @kaldi_command("gmm-global-init-from-feats", usage="""
-Train a mixture of Gaussians with diagonal covariance on features, beginning with frames chosen at random.
+Train a mixture of Gaussians with diagonal covariance on features, starting from frames chosen at random.
 
 Usage:  gmm-global-init-from-feats [options] <feature-rspecifier> <model-out>
 e.g.: gmm-global-init-from-feats --num-gauss=512 scp:train.scp 0.dubm
@@ -208,7 +208,7 @@ def _sum(args: list[str], options: Options) -> None:
 
 
 _SUM_USAGE = """
-Add statistics of mixtures of Gaussians, of parts of the data.
+Add statistics of mixtures of Gaussians, gathered on parts of the data.
 
 Usage:  {name} [options] <stats-out> <stats-in1> <stats-in2> ...
 e.g.: {name} 1.acc 1.1.acc 1.2.acc
@@ -280,7 +280,7 @@ def fgmm_global_est(args: list[str], options: Options) -> None:
 
 
 @kaldi_command("fgmm-global-init-from-accs", usage="""
-Make a mixture of Gaussians with full covariance from statistics alone, without a model before.
+Make a mixture of Gaussians with full covariance from statistics alone, without an earlier model.
 
 Usage:  fgmm-global-init-from-accs [options] <stats-in> <number-of-components> <model-out>
 e.g.: fgmm-global-init-from-accs 1.acc 2048 1.ubm

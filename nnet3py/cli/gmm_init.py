@@ -18,7 +18,7 @@ _SHARED_PHONES = option("shared-phones", str, "", "File whose lines are sets of 
 
 
 @kaldi_command("gmm-init-model", usage="""
-Make a model with a Gaussian for each pdf of a tree, of the tree's statistics; or with those pdfs of an old model that
+Make a model with a Gaussian for each pdf of a tree, from the tree's statistics; or with the pdfs of an old model that
 fit.
 
 Usage:  gmm-init-model [options] <tree-in> <tree-stats-in> <topo-file> <model-out> [<old-tree> <old-model>]
@@ -95,7 +95,7 @@ def _standard(dim: int) -> DiagGmm:
 
 
 @kaldi_command("gmm-init-mono", usage="""
-Make a tree without context, and a model of it with one Gaussian for all, of given features.
+Make a tree without context, and a model for it with the same Gaussian for all pdfs, from given features.
 
 Usage:  gmm-init-mono [options] <topology-in> <dim> <model-out> <tree-out>
 e.g.:
@@ -133,7 +133,7 @@ def gmm_init_mono(args: list[str], options: Options) -> None:
 
 
 @kaldi_command("gmm-init-biphone", usage="""
-Make the tree of all pairs of a left phone and a phone, and a model of it, all of whose pdfs are alike.
+Make the tree of all pairs of a left phone and a phone, and a model for it, all of whose pdfs are alike.
 
 Usage:  gmm-init-biphone [options] <topology-in> <dim> <model-out> <tree-out>
 e.g.:

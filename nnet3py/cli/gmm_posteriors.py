@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EVERY = 10          # files: how often the likelihood is logged
 _GSELECT_OPTIONS = (
     option("n", int, 50, "Gaussians that are kept for each frame"),
-    option("write-likes", str, "", "Table (wspecifier) for the log-likelihood of each utterance, a frame"),
+    option("write-likes", str, "", "Table (wspecifier) for the log-likelihood of each utterance, per frame"),
     option("gselect", str, "", "Gaussians of each frame to choose among (rspecifier)"),
 )
 _GSELECT_USAGE = """

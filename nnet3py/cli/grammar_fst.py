@@ -12,7 +12,7 @@ from nnet3py.errors import UsageError
 Put a graph and the graphs of the nonterminals that it calls, such as #nonterm:contacts, into one file, from which
 nnet3-latgen-grammar decodes. So a part, such as a list of names, can be exchanged without making the others again.
 <symbolN> is the number of a nonterminal in phones.txt. With two files, prepare a single graph to become such a part;
-make-graph and Kaldi's utils/mkgraph.sh do so by themselves.
+make-graph and Kaldi's utils/mkgraph.sh do that by themselves.
 
 Usage: make-grammar-fst [options] <top-level-fst> <symbol1> <fst1> [<symbol2> <fst2> ...] <fst-out>
  or:   make-grammar-fst [options] <fst-in> <fst-out>

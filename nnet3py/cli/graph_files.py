@@ -24,7 +24,7 @@ def read_graph(name: str) -> Fst:
 
     fst = read_fst_file(name)
     for costs in (fst.weights, fst.final_weights):
-        wrong = ~(costs > -NO_WEIGHT)               # so is what is not a number
+        wrong = ~(costs > -NO_WEIGHT)               # NaN is wrong, too
         if wrong.any():
             raise FormatError(f"expected a graph, found the cost {costs.reshape(-1)[int(wrong.reshape(-1).argmax())]}",
                               path=name)
@@ -46,7 +46,7 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
 
 
 def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int = 0) -> int:
-    """Read a graph, write what ``change`` makes of it, with the graph's tables of symbols; the exit status."""
+    """Read a graph, write what ``change`` makes of it, with the graph's symbol tables; returns the exit status."""
     from nnet3py.fst.symbols import symbols_of, with_symbols
 
     source, target = names_of_files(args, first)
@@ -57,7 +57,7 @@ def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int =
 
 
 def read_numbers(name: str) -> list[int]:
-    """The integers of a text file, such as ``disambig.int``; FormatError for another word."""
+    """The integers of a text file, such as ``disambig.int``; FormatError for anything else."""
     import re
 
     from nnet3py.io.streams import failed_command, open_input
@@ -73,7 +73,7 @@ def read_numbers(name: str) -> list[int]:
 
 
 def each_of_table(pairs: Any, write: Callable[[str, Any], None], make: Callable[..., Any]) -> tuple[int, int]:
-    """Write what ``make(value)`` gives for each entry; a failure is a warning. The numbers of both."""
+    """Write what ``make(value)`` gives for each entry; a failure is a warning. Returns the numbers of both."""
     done = failed = 0
     for key, value in pairs:
         try:

@@ -45,7 +45,7 @@ class KaldiGroup(Runnable, click.Group):
                     formatter.write("".join(f"{start}{'':<{column}}{line}\n" for line in more))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The commands whose names begin so, for the shell; or the group's own options."""
+        """The commands whose names begin like this, for the shell; or the group's own options."""
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
         from click.shell_completion import CompletionItem

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nnet3py.ivectors.online import EstimationStats
 
 class _Averages:
-    """What is logged of many utterances, weighted by their frames."""
+    """Averages over many utterances, weighted by their frames, for the log."""
 
     def __init__(self) -> None:
         self.frames = self.change = self.length = self.last_length = 0.0
@@ -167,7 +167,7 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
 
 
 @kaldi_command("ivector-extract-online", usage="""
-Extract an i-vector every so many frames, each of the frames until then, with posteriors that are given.
+Extract an i-vector every so many frames, each from the frames up to there, with given posteriors.
 
 Usage:  ivector-extract-online [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
 e.g.: ivector-extract-online --ivector-period=10 final.ie scp:feats.scp ark:post.ark ark:ivectors.ark
@@ -208,7 +208,7 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("ivector-extract-online2", usage="""
-Extract i-vectors as an online recogniser would: every so many frames, of the frames until then and of what is known of
+Extract i-vectors as an online recogniser would: every so many frames, from the frames up to there and what is known of
 the speaker from earlier utterances.
 
 Usage:  ivector-extract-online2 [options] <spk2utt-rspecifier> <feature-rspecifier> <ivector-wspecifier>

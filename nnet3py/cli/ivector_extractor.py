@@ -56,7 +56,7 @@ See also: ivector-extractor-sum-accs, ivector-extractor-est
     BINARY, NUM_THREADS,
     option("update-variances", bool, True, "Gather what the variances need"),
     option("compute-auxf", bool, True, "Compute the auxiliary function, for logs"),
-    option("num-samples-for-weights", int, 10, "i-vectors drawn of each utterance, if weights depend on them"),
+    option("num-samples-for-weights", int, 10, "i-vectors drawn for each utterance, if weights depend on them"),
     option("cache-size", int, 100, "Utterances that are added at a time"),
 ])
 def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
@@ -94,7 +94,7 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("ivector-extractor-sum-accs", usage="""
-Add statistics for training an extractor of i-vectors, of parts of the data.
+Add statistics for training an extractor of i-vectors, gathered on parts of the data.
 
 Usage:  ivector-extractor-sum-accs [options] <stats-in1> <stats-in2> ... <stats-out>
 e.g.: ivector-extractor-sum-accs 1.1.acc 1.2.acc 1.acc

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_extractor(rxfilename: str) -> Any:
-    """An extractor, with what is derived of it."""
+    """An extractor, with what is derived from it."""
     from nnet3py.io.object_files import read_object
     from nnet3py.ivectors.extractor import IvectorExtractor
 
@@ -26,7 +26,7 @@ def read_extractor(rxfilename: str) -> Any:
 
 
 def derive(extractor: IvectorExtractor) -> None:
-    """Compute what is derived of an extractor, saying so, as it takes time."""
+    """Compute what is derived from an extractor, and log it, since it takes time."""
     log.log("Computing derived variables for iVector extractor")
     assert extractor.quadratics is not None
     log.log("Done.")

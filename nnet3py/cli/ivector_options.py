@@ -1,4 +1,4 @@
-"""The options of i-vectors that are estimated as frames arrive, and what is made of them."""
+"""The options of i-vectors that are estimated as frames arrive, and what is made from them."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

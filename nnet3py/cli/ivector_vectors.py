@@ -130,7 +130,7 @@ Usage:  ivector-normalize-length [options] <ivector-rspecifier> <ivector-wspecif
 e.g.: ivector-normalize-length ark:ivectors.ark ark:normalized.ark
 See also: ivector-subtract-global-mean
 """, arguments=(2, 2), options=[
-    option("normalize", bool, True, "Do so; if false, vectors are copied and lengths logged"),
+    option("normalize", bool, True, "Change the lengths; if false, vectors are copied and lengths logged"),
     option("scaleup", bool, True, "To the root of the dimension; if false, to 1"),
 ])
 def ivector_normalize_length(args: list[str], options: Options) -> int:
@@ -158,7 +158,7 @@ def ivector_normalize_length(args: list[str], options: Options) -> int:
 
 
 _TRANSFORM_USAGE = """
-Multiply vectors by a matrix; with a column more, that is an offset.
+Multiply vectors by a matrix; if it has one more column, that is an offset.
 
 Usage:  {name} [options] <transform-rxfilename> <vector-rspecifier> <vector-wspecifier>
 e.g.: {name} transform.mat ark:vectors.ark ark:transformed.ark
@@ -261,7 +261,8 @@ See also: ivector-transform, ivector-compute-plda
 """, arguments=(3, 3), options=[
     BINARY,
     option("dim", int, 100, "Rows of the transform"),
-    option("total-covariance-factor", float, 0.0, "Part of the total covariance in what is made one"),
+    option("total-covariance-factor", float, 0.0, "Weight of the total covariance (the rest: that within speakers) "
+           "in the covariance that is made the unit matrix"),
     option("covariance-floor", float, 1.0e-6, "Floor of its eigenvalues, as part of the largest"),
 ])
 def ivector_compute_lda(args: list[str], options: Options) -> int:

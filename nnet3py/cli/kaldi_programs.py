@@ -1,6 +1,6 @@
-"""Kaldi's programs that are not here, with what to use instead; read only for a command name that is not known.
+"""Kaldi's programs that are not here, with what to use instead; read only for an unknown command name.
 
-A name that is in the registry must not stand here.
+Names in the registry must not be listed here.
 """
 from __future__ import annotations
 

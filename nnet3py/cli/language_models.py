@@ -6,7 +6,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
 
-_WARNINGS = option("max-arpa-warnings", int, 30, "Most warnings about single lines that are shown; -1: all")
+_WARNINGS = option("max-arpa-warnings", int, 30, "The largest number of warnings about single lines to show; -1: all")
 
 
 @kaldi_command("arpa2fst", usage="""
@@ -73,7 +73,8 @@ def _next_number(symbols: dict[bytes, int]) -> int:
 
 
 @kaldi_command("arpa-to-const-arpa", usage="""
-Turn an ARPA file whose words are numbers into a const-ARPA file, which is looked up without being built first.
+Turn an ARPA file whose words are numbers into a const-ARPA file, in which n-grams are looked up directly, without
+building a model first.
 
 Usage: arpa-to-const-arpa [options] <arpa-rxfilename> <const-arpa-wxfilename>
 e.g.:
@@ -82,7 +83,7 @@ See also: arpa2fst, lattice-lmrescore-const-arpa
 """, arguments=(2, 2), options=[
     option("bos-symbol", int, -1, "Number of the word that begins sentences"),
     option("eos-symbol", int, -1, "Number of the word that ends sentences"),
-    option("unk-symbol", int, -1, "Number of the word that stands for unknown ones; -1: there is none"),
+    option("unk-symbol", int, -1, "Number of the word that stands for unknown ones; -1: none"),
     _WARNINGS,
 ])
 def arpa_to_const_arpa(args: list[str], options: Options) -> int:

@@ -1,4 +1,4 @@
-"""nnet3-latgen-faster, the same with threads, and its sister that takes log-likelihoods."""
+"""nnet3-latgen-faster, the same with threads, and the same for given log-likelihoods."""
 from __future__ import annotations
 
 from nnet3py.cli.command import kaldi_command

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-latgen-grammar", usage=f"""
-The same as nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote: what calls a nonterminal leads
-into its graph, and after that back. Graphs may call each other, and themselves.
+The same as nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote: an arc that calls a nonterminal
+leads into its graph, and back after it. Graphs may call each other, and themselves.
 {LATTICES_HELP}
 Usage: nnet3-latgen-grammar [options] <nnet-in> <grammar-fst-in> <features-rspecifier> <lattice-wspecifier> \
 [<words-wspecifier> [<alignments-wspecifier>]]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @kaldi_command("nnet3-latgen-faster-lookahead", usage=f"""
 The same as nnet3-latgen-faster, with a graph in two parts that are composed while decoding: HCL, and the grammar G,
-which may be large, or another one each time. HCL is an olabel_lookahead FST, as Kaldi's utils/mkgraph_lookahead.sh
+which may be large, or differ each time. HCL is an olabel_lookahead FST, as Kaldi's utils/mkgraph_lookahead.sh
 makes HCLr.fst, and G has its labels on the input side, as Gr.fst; or HCL is any FST from transition-ids to words, and G
 has words on both sides. The third file lists the transition-ids above the model's that stand for nothing
 (disambig_tid.int).
@@ -30,7 +30,7 @@ graph/Gr.fst graph/disambig_tid.int scp:feats.scp ark:lat.ark
 See also: nnet3-latgen-faster, make-graph
 """, arguments=(6, 8), options=[
     *DECODER,
-    option("phrases", str, "", "File of phrases, one in a line: only these are recognised, instead of what G allows; "
+    option("phrases", str, "", "File of phrases, one per line: only these are recognised, instead of what G allows; "
            "needs --word-symbol-table"),
     option("boost-words", str, "", "File of lines WORD COST: what is taken off the costs of words in G; needs "
            "--word-symbol-table"),
@@ -63,7 +63,7 @@ def _symbols(options: Options, asked_by: str) -> SymbolTable:
 
 
 def _lines(path: str) -> list[list[str]]:
-    """The words of lines that have some."""
+    """The words of each line that is not blank."""
     from nnet3py.decoding.symbols import read_text
 
     phrases = [line.split() for line in read_text(path).splitlines() if line.strip()]

@@ -9,8 +9,8 @@ from nnet3py.cli.options import Options, option
 
 _STREAMS_HELP = """
 What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is
-computed twice. Networks that also recur backwards in time, such as BLSTMs, need nnet3-latgen-faster. Of
---online-ivectors, each chunk takes the one of the frame after its last input, or the last there is.
+computed twice. Networks that also recur backwards in time, such as BLSTMs, need nnet3-latgen-faster. From
+--online-ivectors, each chunk takes that of the frame after its last input, or the last one.
 """
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nnet3py.lattices.word_alignment import Alignment
     from nnet3py.transducers.compact_lattice import CompactLattice
 
-_OUTPUT_ERROR_LATS = option("output-error-lats", bool, True, "Write what was made of lattices with errors, too")
+_OUTPUT_ERROR_LATS = option("output-error-lats", bool, True, "Also write the results for lattices with errors")
 _TEST = option("test", bool, False, "Check that the best path stays what it was")
 _PARTIAL_WORD_LABEL = option("partial-word-label", int, 0, "Label of parts of words at the end of a lattice")
 
@@ -45,7 +45,7 @@ def _align(args: list[str], align: Callable[[CompactLattice], Alignment], output
 
 
 def _difference(lattice: CompactLattice, aligned: CompactLattice) -> str:
-    """What is wrong with the best path after alignment; nothing if it is that of before."""
+    """What is wrong with the best path after alignment; nothing if it is the same as before."""
     from nnet3py.lattices.best_path import best_path, path_of
 
     paths = [path_of(best) if best is not None else None for best in (best_path(lattice), best_path(aligned))]
@@ -58,8 +58,8 @@ def _difference(lattice: CompactLattice, aligned: CompactLattice) -> str:
 
 
 @kaldi_command("lattice-align-words", usage="""
-Make lattices whose arcs are whole words: then their times can be told. Where words begin and end is seen from phones
-that carry their position in the word.
+Make lattices whose arcs are whole words, so that their times are known. Where words begin and end is told by phones
+with their position in the word.
 
 Usage: lattice-align-words [options] <word-boundary-file> <model> <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
@@ -95,7 +95,7 @@ e.g.:
  lattice-align-words-lexicon data/lang/phones/align_lexicon.int final.mdl ark:1.lats ark:aligned.lats
 See also: lattice-align-words, lattice-1best, nbest-to-ctm
 """, arguments=(4, 4), options=[
-    _OUTPUT_ERROR_LATS, option("output-if-empty", bool, False, "Write lattices of which nothing is left, too"), _TEST,
+    _OUTPUT_ERROR_LATS, option("output-if-empty", bool, False, "Also write lattices that come out empty"), _TEST,
     option("allow-duplicate-paths", bool, False, "No effect: a path may come out as several"),
     _PARTIAL_WORD_LABEL, REORDER,
     option("max-expand", float, -1.0, "If positive, stop when a lattice has 1000 more states than that many times as "
@@ -142,7 +142,7 @@ def lattice_align_phones(args: list[str], options: Options) -> int:
 
 @kaldi_command("lattice-to-phone-lattice", usage="""
 Make phones the labels of lattices, each where it begins; or, with --replace-words=false, put phones in place of
-transition-ids, one where each ends, so that lattices have no times any more.
+transition-ids, one where each ends, so that lattices no longer have times.
 
 Usage: lattice-to-phone-lattice [options] <model> <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
@@ -165,7 +165,7 @@ def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
 
 
 def _convert_phones(args: list[str], convert: Callable[[Any], Any], plain: bool) -> int:
-    """Convert lattices, which are read with a transition-id on each arc if ``plain``; how many."""
+    """Convert lattices, which are read with a transition-id on each arc if ``plain``; returns how many."""
     from nnet3py.transducers.lattice import factored
 
     if plain:

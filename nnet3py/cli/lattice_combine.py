@@ -135,7 +135,7 @@ def lattice_interp(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-copy-backoff", usage="""
-Copy lattices; those that another table has, too, are taken from there.
+Copy lattices; those that a second table has, too, are taken from there.
 
 Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
 e.g.:
@@ -157,7 +157,7 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-union", usage="""
-Put the paths of two lattices into one, and determinize it: each text keeps its best path of both.
+Put the paths of two lattices into one, and determinize it: each text keeps its best path from either.
 
 Usage: lattice-union [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
 e.g.:
@@ -190,8 +190,8 @@ def lattice_union(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-combine", usage="""
-Combine the lattices of several systems: all paths in one lattice, after the probabilities of each system's paths were
-made to add up to its weight. The first table says which utterances there are.
+Combine the lattices of several systems: all paths in one lattice, with the probabilities of each system's paths
+scaled to add up to its weight. The first table says which utterances there are.
 
 Usage: lattice-combine [options] <lattice-rspecifier-1> [<lattice-rspecifier-2> ...] <lattice-wspecifier>
 e.g.:

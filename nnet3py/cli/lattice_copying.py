@@ -1,4 +1,4 @@
-"""lattice-copy, lattice-prune, lattice-limit-depth, lattice-depth, lattice-project …: less of lattices."""
+"""lattice-copy, lattice-prune, lattice-limit-depth, lattice-depth, lattice-project …: parts of lattices."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,8 @@ e.g.:
 See also: lattice-scale, lattice-to-fst
 """, arguments=(2, 2), options=[
     WRITE_COMPACT,
-    option("include", str, "", "Copy only utterances that stand first on a line of this file"),
-    option("exclude", str, "", "Copy only utterances that do not"),
+    option("include", str, "", "Copy only utterances that are the first word of a line in this file"),
+    option("exclude", str, "", "Copy only utterances that are not the first word of a line in this file"),
     option("ignore-missing", bool, False, "Exit with 0 even if no utterance was copied because of such a list"),
 ])
 def lattice_copy(args: list[str], options: Options) -> int:
@@ -56,9 +56,9 @@ def lattice_copy(args: list[str], options: Options) -> int:
 
 
 def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) -> tuple[int, int, bool]:
-    """Copy utterances that are on a list, or not: how many, of how many, and whether the last one on the list came.
+    """Copy utterances that are on a list, or not; returns how many, of how many, and whether it stopped early.
 
-    With the option ``s`` of the rspecifier the rest is not read after that.
+    With the option ``s`` of the rspecifier nothing is read after the last one on the list.
     """
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
@@ -96,14 +96,14 @@ def _first_words(rxfilename: str) -> set[str]:
 
 
 @kaldi_command("lattice-prune", usage="""
-Remove what is on no path within a beam of the best.
+Remove what is not on any path within a beam of the best one.
 
 Usage: lattice-prune [options] <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
  lattice-prune --acoustic-scale=0.1 --beam=4.0 ark:1.lats ark:pruned.lats
 See also: lattice-limit-depth, lattice-determinize-pruned
 """, arguments=(2, 2), options=[
-    ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE, option("beam", float, 10.0, "How much worse than the best path may be"),
+    ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE, option("beam", float, 10.0, "How much worse than the best one a path may be"),
 ])
 def lattice_prune(args: list[str], options: Options) -> int:
     """Prune lattices; 1 if there was none."""
@@ -257,7 +257,7 @@ def lattice_project(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-to-fst", usage="""
-Turn lattices into FSTs of their words, which have one cost. By default all costs become 0.
+Turn lattices into FSTs of their words, with a single cost. By default all costs become 0.
 
 Usage: lattice-to-fst [options] <lattice-rspecifier> <fst-wspecifier>
 e.g.:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
     from nnet3py.transducers.fst import Fst
 
-_BEAM = option("beam", float, 10.0, "How much worse than the best path may be, after scaling")
-_DELTA = option("delta", float, 1.0 / 1024, "States that differ by no more are the same")
+_BEAM = option("beam", float, 10.0, "How much worse than the best one a path may be, after scaling")
+_DELTA = option("delta", float, 1.0 / 1024, "States that differ by no more than this are the same")
 _MAX_MEM = option("max-mem", int, 50000000, "Bytes that may be used, as Kaldi counts them; then the beam gets narrower")
 _MAX_LOOP = option("max-loop", int, 0, "No effect: lattices with cycles are refused")
 _MINIMIZE = option("minimize", bool, False, "Push and minimise after determinization")
 
 
 class _Depths:
-    """Counts what is told about depths before and after."""
+    """Averages of depths before and after, for the log."""
 
     def __init__(self) -> None:
         self.before = self.after = 0.0
@@ -146,7 +146,8 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
 _WHOLE = [
     ACOUSTIC_SCALE, _BEAM, option("prune", bool, False, "Prune with the beam after determinization"),
     option("beam-ratio", float, 0.9, "How much narrower the beam gets each time that determinization fails"),
-    option("num-loops", int, 20, "How often it may fail"), _MAX_MEM, _MAX_LOOP.but(default=500000), _DELTA, _MINIMIZE,
+    option("num-loops", int, 20, "How often determinization may fail"),
+    _MAX_MEM, _MAX_LOOP.but(default=500000), _DELTA, _MINIMIZE,
 ]
 
 
@@ -203,7 +204,7 @@ def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
 
 
 def _smaller_until_it_fits(key: str, lattice: Fst, options: Options) -> CompactLattice | None:
-    """The determinized lattice, or that of what is within a beam that gets narrower until memory suffices."""
+    """The determinized lattice, or what of it is within a beam that gets narrower until memory suffices."""
     from math import inf
 
     from nnet3py.lattices.determinize import determinize_pruned

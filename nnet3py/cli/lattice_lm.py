@@ -16,7 +16,7 @@ _LM_SCALE = option("lm-scale", float, 1.0, "Factor of the model's costs; -1 take
 
 
 def _rescore(args: list[str], rescore: Any) -> int:
-    """Write what is left of lattices; what is empty is counted as failed."""
+    """Write what is left of lattices; empty ones are counted as failed."""
     def one(key: str, lattice: CompactLattice) -> CompactLattice | None:
         result = rescore(lattice)
         if result.start < 0:
@@ -30,8 +30,8 @@ def _rescore(args: list[str], rescore: Any) -> int:
 
 
 @kaldi_command("lattice-lmrescore", usage="""
-Add the costs of a language model, an FST that accepts words, to the graph costs of lattices. To exchange models take
-the old one's costs off with --lm-scale=-1.0 first.
+Add the costs of a language model, an FST that accepts words, to the graph costs of lattices. To exchange models, first
+subtract the old one's costs with --lm-scale=-1.0.
 
 Usage: lattice-lmrescore [options] <lattice-rspecifier> <lm-fst> <lattice-wspecifier>
 e.g.:
@@ -70,7 +70,7 @@ def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-lmrescore-pruned", usage="""
-Exchange the language model of lattices: take the old one's costs off, add the new one's, only as far as paths are
+Exchange the language model of lattices: subtract the old one's costs and add the new one's, only for paths
 within a beam. The lattices should be determinized; the results are not.
 
 Usage: lattice-lmrescore-pruned [options] <old-lm> <new-lm> <lattice-rspecifier> <lattice-wspecifier>
@@ -80,8 +80,8 @@ e.g.:
 See also: lattice-lmrescore, lattice-lmrescore-const-arpa
 """, arguments=(4, 4), options=[
     _LM_SCALE, ACOUSTIC_SCALE, option("add-const-arpa", bool, False, "The new model is in const-ARPA form"),
-    option("lattice-compose-beam", float, 6.0, "How much worse than the best path may be"),
-    option("max-arcs", int, 100000, "The most arcs of a result"),
+    option("lattice-compose-beam", float, 6.0, "How much worse than the best one a path may be"),
+    option("max-arcs", int, 100000, "The largest number of arcs in a result"),
     option("growth-ratio", float, 1.5, "Costs are computed again when there are that many times as many arcs"),
 ])
 def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:

@@ -17,7 +17,7 @@ _MBR = [
 
 
 @kaldi_command("lattice-mbr-decode", usage="""
-Find the words with the least expected number of errors (minimum Bayes risk). Optionally write what the risk is, how
+Find the words with the least expected number of errors (minimum Bayes risk). Optionally write the risk, how
 probable each word is at each place (sausages), and the times of these places.
 
 Usage: lattice-mbr-decode [options] <lattice-rspecifier> <words-wspecifier> [<risk-wspecifier> [<sausages-wspecifier> \

@@ -47,7 +47,7 @@ def status(done: int) -> int:
 
 
 def log_done(done: int) -> int:
-    """Say how many lattices were done; the exit status."""
+    """Log how many lattices were done; returns the exit status."""
     log.log(f"Done {done} lattices.")
     return status(done)
 

@@ -25,7 +25,7 @@ e.g.:
 See also: lattice-best-path, compute-wer, lattice-depth
 """, arguments=(3, 4), options=[
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
-    option("wildcard-symbols", str, "", "Numbers of words that count nothing, with colons between them"),
+    option("wildcard-symbols", str, "", "Numbers of words that do not count, with colons between them"),
     option("wildcard-symbols-list", str, "", "The same in a file, one on each line; deprecated"),
     option("write-lattices", str, "", "Write the nearest paths, as lattices, to this table"),
 ])

@@ -1,4 +1,4 @@
-"""lattice-scale, lattice-add-penalty, lattice-rmali, lattice-add-trans-probs, lattice-boost-ali: costs are changed."""
+"""lattice-scale, lattice-add-penalty, lattice-rmali, lattice-add-trans-probs, lattice-boost-ali: changing costs."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -109,7 +109,7 @@ e.g.:
  lattice-boost-ali --b=0.05 --silence-phones=1:2:3 final.mdl ark:lat.ark ark:ali.ark ark:boosted.ark
 See also: lattice-add-trans-probs, lattice-scale
 """, arguments=(4, 4), options=[
-    option("b", float, 0.05, "How much each error takes off the graph cost"),
+    option("b", float, 0.05, "How much each error lowers the graph cost"),
     option("max-silence", float, 0.0, "The error of a silence phone that is not in the alignment"),
     option("silence-phones", str, "", "Numbers of silence phones, with colons between them"),
 ])

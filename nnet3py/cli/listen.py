@@ -15,7 +15,7 @@ from nnet3py.cli.recognizers import MODEL, USE_GPU, single_model, warmed_recogni
 
 @kaldi_command("listen", usage="""
 Recognise what a microphone hears: words are shown while someone speaks, and printed, a line for each utterance, when
-it is over. Ctrl-C ends it. Needs the extra listen, but for files.
+it is over. Ctrl-C ends it. Needs the extra listen, except for files.
 
 Usage:  nnet3py listen [options] <model-folder>
 or:     nnet3py listen --demo [options]
@@ -27,9 +27,9 @@ e.g.:
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
     option("file", str, "", "File of sound in place of a microphone; - for standard input"),
-    option("real-time", bool, False, "Take the file's sound as fast as it was said, not as fast as it is recognised"),
-    option("device", str, "", "Microphone, by number or part of its name; the system's usual one if empty"),
-    option("list-devices", bool, False, "Print the devices there are, and end"),
+    option("real-time", bool, False, "Take the file's sound as fast as it was spoken, not as fast as it is recognised"),
+    option("device", str, "", "Microphone, by number or part of its name; the system's default if empty"),
+    option("list-devices", bool, False, "Print the available devices and exit"),
     *MODEL, USE_GPU,
 ])
 def listen(args: list[str], options: Options) -> None:

@@ -1,4 +1,4 @@
-"""The options of networks that are computed chunk after chunk as for a stream, and what is made of them."""
+"""The options of networks that are computed chunk after chunk as for a stream, and what is made from them."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ LOOPED = (
 
 
 def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """What computes utterances as streams, as the ``LOOPED`` options say."""
+    """Computes utterances as streams, as the ``LOOPED`` options say."""
     from nnet3py.cli.compute_setup import optimize_options
     from nnet3py.network.collapse import prepare_for_test
     from nnet3py.runtime.looped import LoopedComputer

@@ -22,10 +22,10 @@ GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python
 
 
 def collect_rarely() -> None:
-    """Let Python look for circular garbage seldom, and not when it ends.
+    """Let Python look for circular garbage rarely, and not when it ends.
 
-    While modules load, that is a tenth of a short command's time; at the end it takes up to 0.06 s, although all that
-    is left goes with the process.
+    While modules load, that is a tenth of a short command's time; at the end it takes up to 0.06 s, although
+    everything goes with the process.
     """
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)
     atexit.unregister(gc.freeze)      # once is enough where a process calls several commands
@@ -35,14 +35,14 @@ def collect_rarely() -> None:
 def let_blas_sleep() -> None:
     """Let the threads of numpy's BLAS, which it starts when it is imported, wait for work asleep.
 
-    By default they try for a tenth of a second, on a core that the next process needs; that is a third of a short
+    By default they spin for a tenth of a second, on a core that the next process needs; that is a third of a short
     command's time. Half a millisecond is left, for products that follow each other. A value of the user's own stays.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _BLAS_PATIENCE)
 
 
 def _start_pipe(command: str, reads: bool) -> Any:
-    from nnet3py.cli.own_pipelines import start_own_pipeline  # few commands are given pipes
+    from nnet3py.cli.own_pipelines import start_own_pipeline  # few commands get pipes
 
     return start_own_pipeline(command, reads)
 

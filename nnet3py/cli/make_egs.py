@@ -22,8 +22,8 @@ _JOBS = (
 @kaldi_command("make-egs", usage="""
 Make a folder of training examples from a data directory and either alignments (a folder with ali.*.gz, num_jobs,
 final.mdl and tree) or targets (a list, such as targets.scp): archives egs.N.ark, combine.egs, train_diagnostic.egs,
-valid_diagnostic.egs, and info/. Some utterances are held out. Begun again after an interruption, it goes on where it
-stood. Features are normalised by apply-cmvn with --cmvn-opts; say --cmvn-opts=--norm-means=false if they are not to be.
+valid_diagnostic.egs, and info/. Some utterances are held out. Started again after an interruption, it goes on where it
+stopped. Features are normalised by apply-cmvn with --cmvn-opts; --cmvn-opts=--norm-means=false leaves them as they are.
 
 Usage:  make-egs [options] <data-dir> <ali-dir or targets-scp> <egs-dir>
 e.g.:
@@ -35,7 +35,7 @@ See also: make-chain-egs, nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
     *driver_options(_EGS),
     option("target-type", str, "dense", "Targets are matrices (dense), or one number per frame (sparse)",
            choices=("dense", "sparse")),
-    option("num-targets", int, 0, "Of how many the numbers of sparse targets are one"),
+    option("num-targets", int, 0, "Number of classes, for sparse targets"),
     *_JOBS,
 ], detached_values=True)
 def make_egs(args: list[str], options: Options) -> int:
@@ -61,7 +61,7 @@ def make_egs(args: list[str], options: Options) -> int:
 Make a folder of chain examples from a data directory, a folder with tree, 0.trans_mdl and normalization.fst, and
 either alignments (a folder with ali.*.gz, num_jobs, final.mdl and tree) or lattices (a folder with lat.*.gz and
 final.mdl; this needs Kaldi's lattice programs on PATH): archives cegs.N.ark, combine.cegs, train_diagnostic.cegs,
-valid_diagnostic.cegs, and info/. Begun again after an interruption, it goes on where it stood.
+valid_diagnostic.cegs, and info/. Started again after an interruption, it goes on where it stopped.
 
 Usage:  make-chain-egs [options] <data-dir> <chain-dir> <ali-dir or lat-dir> <egs-dir>
 e.g.:

@@ -1,4 +1,4 @@
-"""make-graph: a decoding graph of lexicon, grammar and model."""
+"""make-graph: a decoding graph from lexicon, grammar and model."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ Kaldi's utils/mkgraph.sh does.
 
 <lexicon> is a file with lines WORD PHONE ... (or WORD PROBABILITY PHONE ...), or a lang folder of Kaldi's
 utils/prepare_lang.sh. <grammar> is the word loop (any sequence of words, all equally probable), text:FILE (lines
-UTTERANCE WORD ..., of which an n-gram model of order --order is estimated, with Witten-Bell smoothing), an ARPA file,
+UTTERANCE WORD ..., from which an n-gram model of order --order is estimated, with Witten-Bell smoothing), an ARPA file,
 or an FST like G.fst. With a lang folder that has nonterminals, such as #nonterm:contacts, these may stand among the
 words, and the graph becomes a part of a grammar: see make-grammar-fst.
 
@@ -35,7 +35,7 @@ See also: nnet3-latgen-faster, word-error-rate
     option("phones", str, "", "phones.txt of the model, for a lexicon that is a file (empty: --silence-phone is 1, the "
            "others follow in alphabetical order)"),
     option("silence-phone", str, "", "Phone that may stand before, between and after words, for a lexicon file"),
-    option("silence-prob", float, 0.5, "How probable it is there"),
+    option("silence-prob", float, 0.5, "How probable that phone is there"),
     option("order", int, 2, "Order of an n-gram that is estimated from text"),
     option("word-penalty", float, 0.0, "Cost added for each word of the grammar 'loop'"),
     option("as-nonterminal", bool, False, "The graph is for a nonterminal: #nonterm_begin comes before what the "

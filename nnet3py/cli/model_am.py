@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-am-init", usage="""
-Make an acoustic model of a network and a transition model, which is given or made of a tree and a topology. It has no
-priors yet.
+Make an acoustic model from a network and a transition model, which is given or made from a tree and a topology. It has
+no priors yet.
 
 Usage:  nnet3-am-init [options] <tree-in> <topology-in> <input-raw-nnet> <output-am-nnet>
   or:   nnet3-am-init [options] <trans-model-in> <input-raw-nnet> <output-am-nnet>

@@ -12,7 +12,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 
 
 @kaldi_command("nbest-to-linear", usage="""
-Take lattices of one path each apart: alignments, words, graph costs and acoustic costs.
+Split lattices of one path each into alignments, words, graph costs and acoustic costs.
 
 Usage: nbest-to-linear [options] <nbest-rspecifier> <alignments-wspecifier> [<words-wspecifier> \
 [<lm-cost-wspecifier> [<ac-cost-wspecifier>]]]
@@ -48,8 +48,8 @@ def nbest_to_linear(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("linear-to-nbest", usage="""
-Make lattices of one path each of alignments, words, graph costs and acoustic costs; the reverse of nbest-to-linear.
-A rspecifier of costs may be empty: the costs are 0.
+Make lattices of one path each from alignments, words, graph costs and acoustic costs; the reverse of nbest-to-linear.
+An rspecifier of costs may be empty: then costs are 0.
 
 Usage: linear-to-nbest [options] <alignments-rspecifier> <words-rspecifier> <lm-cost-rspecifier> <ac-cost-rspecifier> \
 <nbest-wspecifier>

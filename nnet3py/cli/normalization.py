@@ -1,4 +1,4 @@
-"""The normalization FST, as the commands take it that make chain examples."""
+"""The normalization FST, as commands that make chain examples take it."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

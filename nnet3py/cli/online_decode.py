@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     *DECODING,
-    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; up to 0: all of it")]),
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; 0 or less: all of it")]),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
     option("do-endpointing", bool, False, "Stop where the --endpoint options say that an utterance is over; what comes "
            "after is not read"),
@@ -34,7 +34,8 @@ _OPTIONS = (
 
 @kaldi_command("online2-wav-nnet3-latgen-faster", usage=f"""
 Recognise sound in chunks, as if it were arriving: features, i-vectors, the network and the search go on with each of
-them. Speakers are adapted to from one utterance to the next. Simulates what online2-tcp-nnet3-decode-faster does.
+them. What is learnt about a speaker is kept from one utterance to the next. Simulates what
+online2-tcp-nnet3-decode-faster does.
 {LATTICES_HELP}
 Usage: online2-wav-nnet3-latgen-faster [options] <nnet3-in> <fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
 <lattice-wspecifier>
@@ -117,7 +118,7 @@ class _Utterances:
         self.log_likelihood = 0.0
 
     def decode(self, key: str, wave: Wave, state: SpeakerState | None) -> tuple[Any, SpeakerState]:
-        """The compact lattice, with acoustic costs unscaled, and what is known of the speaker then."""
+        """The compact lattice, with unscaled acoustic costs, and what is then known of the speaker."""
         from nnet3py.lattices.scaling import scaled
 
         decoder = self._run(key, wave, state)
@@ -165,7 +166,7 @@ class _Utterances:
             log.write_text(f"{key} {words_text(self._words, path.words)}\n")
 
     def log_ivector(self) -> None:
-        """Say what the i-vector of the last utterance was good for."""
+        """Log what the i-vector of the last utterance gained."""
         if self._ivectors is not None and log.verbose() >= 2:
             log.vlog(2, "By the end of the utterance, objf change/frame from estimating iVector (vs. default) was "
                         f"{self._ivectors.objective_change():.6g} and iVector length was "
@@ -173,7 +174,7 @@ class _Utterances:
 
 
 class _Timing:
-    """How long utterances took, had their sound been arriving: who computes faster than it does has to wait."""
+    """How long utterances would take with sound that arrives: computing faster than that means waiting."""
 
     def __init__(self) -> None:
         self.audio = self.taken = self.waited = 0.0

@@ -1,4 +1,4 @@
-"""online2-wav-dump-features and compute-online-feats: what a recogniser makes of sound before the network."""
+"""online2-wav-dump-features and compute-online-feats: what a recogniser computes from sound before the network."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @kaldi_command("online2-wav-dump-features", usage="""
 Compute what a network takes of sound that arrives in chunks: features, and the i-vector of each frame beside them.
-Speakers are adapted to from one utterance to the next.
+What is learnt about a speaker is kept from one utterance to the next.
 
 Usage: online2-wav-dump-features [options] <spk2utt-rspecifier> <wav-rspecifier> <feature-wspecifier>
 or:    online2-wav-dump-features [options] --print-ivector-dim=true
@@ -90,8 +90,8 @@ def _rows(pipeline: FeaturePipeline, wave: Wave, chunk_length: float) -> np.ndar
 
 
 @kaldi_command("compute-online-feats", usage="""
-Compute what a network takes of sound, all of it at once: features, and an i-vector of each utterance. No utterance
-knows of another.
+Compute what a network takes of sound, all of it at once: features, and an i-vector of each utterance. Utterances do
+not influence each other.
 
 Usage: compute-online-feats [options] <wave-rspecifier> <ivector-wspecifier> <feats-wspecifier>
 e.g.: compute-online-feats --config=conf/online.conf scp:wav.scp ark,scp:ivectors.ark,ivectors.scp ark:feats.ark

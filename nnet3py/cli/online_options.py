@@ -1,4 +1,4 @@
-"""What the commands that recognise sound as it arrives share: option groups, and what is made of them."""
+"""What the commands that recognise sound as it arrives share: option groups, and what is made from them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
 
 
 class OnlineDecoding:
-    """A recogniser made of options and files: what all its streams share.
+    """A recogniser made from options and files: what all its streams share.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class OnlineDecoding:
             self._network = self._looped.stream()
 
     def begin(self, state: SpeakerState | None = None) -> tuple[FeaturePipeline, StreamDecoder]:
-        """A stream of a speaker of whom this is known. The one before is over."""
+        """A stream of a speaker about whom this is known. The one before is over."""
         from nnet3py.recognition.pipeline import FeaturePipeline
         from nnet3py.recognition.stream_decoder import StreamDecoder
 

@@ -1,4 +1,4 @@
-"""online2-tcp-nnet3-decode-faster: a server that one client after the other sends sound to, and that answers words."""
+"""online2-tcp-nnet3-decode-faster: a server that takes sound from one client after the other and answers words."""
 from __future__ import annotations
 
 import socket
@@ -85,7 +85,7 @@ def _listen(port: int) -> socket.socket:
 
 
 class _Conversation:
-    """What is said to one client."""
+    """The exchange with one client."""
 
     def __init__(self, connection: socket.socket, decoding: OnlineDecoding, words: SymbolTable,
                  options: Options) -> None:

@@ -43,7 +43,7 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
     return TextForm(options.acceptor, inputs, outputs, options.keep_state_numbering, options.allow_negative_labels)
 
 
-@_command("fstcompile", "Make an FST of lines of text: STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] "
+@_command("fstcompile", "Make an FST from lines of text: STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] "
           "for a final\nstate. The first line begins with the start state.", (
               *_SYMBOLS, _ACCEPTOR,
               option("arc_type", str, "standard", "No effect: there is one kind of weights", choices=("standard",)),
@@ -224,8 +224,8 @@ def _pairs(name: str) -> dict[int, int]:
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-@_command("fstreplace", "Replace each arc of an output label by an FST. The first label is that of the root, and has "
-          "no meaning here.", (), arguments=(4, 21),
+@_command("fstreplace", "Replace each arc with a certain output label by an FST. The first label is that of the root, "
+          "and has no meaning here.", (), arguments=(4, 21),
           files="<fst-rxfilename> <root-label> <fst1-rxfilename> <label1> [<fst2-rxfilename> <label2> ...]",
           example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
 def fst_replace(args: list[str], options: Options) -> int:
@@ -255,13 +255,13 @@ def fst_replace(args: list[str], options: Options) -> int:
 @_command("fstconnect", "Leave out the states and arcs that no path from the start to an end passes.", (),
           example="in.fst out.fst")
 def fst_connect(args: list[str], options: Options) -> int:
-    """Leave out what is of no use."""
+    """Leave out what is not needed."""
     from nnet3py.transducers.fst_operations import connected
 
     return change_graph(args, connected)
 
 
-@_command("fsttopsort", "Number states such that arcs lead to higher numbers; an FST with a cycle stays as it is.", (),
+@_command("fsttopsort", "Number states so that arcs lead to higher numbers; an FST with a cycle stays as it is.", (),
           example="in.fst out.fst")
 def fst_top_sort(args: list[str], options: Options) -> int:
     """Sort states."""
@@ -270,7 +270,7 @@ def fst_top_sort(args: list[str], options: Options) -> int:
     return change_graph(args, in_top_order)
 
 
-@_command("fstreverse", "Make the FST of everything backwards.", (), example="in.fst out.fst")
+@_command("fstreverse", "Make the FST that accepts everything backwards.", (), example="in.fst out.fst")
 def fst_reverse(args: list[str], options: Options) -> int:
     """Reverse."""
     from nnet3py.fst.arcs import reversed_fst

@@ -70,7 +70,7 @@ e.g.:
 See also: fstdeterminizestar, fstrmepsilon
 """, arguments=(0, 2), options=[
     option("delta", float, 1.0 / 1024.0, "Costs that differ by no more are the same"),
-    option("det_type", str, "functional", "What becomes of paths of the same input and different output: functional: "
+    option("det_type", str, "functional", "How paths of the same input and different output are treated: functional: "
            "there are none", choices=("functional", "nonfunctional", "disambiguate")),
     QUIET,
 ])

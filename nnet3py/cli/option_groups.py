@@ -14,7 +14,7 @@ from nnet3py.option_fields import settings_of
 
 Group = tuple[Option, ...]
 
-# For commands that only a person calls, not a script that reads logs.
+# For commands that are called only by people, not by scripts that read logs.
 QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
 
 BINARY = option("binary", bool, True, "Write output in binary mode")
@@ -102,8 +102,8 @@ CHAIN: Group = (
     option("out-of-range-regularize", float, 0.01, "Penalty on chain output beyond +-30"),
     option("leaky-hmm-coefficient", float, 1.0e-05,
            "Probability, for each frame, of going to any state of the denominator graph; most recipes use 0.1"),
-    option("xent-regularize", float, 0.0, "Weight of the cross-entropy at the output NAME-xent (0: there is none)"),
-    option("lwf-scale", float, 0.0, "Factor of posteriors that examples bring along, added to the derivatives"),
+    option("xent-regularize", float, 0.0, "Weight of the cross-entropy at the output NAME-xent (0: none)"),
+    option("lwf-scale", float, 0.0, "Factor of posteriors that come with examples, added to the derivatives"),
     option("lwf-den-scale", float, 0.0, "The same, for denominator posteriors"),
     option("numerator-graph-threads", int, -1,
            "Kaldi's threads for the numerators of end-to-end examples; here the threads of --num-threads share them"),
@@ -119,7 +119,7 @@ EGGEN: Group = (
     option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
 )
 
-# What examples made of features have besides, frame-level and chain ones alike.
+# What examples made from features have in addition, frame-level and chain ones alike.
 EGS_OF_FEATURES: Group = (
     *EGGEN,
     option("compress", bool, True, "Store features in compressed form"),

@@ -87,7 +87,7 @@ class Integer(OptionType):
 
 
 class Real(OptionType):
-    """A number, as C reads it; infinity, but nothing that is not a number."""
+    """A number, as C reads it; infinity is allowed, NaN is not."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Text(OptionType):
         self.name, self.choices = name, choices
 
     def without_value(self, name: str) -> str:
-        """There is none."""
+        """Raise OptionError: a text needs a value."""
         raise OptionError(f"Invalid option --{name}", f"the form is --{name}=VALUE, with the value attached")
 
     def from_text(self, text: str, name: str) -> str:

@@ -20,7 +20,7 @@ from nnet3py.option_file import normalise
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
            "normalise", "option", "print_error_text", "quote", "usage_text"]
 
-COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the shell's question, the same for all our names
+COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the variable by which shells ask, the same for all our names
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
 Idle = Callable[[Any, "Options"], str]
 _WORDS = {bool: "bool", int: "int", float: "float", str: "string"}
@@ -33,7 +33,7 @@ class Option(click.Option):
     ----------
     name : as typed, without ``--``; may carry a group's prefix (``optimization.min-deriv-time``)
     type, default, help : as click has them
-    idle : given a value that is not the default and all options, what to warn of if the value does nothing; else ""
+    idle : given a value that is not the default and all options, the warning if the value does nothing; else ""
     """
 
     name: str
@@ -41,7 +41,7 @@ class Option(click.Option):
 
     def __init__(self, name: str, type: OptionType, default: Any, help: str, idle: Idle | None = None,
                  **more: Any) -> None:
-        # click wants a Python name beside the one that is typed; ours may have dots in it.
+        # click wants a Python name besides the one that is typed; ours may have dots in it.
         super().__init__([f"--{name}", "option"], type=type, default=default, help=help,
                          multiple=type.name == "strings", **more)
         self.name, self.idle = name, idle
@@ -52,7 +52,7 @@ class Option(click.Option):
                       changed.get("help", self.help) or "", changed.get("idle", self.idle))
 
     def warning(self, options: Options) -> str:
-        """What a user has to be told who gave a value that does nothing; "" if it does what it should."""
+        """The warning for a user who gave a value that does nothing; "" if it has an effect."""
         value = options[self.name]
         if self.idle is None or value == self.default:
             return ""
@@ -81,9 +81,9 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     default : value when the option is not given
     help : one line
     choices : the values a string option may take, or None for any
-    idle : for an option that does nothing though something else would come out if it did: what happens instead, of
-        which a user is warned who gives another value than the default; or a function of the value and all options that
-        says so where the value does nothing (and "" where it does something)
+    idle : for an option that does nothing although results would differ if it did: what happens instead, as a warning
+        for users who give another value than the default; or a function of the value and all options that gives this
+        text where the value does nothing (and "" where it does something)
     """
     kind = TYPES[type if isinstance(type, str) else _WORDS[type]]
     reason = (lambda value, options: idle) if isinstance(idle, str) else idle
@@ -151,7 +151,7 @@ class Options:
 
 
 def quote(argument: str) -> str:
-    """One argument as the command echo shows it: quoted if a shell would not take it as it is."""
+    """One argument as the command echo shows it: quoted if a shell would not take it unchanged."""
     if argument and _UNQUOTED.issuperset(argument):
         return argument
     if "'" in argument and not any(character in argument for character in '"`$\\'):

@@ -1,8 +1,8 @@
-"""Pipes that name nothing but our own commands are run by copies of this process.
+"""Pipes that name only our own commands are run by copies of this process.
 
 ``ark:nnet3-copy-egs … | nnet3-merge-egs … |`` would start a shell, a launcher and a Python for each program, and each
-Python would load what this process has loaded already: 0.2 s of processor time each, of which a training by Kaldi's
-scripts has hundreds. A fork takes some milliseconds. What a command reads, writes and logs, and the status it ends
+Python would load what this process has loaded already: 0.2 s of processor time each, hundreds of times in a training by
+Kaldi's scripts. A fork takes some milliseconds. What a command reads, writes and logs, and the status it ends
 with, are the same. ``NNET3PY_FORK=no`` in the environment leaves everything to the shell.
 """
 from __future__ import annotations

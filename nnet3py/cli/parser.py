@@ -1,4 +1,4 @@
-"""Kaldi's manners with a command line, as a parser for click.
+"""Kaldi's way of reading a command line, as a parser for click.
 
 ``--name=value`` with the value attached, names folded to lower case with ``-`` for ``_``, options only before the
 first argument, ``--`` to end them, ``--config=FILE`` read before the command line.
@@ -15,7 +15,7 @@ from nnet3py.cli.options import Option, Options
 from nnet3py.errors import UsageError
 from nnet3py.option_file import normalise, read_option_lines, split
 
-ARGUMENTS = "arguments"     # where the words that are not options are found; no option can be called so
+ARGUMENTS = "arguments"     # where the words that are not options are found; no option can have this name
 
 
 class KaldiParser:
@@ -24,7 +24,7 @@ class KaldiParser:
     Parameters
     ----------
     options : of the command
-    resilient : nothing is read, for the completion of a line that is not whole: its own words tell where it stands
+    resilient : nothing is read, for the completion of a line that is not whole: click works from its words
     """
 
     _opt_prefixes = frozenset(("-", "--"))      # which words click's completion takes for options
@@ -77,7 +77,7 @@ class KaldiParser:
 
 
 def options_of_file(path: str, options: Iterable[Option]) -> Options:
-    """What a file that an option names says, such as ``--splice-config``'s; defaults for the rest. OptionError."""
+    """The options in a file that an option such as ``--splice-config`` names; defaults for the rest. OptionError."""
     declared = list(options)
     values: dict[str, Any] = {}
     if path:
@@ -108,14 +108,14 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
 
 
 def options_first(words: Sequence[str]) -> list[str]:
-    """The words with those that are options in front, up to ``--``, for a command whose options may come last."""
+    """The words with those that are options in front, up to ``--``, for commands whose options may come last."""
     end = words.index("--") if "--" in words else len(words)
     return [*(word for word in words[:end] if word.startswith("--")),
             *(word for word in words[:end] if not word.startswith("--")), *words[end:]]
 
 
 def program_apart(words: Sequence[str]) -> list[str]:
-    """The words with ``--`` before the first that is no option: what follows is another program's."""
+    """The words with ``--`` before the first that is not an option: what follows belongs to another program."""
     first = next((number for number, word in enumerate(words) if not word.startswith("--") or word == "--"), len(words))
     return [*words] if words[first:first + 1] == ["--"] else [*words[:first], "--", *words[first:]]
 

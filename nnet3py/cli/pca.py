@@ -18,7 +18,7 @@ See also: transform-feats, est-lda
     option("dim", int, -1, "Rows of the transform; all if not above 0"),
     option("read-vectors", bool, False, "Read a table of vectors"),
     option("normalize-variance", bool, False, "Make the variance of each dimension one"),
-    option("normalize-mean", bool, False, "Make the mean zero, by a column more"),
+    option("normalize-mean", bool, False, "Make the mean zero, by one more column"),
     option("write-full-matrix", str, "", "File for the transform with all rows"),
 ])
 def est_pca(args: list[str], options: Options) -> int:

@@ -99,9 +99,9 @@ e.g.: ivector-adapt-plda plda ark:ivectors.ark plda.adapted
 See also: ivector-compute-plda
 """, arguments=(3, 3), options=[
     BINARY,
-    option("mean-diff-scale", float, 1.0, "What the difference of the means counts in the total covariance"),
-    option("within-covar-scale", float, 0.3, "Part of more variance that goes within speakers"),
-    option("between-covar-scale", float, 0.7, "Part of more variance that goes between speakers"),
+    option("mean-diff-scale", float, 1.0, "Weight of the difference of the means in the total covariance"),
+    option("within-covar-scale", float, 0.3, "Part of the additional variance that is added within speakers"),
+    option("between-covar-scale", float, 0.7, "Part of the additional variance that is added between speakers"),
 ])
 def ivector_adapt_plda(args: list[str], options: Options) -> int:
     """Adapt a model; 1 if there were no vectors."""
@@ -142,7 +142,7 @@ e.g.: ivector-plda-scoring --num-utts=ark:exp/train/num_utts.ark plda ark:exp/tr
 See also: ivector-compute-plda, compute-eer
 """, arguments=(5, 5), options=[
     *_LENGTH_OPTIONS,
-    option("num-utts", str, "", "Of how many vectors each training vector is the mean (rspecifier)"),
+    option("num-utts", str, "", "How many vectors each training vector is the mean of (rspecifier)"),
 ])
 def ivector_plda_scoring(args: list[str], options: Options) -> int:
     """Write scores; 1 if there were none."""

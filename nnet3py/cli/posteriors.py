@@ -29,7 +29,7 @@ def copy_post(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import POSTERIOR
 
     def scaled(key: str, posterior: Posterior) -> Posterior:
-        if options.scale == 0.0:       # what weighs nothing is not kept
+        if options.scale == 0.0:       # entries of weight 0 are not kept
             return type(posterior)(np.zeros_like(posterior.row_starts), posterior.ids[:0], posterior.weights[:0])
         if options.scale != 1.0:
             with np.errstate(over="ignore"):

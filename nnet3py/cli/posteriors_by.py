@@ -1,4 +1,4 @@
-"""Posteriors by what they are of: weight-post, weight-silence-post, post-to-weights and the like."""
+"""Posteriors by frame, phone or pdf: weight-post, weight-silence-post, post-to-weights and the like."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -176,7 +176,7 @@ def logprob_to_post(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("get-post-on-ali", usage="""
-Write how probable what an alignment has is in each frame: a vector for each utterance, such as the confidence of the
+Write how probable an alignment's entry is in each frame: a vector for each utterance, such as the confidence of the
 best path of a lattice. Ids of posteriors and alignments must be of one kind, such as pdfs.
 
 Usage:  get-post-on-ali [options] <posteriors-rspecifier> <alignments-rspecifier> <weights-wspecifier>

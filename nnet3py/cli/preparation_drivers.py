@@ -12,8 +12,8 @@ from nnet3py.drivers.preparation_options import ExtractorOptions, FlatStartOptio
 
 @kaldi_command("train-ivector-extractor", usage=f"""
 Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
-mixture of Gaussians, and the extractor. The folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
-online_cmvn.conf and splice_opts in the end, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
+mixture of Gaussians, and the extractor. In the end the folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
+online_cmvn.conf and splice_opts, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
 {RESUMES}
 
 The stages: -6 lists, -5 transform, -4 mixture in memory, -3 passes over all data for it, -2 full covariances and the
@@ -49,10 +49,10 @@ def extract_ivectors(args: Sequence[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-build-tree", usage=f"""
-Build a tree of alignments and features, for the topology of a language's folder: statistics, questions, tree, model,
-and the alignments converted to it. The folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt in the end, as
+Build a tree from alignments and features, for the topology of a lang folder: statistics, questions, tree, model,
+and the alignments converted to it. In the end the folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt, as
 that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
-tree of statistics is build-tree.
+tree from statistics is build-tree.
 {RESUMES}
 
 The stages: -5 model without context, -4 statistics, -3 questions and tree, -2 model, -1 alignments.

@@ -1,4 +1,4 @@
-"""prepare-lang: a lang folder of a lexicon."""
+"""prepare-lang: a lang folder from a lexicon."""
 from __future__ import annotations
 
 from nnet3py import log
@@ -7,13 +7,13 @@ from nnet3py.cli.options import OptionError, Options, option
 
 
 @kaldi_command("prepare-lang", usage="""
-Make a lang folder of a lexicon: words.txt, phones.txt, L.fst and L_disambig.fst, the topology topo, and in phones/ the
-lists from which trees are built. Kaldi has a script utils/prepare_lang.sh, which can do more, such as probabilities of
-silence for each word.
+Make a lang folder from a lexicon: words.txt, phones.txt, L.fst and L_disambig.fst, the topology topo, and in phones/
+the lists from which trees are built. Kaldi has a script utils/prepare_lang.sh, which can do more, such as probabilities
+of silence for each word.
 
 With --position-dependent-phones=true each phone has a name for the beginning, the inside and the end of a word, and one
 for a word of one phone, such as AH_B, AH_I, AH_E and AH_S, which share their tree's root; phones/word_boundary.int says
-which is which, so that times of words can be had from lattices.
+which is which, so that the times of words can be found in lattices.
 
 <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ...
 
@@ -23,11 +23,11 @@ See also: make-graph, compile-train-graphs, text-to-phones
 """, arguments=(2, 2), options=[
     option("silence-phones", str, "SIL", "Phones that are not speech, with commas between; the first one may stand "
            "before, between and after words"),
-    option("silence-prob", float, 0.5, "How probable it is there"),
-    option("unknown-word", str, "", "Word of the lexicon that stands for those that it lacks (empty: none)"),
+    option("silence-prob", float, 0.5, "How probable that phone is there"),
+    option("unknown-word", str, "", "Word of the lexicon that stands for words that it lacks (empty: none)"),
     option("position-dependent-phones", bool, False, "Phones have other names at the beginnings and ends of words"),
-    option("chain", bool, True, "Topology of chain models: one state a phone"),
-    option("nonterminals", str, "", "File of names such as #nonterm:contacts, one in a line, for grammars whose parts "
+    option("chain", bool, True, "Topology of chain models: one state per phone"),
+    option("nonterminals", str, "", "File of names such as #nonterm:contacts, one per line, for grammars whose parts "
            "are put together while decoding (empty: none)"),
 ])
 def prepare_lang(args: list[str], options: Options) -> int:

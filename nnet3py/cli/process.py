@@ -25,7 +25,7 @@ def run_process(body: Callable[[], int]) -> NoReturn:
     """Run ``body`` as what this process is for, and exit with its status."""
     _occupy_closed_streams()
     for number in system.ENDING_SIGNALS:
-        if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
+        if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and it must stay ignored
             signal.signal(number, _clean_up_and_die)
     status = guarded(lambda: _bound(body))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -46,7 +46,7 @@ def _bound(body: Callable[[], int]) -> int:
 def _occupy_closed_streams() -> None:
     """Take the numbers of standard streams that the caller closed.
 
-    Otherwise the next file that is opened gets such a number, and is written to by whoever logs to standard error.
+    Otherwise the next file that is opened gets such a number, and what is logged to standard error goes into it.
     Standard input and output are opened the wrong way round, so that using them remains an error.
     """
     for stream, flags in ((sys.stdin, os.O_WRONLY), (sys.stdout, os.O_RDONLY), (sys.stderr, os.O_WRONLY)):
@@ -57,7 +57,7 @@ def _occupy_closed_streams() -> None:
 
 
 def _clean_up_and_die(number: int, frame: Any) -> None:
-    """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
+    """Signal handler: remove temporary files, then die of the signal as if there were no handler."""
     for module, remove in (("nnet3py.io.temporary_files", "remove_all"),
                            ("nnet3py.engine.cache_folder", "remove_private")):
         if module in sys.modules:

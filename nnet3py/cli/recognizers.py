@@ -1,4 +1,4 @@
-"""The model of a command that recognises speech: its options, and the recogniser that these and the arguments name."""
+"""The model of commands that recognise speech: its options, and the recogniser that they and the arguments name."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def device(options: Options) -> str:
 
 @contextmanager
 def without_remarks() -> Iterator[None]:
-    """How a network is prepared is nothing that a person asked for: it is not logged, unless with --verbose."""
+    """Do not log how a network is prepared, which does not interest people, unless with --verbose."""
     import logging
 
     logger = logging.getLogger("nnet3py")
@@ -85,7 +85,7 @@ def read_recognizer(model: str, options: Options, device: str) -> Recognizer:
 
 
 def warmed_recognizer(model: str, options: Options, device: str) -> Recognizer:
-    """The same, after a stream of silence: whatever must be compiled is, so that nobody who speaks waits for it."""
+    """The same, after a stream of silence: whatever must be compiled is compiled then, not while someone speaks."""
     import numpy as np
 
     recognizer = read_recognizer(model, options, device)

@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     launcher: bool = True
 
 
-# By what people do; a new command is a line in its group. The page of all commands has the same headings.
+# Grouped by task; a new command is a line in its group. The page of all commands has the same headings.
 GROUPS: dict[str, dict[str, Entry]] = {
     "Start here": {
         "nnet3-inspect": Entry("inspect", "inspect", "Show what a model or its folder holds, and what it lacks."),
@@ -34,7 +34,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
                         launcher=False),
         "resident": Entry("resident", "resident", "Run a script whose programs of ours need not be loaded each time.",
                           launcher=False),
-        "tune": Entry("tune", "tune", "Measure whether products of matrices are faster by BLAS here, and keep that.",
+        "tune": Entry("tune", "tune", "Measure whether matrix products are faster by BLAS here, and keep the answer.",
                       launcher=False),
         "cuda-gpu-available": Entry("cuda", "cuda_gpu_available", "Test whether a GPU can be used."),
         "cuda-compiled": Entry("cuda", "cuda_compiled", "Tell by the exit status whether there is GPU support."),
@@ -95,7 +95,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "apply-cmvn": Entry("cmvn", "apply_cmvn", "Normalise the means and variances of features."),
         "apply-cmvn-online": Entry("cmvn", "apply_cmvn_online", "Normalise features with what was seen so far."),
         "splice-feats": Entry("feats", "splice_feats", "Put frames beside their neighbours."),
-        "add-deltas": Entry("feats", "add_deltas", "Put the slopes of features beside them."),
+        "add-deltas": Entry("feats", "add_deltas", "Append the slopes of features over time."),
         "select-feats": Entry("feats", "select_feats", "Copy some columns of features."),
         "subsample-feats": Entry("feats", "subsample_feats", "Copy every n-th frame of features."),
         "shift-feats": Entry("feats", "shift_feats", "Shift features in time."),
@@ -112,7 +112,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "nnet3-get-egs": Entry("egs_get", "get_egs", "Make training examples from features and posteriors."),
         "nnet3-get-egs-dense-targets": Entry("egs_get", "get_egs_dense_targets",
                                              "Make training examples from features and matrices of targets."),
-        "nnet3-get-egs-simple": Entry("egs_get_simple", "get_egs_simple", "Make training examples of whole matrices."),
+        "nnet3-get-egs-simple": Entry("egs_get_simple", "get_egs_simple",
+                                      "Make training examples from whole matrices."),
         "nnet3-copy-egs": Entry("egs_copy", "copy_egs", "Copy training examples; optionally select, shift or split."),
         "nnet3-shuffle-egs": Entry("egs_shuffle", "shuffle_egs", "Put training examples into random order."),
         "nnet3-merge-egs": Entry("egs_merge", "merge_egs", "Merge training examples into minibatches."),
@@ -192,7 +193,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "nnet3-discriminative-subset-egs": Entry("egs_subset", "discriminative_subset_egs",
                                                  "Select a random subset of examples of discriminative training."),
         "nnet3-discriminative-train": Entry("discriminative_train", "train",
-                                            "Train with the objectives MMI, MPFE or sMBR of lattices."),
+                                            "Train with the objectives MMI, MPFE or sMBR on lattices."),
         "nnet3-discriminative-compute-objf": Entry("discriminative_train", "compute_objf",
                                                    "Print a model's objective MMI, MPFE or sMBR on examples."),
         "nnet3-discriminative-compute-from-egs": Entry("discriminative_train", "compute_from_egs",
@@ -217,7 +218,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "nnet3-latgen-faster-lookahead": Entry("latgen_lookahead", "latgen_faster_lookahead",
                                                "nnet3-latgen-faster, with HCL and G composed while decoding."),
         "nnet3-latgen-grammar": Entry("latgen_grammar", "latgen_grammar",
-                                      "nnet3-latgen-faster, with a grammar put together of parts while decoding."),
+                                      "nnet3-latgen-faster, with a grammar put together from parts while decoding."),
         "online2-wav-nnet3-latgen-faster": Entry("online_decode", "latgen",
                                                  "Decode sound as if it were arriving: lattices."),
         "online2-wav-nnet3-latgen-grammar": Entry("online_decode", "latgen_grammar",
@@ -293,14 +294,15 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "lattice-align-phones": Entry("lattice_align", "lattice_align_phones", "Make lattices whose arcs are phones."),
         "lattice-to-phone-lattice": Entry("lattice_align", "lattice_to_phone_lattice",
                                           "Put phones in place of words or of transition-ids."),
-        "nbest-to-linear": Entry("nbest", "nbest_to_linear", "Take lattices of one path apart."),
-        "linear-to-nbest": Entry("nbest", "linear_to_nbest", "Make lattices of one path of alignments and words."),
+        "nbest-to-linear": Entry("nbest", "nbest_to_linear", "Split lattices of one path into their parts."),
+        "linear-to-nbest": Entry("nbest", "linear_to_nbest", "Make lattices of one path from alignments and words."),
         "nbest-to-ctm": Entry("nbest", "nbest_to_ctm", "Print when each word of best paths was said."),
         "nbest-to-prons": Entry("nbest", "nbest_to_prons", "Print the words of best paths with their phones."),
     },
     "Graphs": {
-        "prepare-lang": Entry("prepare_lang", "prepare_lang", "Make a lang folder of a lexicon."),
-        "make-graph": Entry("make_graph", "make_graph", "Make the decoding graph of a lexicon, a grammar and a model."),
+        "prepare-lang": Entry("prepare_lang", "prepare_lang", "Make a lang folder from a lexicon."),
+        "make-graph": Entry("make_graph", "make_graph",
+                            "Make the decoding graph from a lexicon, a grammar and a model."),
         "make-grammar-fst": Entry("grammar_fst", "make_grammar_fst",
                                   "Put the graphs of a grammar's nonterminals into one file."),
         "compile-train-graphs": Entry("align_compiled", "compile_train_graphs", "Make the graphs of known words."),
@@ -312,18 +314,18 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "fstdeterminizestar": Entry("fst_programs", "fst_determinize_star", "Remove epsilons and determinise an FST."),
         "fstminimizeencoded": Entry("fst_programs", "fst_minimize_encoded", "Merge the states of an FST."),
         "fstpushspecial": Entry("fst_programs", "fst_push_special",
-                                "Shift the costs of an FST such that all states have the same sum."),
+                                "Shift the costs of an FST so that all states have the same sum."),
         "fstisstochastic": Entry("fst_programs", "fst_is_stochastic", "Print how far costs are from probabilities."),
         "fstcomposecontext": Entry("graph_parts", "fst_compose_context", "Replace phones by phones in context."),
         "make-h-transducer": Entry("graph_parts", "make_h_transducer", "Make the HMMs of phones in context."),
         "add-self-loops": Entry("graph_parts", "add_self_loops", "Add the self-loops of HMM states to a graph."),
         "fstrmsymbols": Entry("fst_programs", "fst_rm_symbols", "Put epsilons in place of some symbols of an FST."),
-        "fstrmepslocal": Entry("fst_programs", "fst_rm_eps_local", "Remove epsilons where nothing grows by it."),
+        "fstrmepslocal": Entry("fst_programs", "fst_rm_eps_local", "Remove epsilons where an FST does not grow."),
         "fstaddselfloops": Entry("fst_programs", "fst_add_self_loops", "Add loops of symbols to an FST."),
         "fstcopy": Entry("fst_programs", "fst_copy", "Copy a table of FSTs."),
     },
     "FSTs (OpenFst's programs)": {
-        "fstcompile": Entry("openfst", "fst_compile", "Make an FST of lines of text."),
+        "fstcompile": Entry("openfst", "fst_compile", "Make an FST from lines of text."),
         "fstprint": Entry("openfst", "fst_print", "Print an FST as lines of text."),
         "fstinfo": Entry("openfst", "fst_info", "Print what an FST consists of."),
         "fstdraw": Entry("openfst", "fst_draw", "Print an FST as a drawing for GraphViz."),
@@ -331,7 +333,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "fstconvert": Entry("openfst", "fst_convert", "Copy an FST into another form of file."),
         "fstarcsort": Entry("openfst", "fst_arc_sort", "Sort the arcs of an FST."),
         "fsttopsort": Entry("openfst", "fst_top_sort", "Number the states of an FST in the order of its arcs."),
-        "fstconnect": Entry("openfst", "fst_connect", "Leave out what no path of an FST passes."),
+        "fstconnect": Entry("openfst", "fst_connect", "Leave out states and arcs that are on no path of an FST."),
         "fstinvert": Entry("openfst", "fst_invert", "Exchange the input and the output of an FST."),
         "fstproject": Entry("openfst", "fst_project", "Make the acceptor of one side of an FST."),
         "fstrelabel": Entry("openfst", "fst_relabel", "Replace labels of an FST by others."),
@@ -348,7 +350,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "fstrandgen": Entry("openfst", "fst_rand_gen", "Draw random paths of an FST."),
     },
     "Language models": {
-        "arpa2fst": Entry("language_models", "arpa_to_fst", "Make a grammar of an ARPA file."),
+        "arpa2fst": Entry("language_models", "arpa_to_fst", "Make a grammar from an ARPA file."),
         "arpa-to-const-arpa": Entry("language_models", "arpa_to_const_arpa",
                                     "Turn an ARPA file into a language model that is looked up as it is."),
     },
@@ -383,13 +385,13 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                       "Build a tree, and the map to a smaller one that it extends."),
         "copy-tree": Entry("tree_building", "copy_tree", "Copy a tree."),
         "draw-tree": Entry("tree_building", "draw_tree", "Draw a tree."),
-        "gmm-init-model": Entry("gmm_init", "gmm_init_model", "Make a model of a tree and its statistics."),
-        "gmm-init-mono": Entry("gmm_init", "gmm_init_mono", "Make a tree without context, and a model of it."),
+        "gmm-init-model": Entry("gmm_init", "gmm_init_model", "Make a model from a tree and its statistics."),
+        "gmm-init-mono": Entry("gmm_init", "gmm_init_mono", "Make a tree without context, and a model for it."),
         "gmm-init-biphone": Entry("gmm_init", "gmm_init_biphone",
-                                  "Make the tree of all pairs of phones, and a model of it."),
-        "make-topology": Entry("make_topology", "make_topology", "Make the HMM topology of lists of phones."),
-        "nnet3-build-tree": Entry("preparation_drivers", "nnet3_build_tree", "Build a tree of alignments and features, "
-                                  "and convert the alignments to it."),
+                                  "Make the tree of all pairs of phones, and a model for it."),
+        "make-topology": Entry("make_topology", "make_topology", "Make the HMM topology from lists of phones."),
+        "nnet3-build-tree": Entry("preparation_drivers", "nnet3_build_tree", "Build a tree from alignments and "
+                                  "features, and convert the alignments to it."),
         "make-mono-tree": Entry("align_phones", "make_mono_tree",
                                 "Make a tree without context, and its transition model."),
         "tree-info": Entry("transitions", "tree_info", "Print what a tree is for."),
@@ -415,7 +417,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                       "Add statistics of Gaussians with full covariance."),
         "fgmm-global-est": Entry("gmm_global", "fgmm_global_est", "Estimate Gaussians with full covariance."),
         "fgmm-global-init-from-accs": Entry("gmm_global", "fgmm_global_init_from_accs",
-                                            "Make Gaussians with full covariance of statistics alone."),
+                                            "Make Gaussians with full covariance from statistics alone."),
         "fgmm-global-copy": Entry("gmm_global", "fgmm_global_copy",
                                   "Copy a mixture of Gaussians with full covariance."),
         "fgmm-global-to-gmm": Entry("gmm_global", "fgmm_global_to_gmm", "Turn full covariances into diagonal ones."),
@@ -492,6 +494,6 @@ def person_name(kaldi_name: str) -> str:
     return kaldi_name.removeprefix("nnet3-")
 
 
-# Where two share it (nnet3-am-info and am-info), it is the network's; the other keeps its name as a launcher.
+# Where two share it (nnet3-am-info and am-info), it is the nnet3 one's; the other keeps its name as a launcher.
 PERSON_NAMES: dict[str, str] = {person_name(name): name
                                 for name in sorted(COMMANDS, key=lambda name: name.startswith("nnet3-"))}

@@ -1,7 +1,7 @@
 """What launchers run under ``nnet3py resident``: it lets the resident process run the command, and waits for its end.
 
-It imports next to nothing, since its start is what is to be saved. If the resident process cannot be reached, or
-does not take the command, the launcher does what it does otherwise.
+It imports next to nothing, since the time to start is what is to be saved. If the resident process cannot be reached,
+or does not take the command, the launcher does what it does otherwise.
 """
 import _signal
 import _socket

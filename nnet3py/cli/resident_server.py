@@ -1,12 +1,12 @@
 """The process of ``nnet3py resident``: it has loaded what commands need, and copies itself for each that is called.
 
 A launcher that finds ``NNET3PY_RESIDENT`` in its environment connects to this process (``resident_client.py``), which
-takes over its standard streams, folder, environment, arguments, limits and ignored signals, all by what the system
-says of it, and tells it how the command ended. The socket lies in a folder that only its user can enter. What the
-caller is sent, the command gets; when the caller dies, the command is ended.
+takes over its standard streams, folder, environment, arguments, limits and ignored signals, all as the system
+reports them, and tells it how the command ended. The socket lies in a folder that only its user can enter. Signals
+sent to the caller go to the command; when the caller dies, the command is ended.
 
 What a library reads of the environment when it is loaded cannot be changed afterwards. So a caller whose environment
-differs in that is sent away, and starts a process of its own. All this is Linux's, without an alternative elsewhere.
+differs in that is sent away, and starts a process of its own. All this works on Linux only.
 """
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def load_everything() -> None:
 
     load_compiled()
     gc.collect()
-    gc.freeze()                          # what is never looked at for garbage stays shared with the copies
+    gc.freeze()                          # memory that is never looked at for garbage stays shared with the copies
 
 
 @dataclass(frozen=True)
 class Caller:
-    """What the system says of the process that calls a command."""
+    """What the system reports about the process that calls a command."""
 
     process: int
     python: str

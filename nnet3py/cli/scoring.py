@@ -1,4 +1,4 @@
-"""compute-wer, compute-wer-bootci and align-text: what was recognised beside what was said."""
+"""compute-wer, compute-wer-bootci and align-text: what was recognised compared with what was said."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import FormatError, Nnet3Error
 
-_MODE = option("mode", str, "strict", "What a missing hypothesis is: strict: an error; all: one without words; "
+_MODE = option("mode", str, "strict", "How a missing hypothesis counts: strict: an error; all: one without words; "
                "present: not counted", choices=("strict", "all", "present"))
 
 
@@ -110,7 +110,7 @@ e.g.:
  align-text --special-symbol="'***'" ark:data/test/text ark:hyp_text ark,t:aligned.txt
 See also: compute-wer
 """, arguments=(3, 3), options=[
-    option("special-symbol", str, "<eps>", "What stands for a word that is not there; no word of the tables"),
+    option("special-symbol", str, "<eps>", "What stands for a missing word; not a word of the tables"),
     option("separator", str, ";", "What stands between pairs"),
 ])
 def align_text(args: list[str], options: Options) -> int:

@@ -23,8 +23,8 @@ _HEAPS = 2                             # that threads share
 
 @kaldi_command("serve", usage="""
 Serve recognition over WebSockets, in the public protocol of vosk-server, so that its clients work; with a page to try
-it in a browser, under the address that is shown. /health tells whether it is well, /metrics what it did (Prometheus).
-It can be reached from this machine only, unless --host says otherwise, and ends by SIGTERM or Ctrl-C.
+it in a browser, under the address that is shown. /health tells whether the server is well, /metrics what it did
+(Prometheus). It can be reached only from this machine, unless --host says otherwise, and ends on SIGTERM or Ctrl-C.
 
 Usage:  nnet3py serve [options] <model-folder>
 or:     nnet3py serve --demo [options]
@@ -71,7 +71,7 @@ def serve(args: list[str], options: Options) -> None:
 
 
 def collect_often() -> None:
-    """Let Python look for circular garbage as it does elsewhere than in commands, but not among what is there now."""
+    """Let Python look for circular garbage as often as it does by default, but not among the objects there are now."""
     import gc
 
     gc.collect()
@@ -80,7 +80,7 @@ def collect_often() -> None:
 
 
 def server_options(options: Options, model: str) -> ServerOptions:
-    """What the command line says of the server."""
+    """The server's options from the command line."""
     from pathlib import Path
 
     limits = with_values(Limits(), options.as_dict())

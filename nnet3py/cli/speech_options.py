@@ -13,12 +13,12 @@ _OF_TABLES = (
     option("vtln-map", str, "", "Rspecifier of the warp factors of utterances or speakers; only 1 can be computed"),
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for --vtln-map"),
     option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)"),
-    option("min-duration", float, 0.0, "Leave out what is shorter, in seconds"),
+    option("min-duration", float, 0.0, "Leave out utterances that are shorter, in seconds"),
     option("write-utt2dur", str, "", "Wspecifier for the duration of each utterance, in seconds"),
 )
 
-# Of a file of options that --mfcc-config or --fbank-config names.
+# Options in a file that --mfcc-config or --fbank-config names.
 FEATURE_OPTIONS = {kind: declared(conf_settings(kind)) for kind in KIND_OPTIONS}
 MFCC, FBANK = ((*FEATURE_OPTIONS[kind], *_OF_TABLES) for kind in ("mfcc", "fbank"))
-# Of apply-cmvn-online, and of a file of options that --cmvn-config names.
+# Options of apply-cmvn-online, and in a file that --cmvn-config names.
 CMVN = declared(settings_of(OnlineOptions))

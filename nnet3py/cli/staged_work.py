@@ -1,4 +1,4 @@
-"""What the commands of work in stages share: what their help says about it, and how it is begun."""
+"""What the commands of work in stages share: a part of their help, and how it is started."""
 from __future__ import annotations
 
 import sys
@@ -8,7 +8,7 @@ from nnet3py.cli.field_options import fields_from
 from nnet3py.cli.options import Options
 
 RESUMES = """
-Work that was interrupted in any way goes on where it stood when the command is given again; --stage=N begins at stage
+Interrupted work goes on where it stopped when the command is given again; --stage=N begins at stage
 N instead. Jobs are processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise; each
 has a log in log/ of the folder."""
 

@@ -52,7 +52,7 @@ Usage: vector-sum [options] <vector-in-rspecifier1> [<vector-in-rspecifier2> ...
 See also: matrix-sum, vector-scale, copy-vector
 """, arguments=(2, None), options=[
     BINARY,
-    option("average", bool, False, "Write the average instead of the sum; only of one table, into a file"),
+    option("average", bool, False, "Write the average instead of the sum; only for one table, into a file"),
 ])
 def vector_sum(args: list[str], options: Options) -> int:
     """Add vectors; 1 if most failed."""

@@ -7,9 +7,9 @@ from nnet3py.cli.options import Options, option
 
 
 @kaldi_command("text-to-phones", usage="""
-Turn the words of transcripts into numbers of phones, with silences put in at random: what the phone language model of
-end-to-end chain training is made of. <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ..., <text> lines
-UTTERANCE WORD ... Kaldi's recipes have a script text_to_phones.py.
+Turn the words of transcripts into numbers of phones, with silences put in at random: the phone language model of
+end-to-end chain training is made from them. <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ..., <text>
+lines UTTERANCE WORD ... Kaldi's recipes have a script text_to_phones.py.
 
 Usage: text-to-phones [options] <lexicon> <text> <phone-seqs-wspecifier>
 e.g.: text-to-phones --phones=phones.txt --silence-phone=SIL lexicon.txt text ark:- | \
@@ -22,7 +22,7 @@ See also: chain-est-phone-lm
     option("edge-silprob", float, 0.8, "How probable silence is before the first word, and after the last"),
     option("between-silprob", float, 0.1, "How probable silence is between two words"),
     option("unknown-word", str, "",
-           "Word that stands for those that the lexicon lacks (empty: their utterances are left out)"),
+           "Word that stands for words that the lexicon lacks (empty: their utterances are left out)"),
     option("srand", int, 0, "Seed of what is drawn at random"),
 ])
 def text_to_phones(args: list[str], options: Options) -> int:

@@ -12,8 +12,8 @@ from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions
 
 @kaldi_command("train-discriminative", usage=f"""
 Train a model further with a sequence-discriminative objective (MMI, MPFE or sMBR): the transcripts are aligned with the
-model, the data is decoded with a weak language model, and training prefers the transcripts to what else the lattices
-hold. For models with priors and for chain models alike. The folder holds epoch1.mdl and so on in the end,
+model, the data is decoded with a weak language model, and training prefers the transcripts to everything else in the
+lattices. For models with priors and for chain models alike. In the end the folder holds epoch1.mdl and so on,
 epoch1_adj.mdl with priors that fit, and final.mdl, the last of these; objectives are in log/.
 {RESUMES}
 
@@ -32,7 +32,7 @@ def train_discriminative(args: Sequence[str], options: Options) -> int:
 
 @kaldi_command("make-denlats", usage=f"""
 Make denominator lattices: training data decoded with a model and a weak language model, a unigram of its transcripts,
-as lattices at the level of states. The folder has lat.1.gz and so on, and num_jobs, as that of Kaldi's
+as lattices at the level of states. The folder has lat.1.gz and so on, and num_jobs, like that of Kaldi's
 steps/nnet3/make_denlats.sh. train-discriminative makes its own.
 {RESUMES}
 

@@ -13,7 +13,7 @@ from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, Rn
 _COMMON = """
 The folder given by --dir must hold configs/, as xconfig-to-configs writes it. Models, logs and reports are written
 there, laid out as by Kaldi's steps/nnet3/{script}. A training that was interrupted in any way
-goes on where it stood when the command is given again; --stage=N begins at stage N instead, as in Kaldi. Jobs are
+goes on where it stopped when the command is given again; --stage=N begins at stage N instead, as in Kaldi. Jobs are
 processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise.
 
 Usage:  {name} [options]
@@ -69,9 +69,9 @@ def train_raw_rnn(args: Sequence[str], options: Options) -> int:
 
 @kaldi_command("train-chain", usage=_usage("train-chain", """
 Train an acoustic model with the LF-MMI objective: a phone language model of the alignments in --tree-dir, denominator
-graph, examples of lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the last
-models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a graph
-made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, with what prepare-e2e made.
+graph, examples from lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the
+last models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a
+graph made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, with what prepare-e2e made.
 --semisup.lat-dir adds data without transcripts, --languages trains one network for several languages.
 """.strip(), (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/chain/configs\n"

@@ -24,7 +24,7 @@ def finish(trainer: MinibatchTrainer, target: str, options: Options, message: st
 
 
 def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
-    """Take over compiled computations. Without them training is only slower to start, so that nothing is fatal."""
+    """Take over compiled computations. Without them training is only slower to start, so no error is fatal."""
     try:
         trainer.compiler.read_cache(rxfilename)
     except FormatError as error:
@@ -34,7 +34,7 @@ def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
 
 
 def trainer_options(options: Options) -> TrainerOptions:
-    """What the ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE`` groups ask of a trainer."""
+    """A trainer's options from the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.training.trainer import TrainerOptions
 

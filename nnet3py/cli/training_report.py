@@ -45,8 +45,8 @@ The plots are written beside it, each as SVG and PNG, and the numbers of the cur
 
 Usage:  nnet3-report [options] <exp-dir> [<exp-dir2> ...]
 
-With several folders the objectives of all are drawn into the same plots, over epochs, iterations or hours, between
-which the page lets one choose; the rest is about the first.
+With several folders the objectives of all are drawn into the same plots, over epochs, iterations or hours, which
+can be chosen on the page; the rest is about the first.
 
 e.g.:
  nnet3-report exp/tdnn
@@ -55,9 +55,9 @@ e.g.:
  nnet3-report --output-dir=exp/report exp/tdnn exp/lstm
 """, arguments=(1, None), options=[
     option("output-dir", str, "", "Where to write report.html and the plots (default: <exp-dir>/report)"),
-    option("follow", bool, False, "Write the report again, now and then, as long as the (first) training runs"),
+    option("follow", bool, False, "Write the report again from time to time, as long as the (first) training runs"),
     option("tensorboard", bool, False,
-           "Also write what TensorBoard shows, into the folder tensorboard beside the report; "
+           "Also write data for TensorBoard, into the folder tensorboard beside the report; "
            "needs the extra tensorboard"),
 ])
 def report(args: list[str], options: Options) -> int:

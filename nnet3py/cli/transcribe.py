@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-transcribe", usage="""
-Recognise what is said in files of sound (WAVE; others with the extra "sound"), in all those of folders, or in standard
+Recognise what is said in sound files (WAVE; others with the extra "sound"), in all those in folders, or in standard
 input (-), and print it: as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, as
 Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect says what it
 is. Sound of any rate is resampled, channels are averaged.
 
-With --out each sound has a file for its result in a folder, written when it is whole; what has one already is left out,
-so that the command goes on where it was interrupted. --num-jobs shares sounds among processes, --scheduler among the
-workers of dask.distributed. A sound that cannot be read is a warning, and the exit status 1.
+With --out each sound gets a file for its result in a folder, written when it is complete; sounds that have one already
+are left out, so that the command goes on where it was interrupted. --num-jobs shares sounds among processes,
+--scheduler among the workers of dask.distributed. For a sound that cannot be read there is a warning, and the exit
+status is 1.
 
 Usage:  nnet3-transcribe [options] <model> <sound-or-folder> [<sound-or-folder> ...]
 or:     nnet3-transcribe --demo [options] <sound-or-folder> [<sound-or-folder> ...]
@@ -41,7 +42,7 @@ e.g.:
     *MODEL, *DEVICE,
     option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
     option("endpointing", bool, True, "Begin a new segment where an utterance is over, by the model's rules"),
-    option("phrases", str, "", "File of phrases, one in a line: only these are recognised; for models with HCLr.fst "
+    option("phrases", str, "", "File of phrases, one per line: only these are recognised; for models with HCLr.fst "
            "and Gr.fst"),
     option("boost-words", str, "", "File of lines WORD COST: how much less words cost; for such models, too"),
     option("num-jobs", int, 1, "Processes that share the sounds, each with the model and a thread or more"),
@@ -114,14 +115,14 @@ def _without_results(sounds: list[Listed], folder: str, ending: str) -> list[Lis
 
 
 def _printed(text: str, sound: Listed, options: Options, num_sounds: int) -> str:
-    """What is printed of a result: as text, if there are several, a line of the file's name and the words."""
+    """What is printed of a result: as text, if there are several, a line with the file's name and the words."""
     if options.format != "text" or num_sounds == 1:
         return text
     return " ".join([sound.path, *text.split()]) + "\n"
 
 
 class _Work:
-    """What is done and how far it is."""
+    """The work and its progress."""
 
     def __init__(self, recognizer: Recognizer, options: Options, total: int) -> None:
         from time import monotonic
@@ -133,7 +134,7 @@ class _Work:
         self._begun, self._seconds, self._done, self._failed = monotonic(), 0.0, 0, 0
 
     def result(self, listed: Listed) -> Any:
-        """The result of a sound; None, with a warning, if it cannot be had."""
+        """The result for a sound; None, with a warning, if it cannot be transcribed."""
         from nnet3py.recognition.sound import open_sound
 
         options, before = self._options, self._seconds

@@ -36,7 +36,7 @@ def copy_transition_model(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("show-transitions", usage="""
-Print the transitions of a model: of each state its phone and pdf, of each transition its probability and target; with
+Print the transitions of a model: each state's phone and pdf, each transition's probability and target; with
 counts of pdfs also these.
 
 Usage:  show-transitions <phones-symbol-table> <transition/model-file> [<occs-file>]

@@ -69,7 +69,7 @@ def _say_rounds(tries: Sequence[Clusters], frames: float) -> None:
 
 
 @kaldi_command("compile-questions", usage="""
-Turn sets of phones into questions for building a tree: of every position of the window, with those of the pdf class.
+Turn sets of phones into questions for building a tree: about every position of the window, and the pdf class.
 
 Usage:  compile-questions [options] <topo> <questions-text-file> <questions-out>
 e.g.:

@@ -72,7 +72,7 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("sum-tree-stats", usage="""
-Add statistics for building trees, of parts of the data.
+Add statistics for building trees, gathered on parts of the data.
 
 Usage:  sum-tree-stats [options] tree-accs-out tree-accs-in1 tree-accs-in2 ...
 e.g.:

@@ -1,4 +1,4 @@
-"""nnet3py tune: matrix products are measured both ways, and what was faster here is kept."""
+"""nnet3py tune: measures matrix products both ways, and keeps what was faster here."""
 from __future__ import annotations
 
 from nnet3py import log
@@ -10,8 +10,9 @@ from nnet3py.cli.options import Options, option
 @kaldi_command("tune", usage="""
 Measure on this machine whether matrix products are faster by nnet3py's own code or by BLAS, and keep the answer.
 
-There is a rule for each kind of processor already; this is for another one, or to see. It takes some seconds, in which
-the machine should do nothing else. The answer is kept in the folder of compiled kernels, for all later commands.
+There is a rule for each kind of processor already; this is for other processors, or to check. It takes some seconds,
+in which the machine should do nothing else. The answer is kept in the folder of compiled kernels, for all later
+commands.
 
 Usage:  nnet3py tune [options]
 

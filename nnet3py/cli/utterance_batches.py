@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BATCH = (
     option("minibatch-size", int, 128, "Chunks that are computed at a time"),
-    option("edge-minibatch-size", int, 32, "The same, of first and last chunks, where their context is another"),
+    option("edge-minibatch-size", int, 32, "The same for first and last chunks, where their context differs"),
     option("ensure-exact-final-context", bool, False,
            "Compute utterances shorter than a chunk by themselves, not continued with copies of their last frame"),
     option("partial-minibatch-factor", float, 0.5,
@@ -26,7 +26,7 @@ BATCH = (
 
 
 def batch_options(options: Options) -> BatchOptions:
-    """What the ``BATCH`` options ask for."""
+    """The options of the ``BATCH`` group."""
     from nnet3py.runtime.cutting import BatchOptions
 
     return BatchOptions(
@@ -42,7 +42,7 @@ class MissingData(Nnet3Error):
 class UtteranceSource:
     """Features as utterances, counted. One that lacks something has an error, so that warnings come in order.
 
-    ``utterance(key, features)`` makes one of features that are not empty; MissingData for what it lacks.
+    ``utterance(key, features)`` makes one from features that are not empty; MissingData for what it lacks.
     """
 
     def __init__(self, features: Any, utterance: Callable[[str, np.ndarray], Utterance]) -> None:

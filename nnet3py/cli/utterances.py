@@ -27,7 +27,7 @@ def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None
 
 
 def compute_options(options: Options) -> ComputeOptions:
-    """What the ``SIMPLE`` option group asks for."""
+    """The options of the ``SIMPLE`` group."""
     from nnet3py.cli.compute_setup import compiler_options, optimize_options
     from nnet3py.runtime.compute import ComputeOptions
 

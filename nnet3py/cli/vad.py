@@ -23,7 +23,7 @@ See also: select-voiced-frames
     option("omit-unvoiced-utts", bool, False, "Write nothing for utterances without a voiced frame"),
     option("vad-energy-threshold", float, 5.0, "Constant part of the energy that a loud frame exceeds"),
     option("vad-energy-mean-scale", float, 0.5, "Factor of the utterance's mean energy in that threshold"),
-    option("vad-frames-context", int, 0, "Frames before and after that are looked at, too"),
+    option("vad-frames-context", int, 0, "Frames before and after a frame that are looked at, too"),
     option("vad-proportion-threshold", float, 0.6, "Part of these frames that must be loud"),
 ])
 def compute_vad(args: list[str], options: Options) -> int:

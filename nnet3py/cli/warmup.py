@@ -1,4 +1,4 @@
-"""nnet3py warmup: all kernels are compiled and kept on disk, so that no command after it compiles one."""
+"""nnet3py warmup: compiles all kernels and keeps them on disk, so that no later command compiles one."""
 from __future__ import annotations
 
 import os
@@ -18,8 +18,8 @@ from nnet3py.errors import UsageError
 @kaldi_command("warmup", usage="""
 Compile all kernels for this machine once, so that no command has to.
 
-What is compiled is kept in a folder that all commands look in, and found there from then on. Needed again after an
-update of nnet3py, numba, numpy or Python, or on another processor; commands would also do it, as they go.
+Compiled kernels are kept in a folder where all commands look for them. This is needed again after an update of
+nnet3py, numba, numpy or Python, or on another processor; otherwise commands compile what they need as they go.
 
 Usage:  nnet3py warmup [options]
 
@@ -117,7 +117,7 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
 def warm_family(device: str, family: str) -> Warmed:
     """Compile the kernels of one family, or find them on disk.
 
-    In any order: processes that are started together have most of the time something to do that no other one does.
+    In random order: processes that are started together then mostly work on different kernels.
     """
     start, num_compiled = time.perf_counter(), 0
     kernels = _loops(family) if family in LOOPS else _kernels(device, family)
@@ -138,7 +138,7 @@ def _kernels(device: str, family: str) -> list[Callable[[], Any]]:
 
     get_ops(device)
     name = f"nnet3py.ops.{device}.{family}"
-    if find_spec(name) is None:          # a device need not have all
+    if find_spec(name) is None:          # a device need not have all of them
         return []
     module = import_module(name)
     return [value.compile for value in vars(module).values()

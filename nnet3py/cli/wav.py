@@ -17,7 +17,7 @@ TO_THE_END = -1.0
 
 
 @kaldi_command("wav-copy", usage="""
-Copy sound: a table of WAVE files, or one file. What is written has 16 bits a sample.
+Copy sound: a table of WAVE files, or one file. The output has 16 bits per sample.
 
 Usage: wav-copy [options] <wav-rspecifier> <wav-wspecifier>
 or:   wav-copy [options] <wav-rxfilename> <wav-wxfilename>
@@ -151,7 +151,7 @@ def _parse_segment(text: str) -> Segment | str:
 
 
 def _cut(segment: Segment, wave: Wave, options: Options) -> Wave | None:
-    """The segment's samples; None, with a warning, if it does not lie in the recording."""
+    """The segment's samples; None, with a warning, if it is not in the recording."""
     channels, count = wave.samples.shape
     start = int(segment.start * wave.rate)
     end = count if segment.end == TO_THE_END else int(segment.end * wave.rate)

@@ -8,8 +8,8 @@ from nnet3py.cli.options import OptionError, Options, option
 
 @kaldi_command("wav-perturb", usage="""
 Change the speed and the volume of sound, so that there is more of it to train on. Speed is changed as by playing a
-tape faster, so that pitch changes, too; Kaldi's recipes have sox do this. The volume of each utterance is multiplied
-with a random factor between --min-volume and --max-volume. What is written has 16 bits a sample.
+tape faster, so the pitch changes, too; Kaldi's recipes use sox for this. The volume of each utterance is multiplied
+by a random factor between --min-volume and --max-volume. The output has 16 bits per sample.
 
 Usage: wav-perturb [options] <wav-rspecifier> <wav-wspecifier>
 e.g.: wav-perturb --speed=0.9 --min-volume=0.125 --max-volume=2 scp:wav.scp ark:- | \

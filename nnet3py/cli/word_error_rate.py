@@ -18,9 +18,9 @@ or, from numbers of words, with the errors of each utterance in a file of its ow
  word-error-rate --word-symbol-table=exp/graph/words.txt --details=exp/per_utt data/test/text exp/decode/words.txt
 See also: nnet3-latgen-faster, lattice-best-path
 """, arguments=(2, 2), options=[
-    option("mode", str, "strict", "What an utterance without hypothesis is: strict: an error that ends the command; "
+    option("mode", str, "strict", "How an utterance without hypothesis counts: strict: an error that ends the command; "
            "all: without any words; present: left out", choices=("strict", "all", "present")),
-    option("word-symbol-table", str, "", "The hypothesis has numbers, whose words stand here"),
+    option("word-symbol-table", str, "", "The hypothesis has numbers, whose words are in this file"),
     option("details", str, "", "Write the words of both beside each other to this file, for each utterance"),
 ])
 def word_error_rate(args: list[str], options: Options) -> int:

@@ -26,7 +26,7 @@ CONTENTS = {
 
 @kaldi_command("xconfig-to-configs", usage="""
 Turn an xconfig file, in which each line is a layer, into config files for nnet3-init: ref.config, final.config and,
-if a layer such as fixed-affine-layer asks for it, init.config. Writes also xconfig and xconfig.expanded.* (what was
+if a layer such as fixed-affine-layer asks for it, init.config. It also writes xconfig and xconfig.expanded.* (what was
 read, with all options), the networks ref.raw and init.raw, and vars (the network's left and right context).
 
 Usage:  xconfig-to-configs --xconfig-file=<file> --config-dir=<dir> [options]
@@ -62,7 +62,7 @@ def xconfig_to_configs(args: list[str], options: Options) -> int:
 
 
 def write_configs(folder: str, text: str, expansion: Expansion, command: str) -> None:
-    """Write everything that follows from the xconfig alone; an older init.config goes."""
+    """Write everything that follows from the xconfig alone; an older init.config is removed."""
     from nnet3py.io.streams import write_text
 
     head = f"# Made by this command:\n# {command}\n"

@@ -11,9 +11,9 @@ from nnet3py.errors import Nnet3Error, NumericError
 
 @kaldi_command("nnet3-xvector-get-egs", usage="""
 Make training examples for a network that tells speakers apart: pieces of utterances,
-with the number of the speaker. A file says which, one example a line:
+with the number of the speaker. A file lists them, one example per line:
   <utterance> <relative-archive-index> <absolute-archive-index> <first-frame> <num-frames> <speaker>
-The relative index says to which of the outputs an example goes, counted from 0;
+The relative index says which of the outputs an example goes to, counted from 0;
 the absolute one is ignored. For instance:
   utt1  3  13  65  300  3
   utt1  0  10  50  400  3

@@ -22,7 +22,7 @@ _DEVICE = with_default(DEVICE, "use-gpu", "no")
 @kaldi_command("nnet3-xvector-compute", usage="""
 Compute a vector for each utterance, such as an x-vector, which tells speakers apart:
 the output of a network that pools statistics over all frames. By default it is
-computed of the whole utterance, with --chunk-size of pieces, which are averaged.
+computed from the whole utterance, with --chunk-size from pieces, which are averaged.
 
 Usage: nnet3-xvector-compute [options] <raw-nnet-in> <features-rspecifier> <vector-wspecifier>
 
@@ -65,7 +65,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
 
 
 def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
-    """Utterances of which those that are too short have an error."""
+    """Utterances; those that are too short get an error."""
     from nnet3py.runtime.cutting import Utterance
 
     least_frames = 1 if options.pad_input else options.min_chunk_size
@@ -83,7 +83,7 @@ def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
 
 
 @kaldi_command("nnet3-xvector-compute-batched", usage="""
-Compute a vector for each utterance, such as an x-vector, of pieces of one length that
+Compute a vector for each utterance, such as an x-vector, from pieces of one length that
 are averaged, many at a time: faster than nnet3-xvector-compute.
 
 Usage: nnet3-xvector-compute-batched [options] <raw-nnet-in> <features-rspecifier> <vector-wspecifier>

@@ -47,7 +47,7 @@ class OptimizeOptions:
                                         "No effect: nothing is compressed, so that derivatives are exact, as with 0 "
                                         "and 1 (2 rounds in Kaldi)")
     fuse: str = opt("fuse", "all",
-                    "What to run as one that Kaldi runs one by one: all, none, or passes with commas: omit-marks, "
+                    "Commands to run as one that Kaldi runs one by one: all, none, or passes with commas: omit-marks, "
                     "omit-copies, fuse-sums, fuse-affine, fuse-backprop, share-places (not in Kaldi)")
 
     def for_outputs_until(self, last_t: int) -> OptimizeOptions:

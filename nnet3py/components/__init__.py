@@ -9,18 +9,18 @@ in ``PARAMETERS`` and ``STATISTICS``; those that kernels only read (column maps,
 test-mode transform) in ``CONSTANTS``, where a class has any. On a GPU a copy of the component computes, with device
 arrays in those attributes (``runtime/parameter_store.py``); it takes over the host's settings before each run, so no
 method that runs there may set an attribute. Other objects (natural gradient, a nonlinearity's ``stored``) are the
-host's. A component with ``children`` (``composite.py``) has no arrays of its own, and names those of its children
+host's. A component with ``children`` (``composite.py``) has no arrays of its own, and names its children's
 ``0.linear_params`` in ``parameters()``. Code that visits a network's arrays by attribute descends into ``children``;
 max-change, l2, test modes and dropout schedules do not, as in Kaldi. Children's memos live in scratch memory within
-the composite's backward call: ``new_memo`` calls nothing of ``ops`` but ``new_vector``.
+the composite's backward call: ``new_memo`` calls only ``new_vector`` of ``ops``.
 
 ``natural_gradient.py``: ``OnlineNaturalGradient(rank, update_period, num_samples_history, alpha)`` with
 ``precondition(ops, x, rate)`` (x overwritten; returns rate γ in a vector of one element, for ``ops.add_mat_by`` and
 its kind) and ``frozen``. Layers with a weight matrix call ``layer_gradient.natural_gradient_step``, which
 preconditions the gradient instead of copies of inputs and derivatives where that is cheaper: ``observe(ops,
-Rows(parts, ones)) -> Projection``, then the step by the estimate as it was, then ``learn``. No number of a
-preconditioner is copied to the host: they stay in its ``numbers``, float64, on the device
+Rows(parts, ones)) -> Projection``, then the step by the old estimate, then ``learn``. A preconditioner's numbers
+are never copied to the host: they stay in its ``numbers``, float64, on the device
 (``ops/formulas/natural_gradient.py`` lists them). NaN, infinity and numbers that are too large make the factor 0, so
 that nothing is added; ``check(ops)`` raises the error. On the CPU ``Computer.run`` asks all preconditioners; on a GPU
-the trainer learns a minibatch later how many factors were 0, and then finds out which (``check_preconditioners``).
+the trainer learns one minibatch later how many factors were 0, and then finds which (``check_preconditioners``).
 """

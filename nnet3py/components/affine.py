@@ -74,7 +74,7 @@ class TrainedAffineMap(AffineMap, UpdatableComponent):
     PARAMETERS = ("linear_params", "bias_params")
 
     def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
-        """Change W and b; a row of ``x`` and ``dy`` is what W is applied to, and the derivative of what comes out."""
+        """Change W and b; the rows of ``x`` are W's inputs, and those of ``dy`` the derivatives of its outputs."""
         ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
         ops.add_mat_mat(self.linear_params, dy, x, self.learning_rate, 1.0, trans_a=True)
 
@@ -184,7 +184,7 @@ class LinearComponent(UpdatableComponent):
     Attributes
     ----------
     params : float32 (output_dim, input_dim)
-    use_natural_gradient : kept and shown, but as in Kaldi it changes nothing; only a gradient is updated plainly
+    use_natural_gradient : kept and shown, but without effect, as in Kaldi; only a gradient is updated plainly
     """
 
     PARAMETERS = ("params",)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
 
-LARGEST_REACH = 1 << 24         # frames; a file that asks for more is damaged
-LARGEST_NUM_WEIGHTS = 1 << 18   # heads times positions: a damaged number costs no more memory than this
+LARGEST_REACH = 1 << 24         # frames; a file with a larger reach is damaged
+LARGEST_NUM_WEIGHTS = 1 << 18   # heads times positions, so that a damaged number cannot cost more memory
 HEADS_IN_INFO = 5
-STATS_DRAWS = 3                 # statistics are stored unless a draw among that many numbers is 0
+STATS_DRAWS = 3                 # statistics are stored unless a draw from this many numbers gives 0
 
 
 @dataclass
@@ -38,7 +38,7 @@ class RestrictedAttentionComponentPrecomputedIndexes(InFiles):
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """What an attention component looks at and how wide its parts are; the order is that of fields in files."""
+    """Which frames an attention component looks at, and its parts' widths; in the order of fields in files."""
 
     num_heads: int
     key_dim: int
@@ -67,7 +67,7 @@ class AttentionShape:
         return self.value_dim + (self.positions if self.output_context else 0)
 
     def fault(self) -> str:
-        """What is impossible about it; empty if nothing is."""
+        """Why the shape is impossible; empty if it is not."""
         left, right = self.num_left_inputs, self.num_right_inputs
         if min(self.num_heads, self.key_dim, self.value_dim, self.time_stride) < 1:
             return "num-heads, key-dim, value-dim and time-stride must be given and above 0"
@@ -106,7 +106,7 @@ class RestrictedAttentionComponent(Component):
     count : float64 (1,), the rows in the statistics
     entropy : float64 (num_heads,), sum over those rows of the entropy of the weights
     posterior : float64 (num_heads, positions), sum of the weights
-    stored : bool (1,), whether statistics were ever asked for: until then, files hold none
+    stored : bool (1,), whether statistics were ever requested: until then, files hold none
     """
 
     STATISTICS = ("count", "entropy", "posterior")
@@ -147,7 +147,7 @@ class RestrictedAttentionComponent(Component):
     # -- indexes -----------------------------------------------------------------------------------------------------
 
     def _positions(self) -> np.ndarray:
-        """How many inputs each position lies to the right, int32 (positions,)."""
+        """How many inputs to the right each position is, int32 (positions,)."""
         return np.arange(-self.shape.num_left_inputs, self.shape.num_right_inputs + 1, dtype=np.int32)
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
@@ -242,7 +242,7 @@ class RestrictedAttentionComponent(Component):
         self._shift(indexes.grid, x, y)
 
     def _shift(self, grid: TimeGrid, x: DeviceArray, y: DeviceArray) -> tuple[int, int]:
-        """How many input rows lie from one position to the next, and the input row of the first output row.
+        """How many input rows there are from one position to the next, and the input row of the first output row.
 
         The grid may come from a file: raises ShapeError unless it is one of this component, for these rows.
         """
@@ -316,7 +316,7 @@ class RestrictedAttentionComponent(Component):
 
     @property
     def stored_entropy(self) -> np.ndarray:
-        """As files have it: none if statistics were never asked for."""
+        """As files have it: none if statistics were never requested."""
         return self.entropy if self.stored[0] else self.entropy[:0]
 
     @property
@@ -326,7 +326,7 @@ class RestrictedAttentionComponent(Component):
 
     @property
     def context_dim(self) -> int:
-        """Kaldi's name of the number of positions."""
+        """Kaldi's name for the number of positions."""
         return self.shape.positions
 
     def info(self, verbose: int = 0) -> str:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Memory, Ops
 
 
-# What a component makes and is later given back: only its own type looks inside.
+# What a component makes and later gets back: only its own type looks inside.
 Precomputed: TypeAlias = Any        # by ``precompute_indexes``, for ``propagate`` and ``backprop``
 Memo: TypeAlias = Any               # by ``new_memo``; ``propagate`` fills it for ``backprop``
 
 
 class Properties(IntFlag):
-    """What a component asks of the compiler; the values are Kaldi's."""
+    """What a component requires of the compiler; the values are Kaldi's."""
 
     SIMPLE = 0x001
     UPDATABLE = 0x002
@@ -59,11 +59,11 @@ def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError
 class Component(InFiles, Shown):
     """One layer's function. Subclasses are named as in Kaldi, and ``type(c).__name__`` is the type in files.
 
-    Array attributes that live on after a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
+    Array attributes that outlive a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
     ``STATISTICS`` (float64 sums). ``scale``, ``add``, ``zero_stats`` and ``parameters`` follow from those lists.
     ``CONSTANTS`` names arrays that kernels read and training leaves alone.
-    ``FIELDS`` declares the fields of model files in their order: ``read``, ``write`` and ``info`` follow from it.
-    ``INFO`` gives the order of the information text, if that differs or has more in it (``fields_info``).
+    ``FIELDS`` declares the fields of model files in order: ``read``, ``write`` and ``info`` follow from it.
+    ``INFO`` gives the order of the information text, if that differs or contains more (``fields_info``).
     """
 
     PARAMETERS: ClassVar[tuple[str, ...]] = ()
@@ -101,7 +101,7 @@ class Component(InFiles, Shown):
         return indexes[:, None, :]
 
     def input_shifts(self) -> list[int] | None:
-        """The shifts in t of its choices, if all that ``input_indexes`` does is shift every index in t; else None."""
+        """The shifts in t of its choices, if ``input_indexes`` only shifts every index in t; else None."""
         return None
 
     def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +120,7 @@ class Component(InFiles, Shown):
         return np.asarray(available.all(axis=1)), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The order (and padding, t = NO_TIME) that the component wants of its input and output rows."""
+        """The order (and padding, t = NO_TIME) in which the component wants its input and output rows."""
         return inputs, outputs
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Precomputed:
@@ -143,7 +143,7 @@ class Component(InFiles, Shown):
     def new_memo(self, ops: Memory, num_rows: int) -> Memo:
         """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.
 
-        It calls nothing of ``ops`` but ``new_vector``, so that a caller can provide memory that it has already.
+        It calls only ``new_vector`` of ``ops``, so that a caller can provide memory that it has already.
         """
         return None
 
@@ -196,7 +196,7 @@ class Component(InFiles, Shown):
         return [*self.parameters().values(), *(getattr(self, name) for name in self.STATISTICS)]
 
     def copy(self) -> Component:
-        """A deep copy, natural-gradient state included."""
+        """A deep copy, including the state of natural gradient."""
         return copy.deepcopy(self)
 
     # -- files and text --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ NESTED = "a CompositeComponent cannot stand inside another"
 
 
 class _Children(list[Component]):
-    """The components inside, which files hold one after the other; their number comes first."""
+    """The components inside; files hold their number, then one after the other."""
 
     @classmethod
     def read(cls, reader: TokenReader) -> _Children:
@@ -34,7 +34,7 @@ class _Children(list[Component]):
         children = cls()
         for _ in range(count):
             kind = read_component_class(reader)
-            if kind is CompositeComponent:      # seen to before reading on: a file could nest without end
+            if kind is CompositeComponent:      # checked before reading on: a file could nest endlessly
                 raise reader.error(NESTED)
             children.append(kind.read(reader))
         fault = _fault(children)
@@ -49,11 +49,11 @@ class _Children(list[Component]):
 
 
 class CompositeComponent(UpdatableComponent):
-    """Simple components, one after the other. What lies between them is computed again in the backward pass.
+    """Simple components, one after the other. Values between them are computed again in the backward pass.
 
-    Kaldi: CompositeComponent. Backward, each piece of rows is a minibatch to the components inside: their natural
-    gradient, their random numbers and their statistics, which are stored then, go by pieces. The limits and
-    penalties that trainers apply see the whole as one component.
+    Kaldi: CompositeComponent. In the backward pass, each piece of rows is a minibatch to the components inside: their
+    natural gradient, their random numbers and their statistics, which are stored then, go by pieces. The limits and
+    penalties that trainers apply treat the whole as one component.
 
     Kaldi's copies of a composite forget the whole's own settings (not those inside), ours keep them. It writes
     ``max-change`` and ``l2-regularize`` of the whole into files but cannot read them again; we can.
@@ -207,7 +207,7 @@ def _child_from_config(line: ConfigLine, rng: np.random.Generator) -> Component:
 
 
 def _fault(children: Sequence[Component]) -> str:
-    """Why these cannot make a composite; "" if they can."""
+    """Why these cannot form a composite; "" if they can."""
     for number, child in enumerate(children, 1):
         flags = child.properties
         if not flags & Properties.SIMPLE or flags & Properties.RANDOM:
@@ -220,7 +220,7 @@ def _fault(children: Sequence[Component]) -> str:
 
 
 class _Memory:
-    """Gives the children's memos the memory of the current call, where a network would give lasting memory."""
+    """Gives the children's memos memory of the current call, where a network would give lasting memory."""
 
     def __init__(self, ops: Ops) -> None:
         self.new_vector = ops.scratch_vector
@@ -229,7 +229,7 @@ class _Memory:
 class _Piece:
     """Rows on their way through the children, in scratch memory.
 
-    ``values[i]`` is what child ``i`` takes in, and None after the last one that was computed.
+    ``values[i]`` is the input of child ``i``, and None after the last one that was computed.
     """
 
     def __init__(self, ops: Ops, children: Sequence[Component], x: DeviceArray) -> None:
@@ -239,7 +239,7 @@ class _Piece:
         self.memos: list[Memo] = [None] * len(children)
 
     def forward(self, count: int, y: DeviceArray | None = None) -> None:
-        """Compute the first ``count`` children, the very last one into ``y`` if that is given."""
+        """Compute the first ``count`` children; the composite's last one writes to ``y`` if that is given."""
         ops = self.ops
         for i, child in enumerate(self.children[:count]):
             if i + 1 == len(self.children) and y is not None:
@@ -263,7 +263,7 @@ class _Piece:
         return count - 1
 
     def backward(self, y: DeviceArray | None, dy: Any, update: Component | None, dx: DeviceArray | None) -> None:
-        """From the derivative ``dy`` at the output ``y`` (None if nobody asks for it) to ``dx`` and the updates."""
+        """From the derivative ``dy`` at the output ``y`` (None if it is not needed) to ``dx`` and the updates."""
         ops = self.ops
         self.values[-1] = y
         for i in reversed(range(len(self.children))):
@@ -279,7 +279,7 @@ class _Piece:
             dy = derivative
 
     def _matrix(self, num_cols: int, zero: int) -> DeviceArray:
-        """Scratch for as many rows as there are here."""
+        """Scratch with as many rows as this piece."""
         matrix = self.ops.scratch(self.values[0].shape[0], num_cols)
         if zero:
             self.ops.set_const(matrix, 0.0)

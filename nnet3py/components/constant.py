@@ -1,4 +1,4 @@
-"""Trained vectors that every row of the output equals: with an input whose values do not count, or without any."""
+"""Trained vectors as every row of the output: with an input whose values do not matter, or without any."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
@@ -51,7 +51,7 @@ class TrainedRow(UpdatableComponent):
         self.output = output
         self.is_updatable = is_updatable
         self.use_natural_gradient = use_natural_gradient
-        self.preconditioner = OnlineNaturalGradient()   # not reached by freezing, as in Kaldi
+        self.preconditioner = OnlineNaturalGradient()   # never frozen, as in Kaldi
 
     @property
     def output_dim(self) -> int:
@@ -97,7 +97,7 @@ class TrainedRow(UpdatableComponent):
 
 
 class ConstantFunctionComponent(TrainedRow):
-    """A trained vector for every row of an input, whose values do not count.
+    """A trained vector for every row of an input, whose values do not matter.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class ConstantFunctionComponent(TrainedRow):
 
 
 class ConstantComponent(TrainedRow):
-    """A trained vector for every row that is asked for; there is no input."""
+    """A trained vector for every requested row; there is no input."""
 
     @property
     def properties(self) -> Properties:

@@ -61,7 +61,7 @@ class TimeHeightConvolutionComponentPrecomputedIndexes(InFiles):
 
 
 class _Piece(NamedTuple):
-    """What one step of a computation does for some of the output times: matrices that lie in those of the call."""
+    """What one step of a computation does for some of the output times: views of the call's matrices."""
 
     step: ConvolutionStep
     x: DeviceArray        # (rows, heights and filters of the input)

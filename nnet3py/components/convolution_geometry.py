@@ -31,7 +31,7 @@ class ConvolutionModel(InFiles):
     Attributes
     ----------
     offsets : int32 (P, 2), pairs (time, height), each once, in rising order
-    required_time_offsets : int32, rising: the times among ``offsets`` without whose input no output is computed
+    required_time_offsets : int32, rising: the times among ``offsets`` whose input every output needs
     """
 
     FIELDS = (Field("<NumFiltersIn>", "dim", "num_filters_in"), Field("<NumFiltersOut>", "dim", "num_filters_out"),
@@ -65,12 +65,12 @@ class ConvolutionModel(InFiles):
 
     @cached_property
     def time_offsets(self) -> np.ndarray:
-        """The different times among the offsets, int32, rising."""
+        """The distinct times among the offsets, int32, rising."""
         return np.unique(self.offsets[:, 0])
 
     @cached_property
     def time_modulus(self) -> int:
-        """The greatest common divisor of the distances between time offsets; 0 if there is one only."""
+        """The greatest common divisor of the distances between time offsets; 0 if there is only one."""
         return int(np.gcd.reduce(np.diff(self.time_offsets.astype(np.int64)))) if self.time_offsets.size > 1 else 0
 
     def fault(self) -> str | None:
@@ -142,7 +142,7 @@ def _first_gap(first: np.ndarray, last: np.ndarray, count: int) -> int | None:
 
 @dataclass
 class ConvolutionStep:
-    """What the offsets of one time contribute, by one product of gathered input columns with some parameters.
+    """The contribution of the offsets of one time: one product of gathered input columns with some parameters.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class ConvolutionComputation:
     """A convolution compiled for given rows, as a list of steps.
 
     The rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k
-    the input is seen with k times in a row: ``num_t_in`` counts those rows and ``height_in`` their heights.
+    the input is viewed with k times in a row: ``num_t_in`` counts those rows and ``height_in`` their heights.
     ``temp_rows`` and ``temp_cols`` size the temporary matrix for gathered input: that many rows of output at a time.
     """
 
@@ -232,10 +232,10 @@ class ConvolutionComputation:
         return self.num_filters_in * max((step.height_map.size for step, needed in
                                           zip(self.steps, self.needs_copy, strict=True) if needed), default=0)
 
-    # Irregular: it has a list of steps, and pairs of numbers under one tag; files call it by another name.
+    # Irregular: it has a list of steps, and pairs of numbers under one tag; files have another name for it.
     @classmethod
     def read(cls, reader: TokenReader) -> ConvolutionComputation:
-        """Read the fields, before which the opening tag may stand; FormatError if they do not go together."""
+        """Read the fields, perhaps with the opening tag before them; FormatError if they do not fit together."""
         reader.expect_one_or_two("<ConvComputation>", "<NumFiltersInOut>")
         filters_in, filters_out = (read_dim(reader, "<NumFiltersInOut>") for _ in range(2))
         reader.expect("<HeightInOut>")
@@ -289,7 +289,7 @@ class ConvolutionComputation:
 
 
 def convolution_grid(model: ConvolutionModel, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """The grid on which the convolution sees its rows: times that are missing at the edges added, blocks of times.
+    """The grid on which the convolution sees its rows: with missing times at the edges added, and in blocks of times.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Cutting an input into blocks of columns, each of which goes to an x of its own."""
+"""Cutting an input into blocks of columns, each of which gets an x of its own."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
 
-MOST_REGIONS = 1 << 12      # of a SpecAugment band, each with a random number per mask: more is a mistake
+MOST_REGIONS = 1 << 12      # of a SpecAugment band, each with a random number per mask: more must be a mistake
 
 
 class DropoutComponent(SameDimComponent):
     """Sets each element, or each row, to zero with probability ``dropout_proportion``. Kaldi: DropoutComponent.
 
-    What is kept is not scaled up in training; in test mode everything is multiplied by 1 - dropout_proportion. No mask
-    is stored: going back, it is recovered as y / x, and where x is 0 the derivative passes.
+    Kept values are not scaled up in training; in test mode everything is multiplied by 1 - dropout_proportion. No mask
+    is stored: in the backward pass it is recovered as y / x, and where x is 0 the derivative passes.
     """
 
     FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
@@ -89,7 +89,7 @@ class GeneralDropoutComponentPrecomputedIndexes(InFiles):
 
 
 class _Mask:
-    """The memo of a GeneralDropoutComponent: its mask, made when the first propagation shows how large it is."""
+    """The memo of a GeneralDropoutComponent: its mask, made at the first propagation, when its size is known."""
 
     def __init__(self) -> None:
         self.matrix: DeviceArray | None = None
@@ -102,7 +102,7 @@ class _Mask:
 
 
 class GeneralDropoutComponent(SameDimComponent):
-    """Dropout with one mask for each sequence, or for each stretch of time of it. Kaldi: GeneralDropoutComponent.
+    """Dropout with one mask per sequence, or per stretch of time in it. Kaldi: GeneralDropoutComponent.
 
     ``time_period`` is the length of a stretch in frames, 0 for the whole sequence. With ``specaugment_max_proportion``
     above 0 the masks zero a random band of columns instead, as in SpecAugment.
@@ -217,7 +217,7 @@ class GeneralDropoutComponent(SameDimComponent):
         return cls(dim, block_dim, time_period, proportion, max_proportion, max_regions, continuous, test_mode)
 
     def check_read(self, reader: TokenReader) -> None:
-        """Refuse what would make no mask: lengths below zero, a band wider than the row."""
+        """Refuse settings that cannot give a mask: lengths below zero, a band wider than the row."""
         if self.time_period < 0 or not 0.0 <= self.specaugment_max_proportion <= 1.0 \
                 or not 1 <= self.specaugment_max_regions <= MOST_REGIONS:
             raise reader.error(f"expected a time period of at least 0, a SpecAugment proportion between 0 and 1 and 1 "

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class DropoutMaskComponent(Component):
-    """Random numbers that others multiply with: 0 with probability ``dropout_proportion``, else 1, without an input.
+    """Random factors for other components: 0 with probability ``dropout_proportion``, else 1. No input.
 
     ``continuous`` masks are uniform between 1 - 2 dropout_proportion and 1 + 2 dropout_proportion instead. In test mode
     the output is the expectation. With 2 or 3 columns the first two share their draw, so that for proportions up to a
-    half never both are 0. Kaldi: DropoutMaskComponent.
+    half they are never both 0. Kaldi: DropoutMaskComponent.
     """
 
     FIELDS = (Field("<OutputDim>", "dim", "_output_dim", "output-dim"),

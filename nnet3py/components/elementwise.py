@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
-    """A random float32 vector (dim,) of the keys ``param-mean`` and ``param-stddev``."""
+    """A random float32 vector (dim,), by the keys ``param-mean`` and ``param-stddev``."""
     mean, stddev = line.get_float("param-mean", default_mean), line.get_float("param-stddev", 0.0)
     if dim <= 0 or not stddev >= 0.0:
         raise bad_initializer(line, "dim must be above 0 and param-stddev must not be negative")
@@ -36,7 +36,7 @@ def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default
 
 
 def vector_from_file(line: ConfigLine) -> np.ndarray | None:
-    """The vector in the file that ``vector`` names, or None; the key ``dim``, if it is there, must be its size."""
+    """The vector in the file that ``vector`` names, or None; the key ``dim``, if given, must be its size."""
     vector = read_config_vector(line, "vector")
     if vector is not None and (vector.size == 0 or line.get_int("dim", vector.size) != vector.size):
         raise bad_initializer(line, f"the vector has {vector.size} elements, which must be dim and above 0")
@@ -189,7 +189,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
         self.offsets = offsets
         self.dim = dim
         self.use_natural_gradient = use_natural_gradient
-        self.preconditioner = OnlineNaturalGradient(rank=20, update_period=4)   # not reached by freezing, as in Kaldi
+        self.preconditioner = OnlineNaturalGradient(rank=20, update_period=4)   # never frozen, as in Kaldi
 
     @property
     def properties(self) -> Properties:
@@ -245,7 +245,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
 
 def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray, preconditioner: OnlineNaturalGradient,
                            rate: float) -> None:
-    """Add to ``dst`` the sum of ``rows``, preconditioned, times ``rate``; ``rows`` stay as they are."""
+    """Add to ``dst`` the sum of ``rows``, preconditioned, times ``rate``; ``rows`` do not change."""
     copied = ops.scratch(rows.shape[0], rows.shape[1])
     ops.copy_mat(copied, rows, 1.0)
     ops.add_row_sum_by(dst, copied, preconditioner.precondition(ops, copied, rate))

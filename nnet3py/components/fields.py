@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
-LARGEST_DIM = 1 << 24      # a dimension in a file beyond this is damage: nothing else there bears witness to its size
+LARGEST_DIM = 1 << 24      # a larger dimension in a file is taken for damage: nothing else there confirms its size
 
 
 def invalid_initializer(line: ConfigLine, type_name: str, reason: str) -> ConfigError:
@@ -25,7 +25,7 @@ def invalid_initializer(line: ConfigLine, type_name: str, reason: str) -> Config
 
 
 def read_dim(reader: TokenReader, tag: str) -> int:
-    """Read a dimension, whose tag was read before.
+    """Read a dimension, after its tag.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def read_dim(reader: TokenReader, tag: str) -> int:
 
 
 def read_block_dim(reader: TokenReader, dim: int) -> int:
-    """Read a block dimension, which must divide ``dim``; its tag was read before."""
+    """Read a block dimension, after its tag; it must divide ``dim``."""
     block_dim = read_dim(reader, "<BlockDim>")
     if dim % block_dim:
         raise reader.error(f"expected a block dimension that divides the dimension {dim}, found {block_dim}")
@@ -56,20 +56,20 @@ AS_DIM = object()          # for `Field.default`: the value of the field ``dim``
 
 
 class Field(NamedTuple):
-    """One field of a file: what reads, writes and describes it follows from tables of these.
+    """One field of a file: reading, writing and describing files follows from tables of these.
 
     Attributes
     ----------
-    tag : what stands before the value; after a ``|`` what stands there in older files; empty if the value follows the
-        one before it under the same tag (but not under that of older files)
+    tag : the tag before the value, then perhaps ``|`` and the tag in older files; empty if the value follows the one
+        before it under the same tag (but not under that of older files)
     kind : ``dim``, ``block_dim`` (it divides the field ``dim``), ``mark`` (a tag without a value, there if true),
         ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
         root mean square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as
         ``integer``; or a class with ``read`` and ``write``
-    attribute : of whoever holds the value, without ``_`` in front the argument that it is made with; ``part.name`` is
-        an attribute of one of its parts, ``counters.0`` an element; empty for what is read and dropped
-    info : what the information text calls it; empty if it is not shown
-    default : what it is if the tag is missing, as in older files
+    attribute : of the holder of the value; without a leading ``_``, the argument of its constructor; ``part.name`` is
+        an attribute of one of its parts, ``counters.0`` an element; empty for a value that is read and dropped
+    info : its name in the information text; empty if it is not shown
+    default : its value if the tag is missing, as in older files
     omitted : it is neither written nor shown if it is the default
     hidden : the value that is not shown
     needs : an attribute; the field is not written if that is 0
@@ -96,13 +96,13 @@ class Field(NamedTuple):
         return value
 
     def is_left_out(self, holder: object) -> bool:
-        """Whether it goes without saying that ``holder`` has this value."""
+        """Whether the value of ``holder`` need not be written."""
         default = getattr(holder, "dim", None) if self.default is AS_DIM else self.default
         return self.omitted and self.of(holder) == default
 
 
 Fields = tuple[Field, ...]
-Values: TypeAlias = dict[str, Any]      # of fields, by attribute; each of the type that its field's kind has
+Values: TypeAlias = dict[str, Any]      # of fields, by attribute; each of the type of its field's kind
 _READERS: dict[str, Callable[[TokenReader], Any]] = {
     "vector": read_vector, "weight_vector": read_vector, "matrix": read_matrix, "weights": read_matrix,
     "double_vector": lambda reader: read_vector(reader, np.float64),
@@ -129,13 +129,13 @@ def _read_value(reader: TokenReader, field: Field, values: Values) -> Any:
 
 
 def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
-    """Read tags with a value each, and the closing tag: attribute, without ``_`` in front, -> value.
+    """Read tags with a value each, and the closing tag: attribute, without a leading ``_``, -> value.
 
-    The opening tag may stand before them. A value under another tag of the same attribute, as older files have it,
-    takes the place of the first.
+    The opening tag may come before them. A value under another tag of the same attribute, as in older files, replaces
+    the first.
     """
     values: Values = {}
-    token: str | None = None                    # the one read last, if nothing was made of it yet
+    token: str | None = None                    # the last one read, if not used yet
     is_there = stands_alone = False
     for i, field in enumerate(fields):
         if field.tag:
@@ -146,7 +146,7 @@ def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
             is_there = token in tags
             if not is_there and field.default is REQUIRED:
                 reader.check_token(token, *([f"<{type_name}>"] if i == 0 else []), *tags)
-                is_there = True                 # without its <, which peeking may have taken
+                is_there = True                 # without its <, which peeking may have consumed
             stands_alone = token in tags[1:]
             token = None if is_there else token
         elif stands_alone:
@@ -185,7 +185,7 @@ def write_fields(writer: TokenWriter, holder: object, fields: Fields) -> None:
 
 
 class InFiles:
-    """Something that files hold as its fields, one after the other, between an opening and a closing tag."""
+    """An object that files hold as a sequence of fields between an opening and a closing tag."""
 
     FIELDS: ClassVar[Fields] = ()
 
@@ -196,9 +196,9 @@ class InFiles:
 
     @classmethod
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
-        """Make one of the values of ``FIELDS``, by name without ``_`` in front; FormatError if they do not go together.
+        """Make one from the values of ``FIELDS``, by name without a leading ``_``; FormatError if they do not fit.
 
-        Elements of arrays (``counters.0``) are stored in the arrays that it has.
+        Elements of arrays (``counters.0``) are stored in its arrays.
         """
         component = cls(**{name: value for name, value in values.items() if "." not in name})
         for name, value in values.items():
@@ -209,7 +209,7 @@ class InFiles:
         return component
 
     def check_read(self, reader: TokenReader) -> None:
-        """Raise FormatError if the values of ``FIELDS``, just read, do not go together."""
+        """Raise FormatError if the values of ``FIELDS``, just read, do not fit together."""
 
     def write(self, writer: TokenWriter) -> None:
         """Write the opening tag, the fields and the closing tag."""
@@ -219,10 +219,10 @@ class InFiles:
 
 
 def fields_info(holder: object, fields: Fields, names: tuple[str, ...] = (), verbose: int = 0) -> str:
-    """What the information text says of the fields that it names, each with a comma and a blank in front.
+    """The information text for the named fields, each preceded by a comma and a blank.
 
-    ``names`` gives the order, if it is not that of the file; one that no field has is an attribute, not shown if it is
-    None, and ``x-min`` the least element of ``x``. If no field is named, the text has the dimensions. ``verbose`` of 2
+    ``names`` gives the order, if it is not that of the file; a name that no field has is an attribute, not shown if
+    None, and ``x-min`` is the least element of ``x``. If no field is named, the text has the dimensions. ``verbose`` 2
     adds the singular values of weights.
     """
     shown = {field.info: field for field in fields if field.info}
@@ -252,6 +252,6 @@ def _attribute(holder: object, name: str) -> Any:
 
 
 def fields_text(holder: object, fields: Fields) -> str:
-    """Tags and values for a message about values that do not go together."""
+    """Tags and values for a message about values that do not fit together."""
     values = ((field.tag, field.of(holder)) for field in fields)
     return ", ".join(f"{tag} {value:g}" if isinstance(value, float) else f"{tag} {value}" for tag, value in values)

@@ -1,4 +1,4 @@
-"""A component that is one function of a number, in Python, which numba compiles."""
+"""A component that applies one Python function, compiled by numba, to each element."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FunctionComponent(SameDimComponent):
-    """y = ``function(x)``, element by element, to derive components of one's own from.
+    """y = ``function(x)``, element by element; a base class for components of your own.
 
     >>> @nnet3py.register_component
     ... class SoftplusComponent(nnet3py.FunctionComponent):
@@ -31,9 +31,9 @@ class FunctionComponent(SameDimComponent):
     ...     def derivative(x, y):
     ...         return 1.0 / (1.0 + math.exp(-x))
 
-    Both are functions of numbers in the Python that numba compiles, when a network first computes with them;
-    ``derivative`` gets the result ``y``, too, and is needed for training only. Config lines give ``dim``. They run on
-    the CPU; with a GPU their matrices are copied there and back, which is slow: operations of ``ops`` are not
+    Both are functions of numbers, in Python that numba can compile, which happens when a network first computes with
+    them; ``derivative`` also gets the result ``y``, and is needed only for training. Config lines give ``dim``. They
+    run on the CPU; with a GPU their matrices are copied there and back, which is slow: operations of ``ops`` are not
     (``docs/tutorial.md``, a component of your own).
     """
 
@@ -47,7 +47,7 @@ class FunctionComponent(SameDimComponent):
         self.dim = dim
 
     def propagate(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
-        values = ops.copy_out(x)          # copying makes that this call is not taken for operations of ``ops`` alone
+        values = ops.copy_out(x)          # copying shows that this call is not made of operations of ``ops`` alone
         _compiled(type(self).function, 1)(values, values, values)
         ops.copy_in(y, values)
 

@@ -1,4 +1,4 @@
-"""The core of GRU layers: the sum that the candidate h is the tanh of, and the mix of h with the previous cell."""
+"""The core of GRU layers: the sum whose tanh is the candidate h, and the mix of h with the previous cell."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
@@ -33,10 +33,10 @@ _STATISTICS = (Field("<ValueAvg>", "vector", "value_avg", size="cell_dim"),
 
 
 class _GruCore(UpdatableComponent):
-    """What both kinds share: h = tanh(a sum of its own) and c = (1 - z) h + z c_prev; output (h, c), statistics of h.
+    """What both kinds share: h = tanh(a sum) and c = (1 - z) h + z c_prev; output (h, c), statistics of h.
 
-    The first ``cell_dim`` columns of the input are z; where the previous cell stands and what the sum is made of
-    (``_form_sum``), how it is trained (``_train``) and what flows back through it (``_backprop_sum``) differ.
+    The first ``cell_dim`` columns of the input are z; the place of the previous cell, the sum (``_form_sum``), its
+    training (``_train``) and its derivatives (``_backprop_sum``) differ.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class _GruCore(UpdatableComponent):
     # -- computation ----------------------------------------------------------------------------------------
 
     def _columns(self, matrix: DeviceArray, part: int) -> DeviceArray:
-        """One of the parts of the input that are ``cell_dim`` wide and stand side by side from its start."""
+        """One of the parts of the input that are ``cell_dim`` wide and side by side from its start."""
         return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
 
     def _previous(self, matrix: DeviceArray) -> DeviceArray:
@@ -84,11 +84,11 @@ class _GruCore(UpdatableComponent):
         raise NotImplementedError
 
     def _train(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray) -> None:
-        """Step along the gradient, from the derivative at the sum, which stays as it is."""
+        """Step along the gradient, given the derivative at the sum, which does not change."""
         raise NotImplementedError
 
     def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
-        """Add to ``dx`` what comes through the sum."""
+        """Add to ``dx`` the derivative that flows back through the sum."""
         raise NotImplementedError
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
@@ -105,13 +105,13 @@ class _GruCore(UpdatableComponent):
         if update is not None:
             assert isinstance(update, _GruCore)
             update._store_and_repair(ops, y[:, :self.cell_dim], d_sum)
-            update._train(ops, x, d_sum)    # first, as in Kaldi: a network that trains itself goes back by new weights
+            update._train(ops, x, d_sum)    # first, as in Kaldi: a network that trains itself then uses new weights
         if dx is not None:
             ops.gru_gate_deriv(self._columns(dx, 0), self._previous(dx), z, self._previous(x), y, dy)
             self._backprop_sum(ops, x, d_sum, dx)
 
     def _store_and_repair(self, ops: Ops, h: DeviceArray, d_sum: DeviceArray) -> None:
-        """In every other pass, add to the statistics, then pull towards 0 where the average slope is too small.
+        """In half of the passes, add to the statistics, then pull towards 0 where the average slope is too small.
 
         Unlike other nonlinearities, which are repaired by the statistics of the network that propagates, these are
         repaired by those of the network that is updated: in training, of the current minibatch.
@@ -192,7 +192,7 @@ class GruNonlinearityComponent(_GruCore):
 
     @property
     def recurrent_dim(self) -> int:
-        """Columns of the previous output that the recurrence sees."""
+        """The number of columns of the previous output that the recurrence sees."""
         return self.w_h.shape[1]
 
     @property

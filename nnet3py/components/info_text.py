@@ -1,4 +1,4 @@
-"""How numbers are shortened in the information text of components (``nnet3-info``)."""
+"""Shortening numbers in the information text of components (``nnet3-info``)."""
 from __future__ import annotations
 
 import numpy as np
@@ -22,7 +22,7 @@ def truth(value: bool) -> str:
 
 
 def compact(value: float) -> str:
-    """A number in as few characters as show its size: ``123``, ``1.2``, ``0.12``, ``0.005``."""
+    """A number in few characters that show its size: ``123``, ``1.2``, ``0.12``, ``0.005``."""
     size = abs(value)
     if 10.0 <= size < 10000.0:
         return f"{value:.0f}"
@@ -33,7 +33,7 @@ def compact(value: float) -> str:
 
 @np.errstate(over="ignore", invalid="ignore")   # parameters that have diverged are shown as they are
 def vector_summary(vector: np.ndarray) -> str:
-    """All values of a short vector, the percentiles, mean and standard deviation of a long one (10 values or more).
+    """All values of a short vector; percentiles, mean and standard deviation of a long one (10 values or more).
 
     Kaldi: SummarizeVector.
     """
@@ -54,7 +54,7 @@ def parameter_stats(name: str, values: np.ndarray, with_mean: bool = False, norm
 
     Parameters
     ----------
-    name : what the fields are called after
+    name : the beginning of the fields' names
     values : float32 vector or matrix
     with_mean : print mean and standard deviation instead of the root mean square
     norms : add summaries of the 2-norms of rows and columns (matrices only)
@@ -69,7 +69,7 @@ def parameter_stats(name: str, values: np.ndarray, with_mean: bool = False, norm
         squares = values * values
         text += f", {name}-row-norms={vector_summary(np.sqrt(squares.sum(axis=1)))}"
         text += f", {name}-col-norms={vector_summary(np.sqrt(squares.sum(axis=0)))}"
-    if singular_values and np.isfinite(values).all():   # there are none of a matrix with NaN
+    if singular_values and np.isfinite(values).all():   # a matrix with NaN has none
         text += f", {name}-singular-values={vector_summary(np.linalg.svd(values, compute_uv=False))}"
     return text
 
@@ -84,5 +84,5 @@ def _mean_and_stddev(values: np.ndarray) -> tuple[float, float]:
 
 
 def _root(value: np.floating) -> float:
-    """Square root; NaN of a negative value, as rounding makes it of a constant vector's variance."""
+    """Square root; NaN for a negative value, which rounding can make of a constant vector's variance."""
     return float(np.sqrt(value)) if value >= 0 else float("nan")

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def default_rank_in(input_dim: int) -> int:
-    """Rank of the preconditioner of a layer's input, if the config leaves it open."""
+    """Rank of the preconditioner of a layer's input, if the config does not give it."""
     return min(20, (input_dim + 1) // 2)
 
 
 def default_rank_out(output_dim: int) -> int:
-    """Rank of the preconditioner of a layer's output derivative, if the config leaves it open."""
+    """Rank of the preconditioner of a layer's output derivative, if the config does not give it."""
     return min(80, (output_dim + 1) // 2)
 
 
 def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: int) -> np.ndarray:
-    """The matrix named by the key ``matrix``, or a random one of ``input-dim`` and ``output-dim``.
+    """The matrix named by the key ``matrix``, or a random one with ``input-dim`` and ``output-dim``.
 
     Parameters
     ----------

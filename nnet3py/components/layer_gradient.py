@@ -2,9 +2,9 @@
 
 With X̂ = X (I - AᵀA) and Ê = E (I - BᵀB), for rows X = [x, 1] and output derivatives E, the step ÊᵀX̂ is
 (I - BᵀB) (EᵀX) (I - AᵀA). So the plain gradient can be formed first and preconditioned afterwards: that saves copies of
-X and E and passes over them, where there are many more rows than the gradient has. Where preconditioning leaves little
-of X or E, much cancels in either order, and what remains has about as many digits; only the size of what remains has
-then to be found from the rows.
+X and E and passes over them, if they have many more rows than the gradient. Where preconditioning leaves little of X or
+E, much cancels in either order, and the remainder has about as many correct digits; only its size must then be found
+from the rows.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-PASSES_OVER_ROWS = 60       # what the other operations on X or E cost, in multiply-adds per element
+PASSES_OVER_ROWS = 60       # cost of the other operations on X or E, in multiply-adds per element
 PASSES_OVER_GRADIENT = 72   # the same for the gradient
 
 
@@ -86,7 +86,7 @@ def _from_plain_gradient(
 
 def _preconditioned(ops: Ops, preconditioner: OnlineNaturalGradient, rows: Rows,
                     seen: Projection | None) -> DeviceArray:
-    """The rows in one matrix, preconditioned; the rows as they are where nothing changes them."""
+    """The rows in one matrix, preconditioned; the rows themselves if nothing changes them."""
     if seen is None and len(rows.parts) == 1 and not rows.ones:
         return rows.parts[0]
     matrix = rows.joined(ops)

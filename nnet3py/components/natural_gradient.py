@@ -1,10 +1,10 @@
 """Online natural gradient: multiply rows by the inverse of a running low-rank estimate of their second moments.
 
-The estimate is F = Qᵀ diag(d) Q + ρ I with R orthonormal rows Q. What is kept is W = diag(√e) Q, for then the rows are
+The estimate is F = Qᵀ diag(d) Q + ρ I with R orthonormal rows Q. It is kept as W = diag(√e) Q, since then the rows are
 preconditioned by X̂ = X - (X Wᵀ) W. Kaldi: ``OnlineNaturalGradient``.
 
 A layer never needs X̂ itself, only its product with the preconditioned output derivative (``layer_gradient.py``); so
-``observe`` returns what preconditions the rows, and leaves them as they are.
+``observe`` returns what preconditions the rows, and does not change them.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EPSILON = np.float32(1.0e-10)         # of the eigenvalues, to begin with
-MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
+EPSILON = np.float32(1.0e-10)         # initial value of the eigenvalues
+MAX_FORGETTING = 0.9                  # the largest share of the estimate that one call replaces
 FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
 NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/formulas/natural_gradient.py
 f32 = np.float32
@@ -38,7 +38,7 @@ FAULTS = {1: "natural gradient was given NaN or infinity, or numbers too large t
 class Rows(NamedTuple):
     """The rows that are preconditioned: matrices side by side, and a last column of ones if ``ones``; never joined.
 
-    ``parts`` are float32 matrices of one number of rows, on the device.
+    ``parts`` are float32 matrices with equally many rows, on the device.
     """
 
     parts: tuple[DeviceArray, ...]
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows, and columns of all parts together with the ones."""
+        """The number of rows, and of columns of all parts including the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
     def find_size(self, ops: Ops, numbers: DeviceArray) -> None:
@@ -97,7 +97,7 @@ class Rows(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """What preconditions some rows X, as X - projected w, and what is to be learned of them; all of it is scratch."""
+    """What preconditions some rows X, as X - projected w, and what is to be learned from them; all of it is scratch."""
 
     projected: DeviceArray   # X wᵀ, (rows, R)
     moment: DeviceArray | None      # projectedᵀ X, (R, D); None where nothing is to be learned
@@ -105,9 +105,9 @@ class Projection(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """What was begun with a projection: the eigenvalues and vectors that the new estimate is made of.
+    """Learning that was begun from a projection: the eigenvalues and vectors for the new estimate.
 
-    All of it is scratch, which nobody else may take until :meth:`OnlineNaturalGradient.finish_learning`.
+    All of it is scratch, which must not be reused until :meth:`OnlineNaturalGradient.finish_learning`.
     """
 
     moment: DeviceArray
@@ -119,7 +119,7 @@ class Learning(NamedTuple):
 
 
 class OnlineNaturalGradient:
-    """One preconditioner. Its rank falls to one less than the dimension if that is needed, at the first call.
+    """One preconditioner. At the first call its rank is lowered to one less than the dimension if necessary.
 
     Parameters
     ----------
@@ -151,18 +151,18 @@ class OnlineNaturalGradient:
 
     @property
     def d(self) -> np.ndarray:
-        """What the estimate has in its directions beyond ρ, float32 (R,): a host copy; empty before the first call."""
+        """The estimate's values beyond ρ in its directions, float32 (R,): a host copy; empty before the first call."""
         return np.zeros(0, dtype=f32) if self.spectrum is None else np.array(self.spectrum[:-1])
 
     @property
     def rho(self) -> float:
-        """What the estimate has in every direction."""
+        """The estimate's value in every direction, ρ."""
         return 0.0 if self.spectrum is None else float(np.array(self.spectrum[-1:])[0])
 
     def decisions(self, num_calls: int) -> tuple[int, ...]:
-        """What the host decides in the next calls: for each whether it begins, and whether it learns.
+        """The host's decisions in the next calls: for each whether it begins, and whether it learns.
 
-        First stands how often it has begun: each time elsewhere in memory.
+        The first number is how often it has begun, since each time its memory is at another place.
         """
         calls = range(self.t, self.t + num_calls)
         return self.num_beginnings, *(decision for t in calls for decision in (t == 0, self._learns_at(t)))
@@ -173,8 +173,8 @@ class OnlineNaturalGradient:
 
         Returns
         -------
-        ``rate`` times the factor that gives the result the Frobenius norm of what was given, float32 (1,), scratch on
-        the device; times that of ``after``, if given, which has preconditioned something just before. The caller
+        ``rate`` times the factor that gives the result the Frobenius norm of the input, float32 (1,), scratch on the
+        device; times the factor of ``after``, if given, which has preconditioned something just before. The caller
         applies it. 0 if there was NaN or infinity in ``x``, see :meth:`check`.
         """
         seen = self.observe(ops, Rows((x,)))
@@ -188,11 +188,11 @@ class OnlineNaturalGradient:
         return factor
 
     def observe(self, ops: Ops, rows: Rows) -> Projection | None:
-        """Count a call, find what preconditions ``rows`` and what is to be learned of them: see :meth:`begin_learning`.
+        """Count a call, find what preconditions ``rows`` and what to learn from them: see :meth:`begin_learning`.
 
         Returns
         -------
-        The projection by the estimate as it is; None for rows of one column, which are never changed.
+        The projection by the current estimate; None for rows of one column, which are never changed.
         """
         num_rows, dim = rows.shape
         if self.numbers is None:
@@ -212,9 +212,9 @@ class OnlineNaturalGradient:
         return seen
 
     def find_rest(self, ops: Ops, rows: Rows, seen: Projection) -> None:
-        """Find the rows' size after preconditioning without forming them; ``numbers`` have it then.
+        """Find the rows' size after preconditioning without forming them, and put it into ``numbers``.
 
-        It is found as a difference, and where that leaves too few digits by passing over the rows.
+        It is found as a difference, or if that leaves too few digits by a pass over the rows.
         """
         cross = seen.cross
         if cross is None:
@@ -224,7 +224,7 @@ class OnlineNaturalGradient:
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
     def check(self, ops: Ops) -> None:
-        """See whether what was preconditioned could be; else the next call begins again. On a GPU the host waits.
+        """Check whether the last rows could be used; else the next call begins again. On a GPU the host waits.
 
         Raises
         ------
@@ -248,7 +248,7 @@ class OnlineNaturalGradient:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
     def _initialise(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
-        """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
+        """Start from a sparse orthogonal matrix and learn from the first rows: once, or thrice if there are enough."""
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
         start = np.zeros((rank, dim), dtype=f32)
@@ -276,7 +276,7 @@ class OnlineNaturalGradient:
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def _gather(self, ops: Ops, rows: Rows, projected: DeviceArray) -> Projection:
-        """What is to be learned of ``rows``."""
+        """What is to be learned from ``rows``."""
         (num_rows, dim), rank = rows.shape, self.rank
         moment, cross = ops.scratch(rank, dim), ops.scratch(rank, rank)
         rows.moment(ops, projected, moment)
@@ -287,9 +287,9 @@ class OnlineNaturalGradient:
         return Projection(projected, moment, cross)
 
     def begin_learning(self, ops: Ops, seen: Projection, num_rows: int) -> Learning | None:
-        """Begin to take in what the last call has gathered, if it has; until that is finished the estimate stays.
+        """Begin to learn what the last call has gathered, if anything; until that is finished the estimate stays.
 
-        ``numbers`` know then whether the rows can be used. ``num_rows`` is how many the call was given.
+        ``numbers`` then say whether the rows can be used. ``num_rows`` is the number of rows in the call.
         """
         moment = seen.moment
         if moment is None or seen.cross is None:
@@ -305,7 +305,7 @@ class OnlineNaturalGradient:
         return Learning(moment, square, inverse, eigenvalues, vectors, settings)
 
     def finish_learning(self, ops: Ops, learning: Learning | None) -> None:
-        """Finish what was begun; the estimate changes in place."""
+        """Finish what :meth:`begin_learning` began; the estimate changes in place."""
         if learning is None:
             return
         moment, square, inverse, eigenvalues, vectors, settings = learning
@@ -321,23 +321,23 @@ class OnlineNaturalGradient:
 
 
 def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGradient]]:
-    """All in a network's components and inside those, with the component's name; also those that never freeze."""
+    """All preconditioners in a network's components and inside those, by component name; also never-frozen ones."""
     return [(name, preconditioner) for name, component in zip(nnet.component_names, nnet.components, strict=True)
             for preconditioner in preconditioners_in(component)]
 
 
 def preconditioners_in(component: Component) -> list[OnlineNaturalGradient]:
-    """All of a component, and of those inside it."""
+    """All preconditioners of a component, and of those inside it."""
     return [value for part in with_children([component]) for value in vars(part).values()
             if isinstance(value, OnlineNaturalGradient)]
 
 
 def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:
-    """See whether all could use what they were given.
+    """Check whether all could use their rows.
 
     Returns
     -------
-    What to call when the device has come that far: it raises NumericError if one could not, and says which.
+    A function to call when the device has got that far: it raises NumericError if one could not, and says which.
     """
     failed = ops.natural_gradient_failed()
 

@@ -28,7 +28,7 @@ class NonlinearComponent(SameDimComponent):
 
     ``value_sum``, ``deriv_sum`` and ``oderiv_sumsq`` (float64, (dim,)) are sums over the rows that were stored;
     ``counters`` (float64, (4,)) holds how many rows the first two and the third have seen, and how many dimensions
-    self-repair has changed and looked at. ``stored`` says which of the three sums were ever stored: Kaldi's files hold
+    self-repair has changed and examined. ``stored`` says which of the three sums were ever stored: Kaldi's files hold
     an empty vector until then. It stays on the host, where the component on a device shares it.
     """
 
@@ -68,7 +68,7 @@ class NonlinearComponent(SameDimComponent):
     # -- statistics -----------------------------------------------------------------------------------------
 
     def _store_output_deriv(self, ops: Ops, dy: DeviceArray) -> None:
-        """Add ``dy``'s squares to ``oderiv_sumsq``: the first time always, then three times out of four."""
+        """Add ``dy``'s squares to ``oderiv_sumsq``: always the first time, then three times out of four."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
@@ -142,7 +142,7 @@ class NonlinearComponent(SameDimComponent):
     # -- self-repair ----------------------------------------------------------------------------------------
 
     def _repair_scale(self) -> float:
-        """The scale of self-repair, 0 while it is off or nothing is known of the derivatives.
+        """The scale of self-repair, 0 while it is off or nothing is known about the derivatives.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class TanhComponent(_Squashing):
 
 
 class RectifiedLinearComponent(NonlinearComponent):
-    """y = max(x, 0). Kaldi: RectifiedLinearComponent. Only the sign of ``y`` is used going back."""
+    """y = max(x, 0). Kaldi: RectifiedLinearComponent. Only the sign of ``y`` is used in the backward pass."""
 
     DEFAULT_LOWER, DEFAULT_UPPER = 0.05, 0.95     # of the proportion of rows in which a unit is active
 
@@ -242,7 +242,7 @@ class RectifiedLinearComponent(NonlinearComponent):
             update._store_output_deriv(ops, dy)
 
     def repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
-        """What to take from each column's derivative: float32 (dim,), the same in every block; a scratch vector."""
+        """What to subtract from each column's derivative: float32 (dim,), the same in every block; a scratch vector."""
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0
         if update is None or scale == 0.0:
@@ -286,7 +286,7 @@ class SoftmaxComponent(NonlinearComponent):
 class LogSoftmaxComponent(NonlinearComponent):
     """Each row becomes x - log(sum(exp(x))). Kaldi: LogSoftmaxComponent.
 
-    It announces statistics, but Kaldi stores none of its values, so neither do we: only of output derivatives.
+    It declares statistics, but as in Kaldi none of its values are stored, only those of output derivatives.
     """
 
     @property

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of a batch-norm memo
-MEMO_ROWS = 5                                 # those three and two that kernels sum in
-ROWS_OF_A_SUM = 64                            # that the operations sum before they add the sums
+MEMO_ROWS = 5                                 # those three and two in which kernels sum
+ROWS_OF_A_SUM = 64                            # rows that the operations sum before they add the sums
 
 
 def in_blocks(matrix: DeviceArray, dim: int) -> DeviceArray:
@@ -37,7 +37,7 @@ def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
 
 
 def num_parts(matrix: DeviceArray) -> int:
-    """From how many parts the sums of the columns of ``matrix`` are made."""
+    """The number of parts from which the sums of the columns of ``matrix`` are made."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
@@ -107,7 +107,7 @@ class NormalizeComponent(Component):
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NormalizeComponent:
         dim = line.get_int("dim", -1)
-        if dim == -1:                                  # given both, input-dim is left over, which is an error
+        if dim == -1:                                  # if both are given, input-dim is left over, which is an error
             dim = line.get_int("input-dim", 0)
         block_dim = line.get_int("block-dim", dim)
         target_rms = line.get_float("target-rms", 1.0)
@@ -161,7 +161,7 @@ class BatchNormComponent(SameDimComponent):
     def set_test_mode(self, test_mode: bool, rng: np.random.Generator | None = None) -> None:
         """Switch between the minibatch's own statistics (False) and the stored ones (True).
 
-        Switching on without statistics warns and makes random ones, which stay in the component; ``rng`` draws them.
+        Switching on without statistics warns and draws random ones from ``rng``, which the component keeps.
         """
         self.test_mode = test_mode
         if test_mode and self.count[0] == 0.0:
@@ -210,7 +210,7 @@ class BatchNormComponent(SameDimComponent):
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,
                   sums: DeviceArray | None = None) -> None:
-        """As for every component; ``sums`` are the ``column_moments`` of ``x`` if the caller has them already."""
+        """As for every component; ``sums`` are the ``column_moments`` of ``x``, if the caller already has them."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
             if sums is None:

@@ -1,4 +1,4 @@
-"""The deprecated 2-D convolution and 3-D max pooling, whose rows are tensors; older image and speech models have them.
+"""The deprecated 2-D convolution and 3-D max pooling of older image and speech models, whose rows are tensors.
 
 In both, a tensor has the dimensions x, y and z, and a row of the input is one tensor.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-ORDERS = ("yzx", "zyx")      # of the tensor's dimensions, fastest first; a file holds the place in this tuple
+ORDERS = ("yzx", "zyx")      # of the tensor's dimensions, fastest first; a file holds the index in this tuple
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class FilterShape:
 
     @property
     def num_x(self) -> int:
-        """How many places the filter takes along x."""
+        """How many positions the filter takes along x."""
         return 1 + (self.input_x_dim - self.filt_x_dim) // self.filt_x_step
 
     @property
     def num_y(self) -> int:
-        """How many places the filter takes along y."""
+        """How many positions the filter takes along y."""
         return 1 + (self.input_y_dim - self.filt_y_dim) // self.filt_y_step
 
     @property
@@ -66,7 +66,7 @@ class FilterShape:
         return self.filt_x_dim * self.filt_y_dim * self.input_z_dim
 
     def fault(self) -> str:
-        """What makes the shape impossible, or nothing."""
+        """Why the shape is impossible; empty if it is not."""
         if min(astuple(self)) <= 0:
             return "all dimensions and steps must be above 0"
         if self.filt_x_dim > self.input_x_dim or self.filt_y_dim > self.input_y_dim:
@@ -105,7 +105,7 @@ class PoolShape:
         return values[:3], values[3:6], values[6:]
 
     def fault(self) -> str:
-        """What makes the shape impossible, or nothing."""
+        """Why the shape is impossible; empty if it is not."""
         if min(astuple(self)) <= 0:
             return "all dimensions, sizes and steps must be above 0"
         for dim, size, step in zip(*self._axes(), strict=True):
@@ -151,7 +151,7 @@ class ConvolutionComponent(UpdatableComponent):
     order : of the input's dimensions, one of ``ORDERS``
     filter_params : float32 (num_filters, filter_dim), a filter's elements in the order x, y, z (z fastest)
     bias_params : float32 (num_filters,)
-    taps : int32 (filter_dim,), the input columns under the filter at its first place
+    taps : int32 (filter_dim,), the input columns under the filter at its first position
     """
 
     PARAMETERS = ("filter_params", "bias_params")
@@ -176,7 +176,7 @@ class ConvolutionComponent(UpdatableComponent):
         self.taps = (x * along_x + y * along_y + z * along_z).ravel().astype(np.int32)
 
     def _strides(self) -> tuple[int, int, int]:
-        """How many columns apart neighbours along x, y and z are."""
+        """The distances in columns between neighbours along x, y and z."""
         y, z = self.shape.input_y_dim, self.shape.input_z_dim
         return (y * z, z, 1) if self.order == "zyx" else (y * z, 1, y)
 
@@ -196,7 +196,7 @@ class ConvolutionComponent(UpdatableComponent):
     # -- computing ---------------------------------------------------------------------------------------------------
 
     def _places(self) -> Iterator[tuple[int, slice]]:
-        """For each place of the filter: what to add to the taps, and the output columns."""
+        """For each position of the filter: what to add to the taps, and the output columns."""
         along_x, along_y, _ = self._strides()
         end = 0
         for i in range(self.shape.num_x):
@@ -273,7 +273,7 @@ class ConvolutionComponent(UpdatableComponent):
 class MaxpoolingComponent(Component):
     """Maxima of boxes of a tensor; input and output have z fastest, then y. Kaldi: MaxpoolingComponent (deprecated).
 
-    Going back, every element of a box that is equal to the maximum gets the whole derivative.
+    In the backward pass every element of a box that equals the maximum gets the whole derivative.
     """
 
     FIELDS = _shape_fields(PoolShape)

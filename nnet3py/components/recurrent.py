@@ -160,7 +160,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     @property
     def self_repair_prob(self) -> np.ndarray:
-        """Which proportion of the cells was repaired, for each nonlinearity: float32 (5,)."""
+        """The proportion of cells repaired, for each nonlinearity: float32 (5,)."""
         return self._averages()[2]
 
     def _averages(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -40,7 +40,7 @@ _TYPES_OF_MODULE = {
 }
 
 PRECOMPUTED_SUFFIX = "PrecomputedIndexes"
-# types whose component knows its rows by precomputed indexes: the class TypePrecomputedIndexes stands beside the type
+# types with precomputed indexes: the class TypePrecomputedIndexes is in the module of the type
 _TYPES_WITH_PRECOMPUTED_INDEXES = (
     "BackpropTruncationComponent", "DistributeComponent", "GeneralDropoutComponent",
     "RestrictedAttentionComponent", "SpecAugmentTimeMaskComponent", "StatisticsExtractionComponent",
@@ -53,14 +53,14 @@ PRECOMPUTED_MODULES: dict[str, str] = {
     name + PRECOMPUTED_SUFFIX: COMPONENT_MODULES[name] for name in _TYPES_WITH_PRECOMPUTED_INDEXES}
 
 
-_FROM_OUTSIDE: dict[str, type[Component]] = {}      # what register_component was given
+_FROM_OUTSIDE: dict[str, type[Component]] = {}      # given to register_component
 
 
 def register_component(cls: type[Component]) -> type[Component]:
     """Make a component class known by its name to config lines and model files; returns it, so it can be a decorator.
 
     It is known in this process, from then on. A class of the same name that was registered before is replaced. It must
-    be of a simple component (``Properties.SIMPLE``): precomputed indexes of outside classes have no place in files.
+    be a simple component (``Properties.SIMPLE``): files cannot hold precomputed indexes of outside classes.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def precomputed_indexes_class(name: str) -> type:
 def component_class(type_name: str) -> type[Component]:
     """The class of a component type, by Kaldi's name (``"AffineComponent"``); imports its module on first use.
 
-    Also of a type of :func:`register_component`.
+    Types from :func:`register_component` are included.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def component_class(type_name: str) -> type[Component]:
 
 
 def read_component_class(reader: TokenReader) -> type[Component]:
-    """Read the opening tag of a component, and give its class, whose ``read`` reads on from there.
+    """Read the opening tag of a component, and return its class, whose ``read`` continues from there.
 
     Raises
     ------

@@ -109,11 +109,11 @@ class RepeatedAffineComponent(TrainedAffineMap):
 
 
 class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
-    """The same map of each block, trained by natural gradient: the rows of a minibatch's gradient are preconditioned.
+    """The same map for each block, trained by natural gradient: the rows of a minibatch's gradient are preconditioned.
 
     Attributes
     ----------
-    preconditioner : of the rows of [dW, db]; freezing does not reach it, as in Kaldi
+    preconditioner : of the rows of [dW, db]; never frozen, as in Kaldi
     """
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_repeats: int,
@@ -225,7 +225,7 @@ def _read_block_dims(line: ConfigLine, key: str) -> tuple[int, int, int]:
 
 def _initial_parameters(line: ConfigLine, rng: np.random.Generator, shape: tuple[int, int],
                         bias_stddev: float) -> tuple[np.ndarray, np.ndarray]:
-    """Random weights of that shape and a random bias, ``bias_stddev`` being the default of its key."""
+    """Random weights of that shape and a random bias; ``bias_stddev`` is the default of its key."""
     stddev = line.get_float("param-stddev", 1.0 / np.sqrt(shape[1]))
     mean, bias_stddev = line.get_float("bias-mean", 0.0), line.get_float("bias-stddev", bias_stddev)
     if not (stddev >= 0.0 and bias_stddev >= 0.0):

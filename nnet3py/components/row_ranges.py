@@ -1,4 +1,4 @@
-"""Ranges of rows: where the frames of a sequence between two times lie, in rows sorted by sequence."""
+"""Ranges of rows: where the frames of a sequence between two times are, in rows sorted by sequence."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def by_sequence(indexes: np.ndarray) -> np.ndarray:
-    """The indexes, int32 (rows, 3), sorted by n, then x, then t: the frames of a sequence stand side by side."""
+    """The indexes, int32 (rows, 3), sorted by n, then x, then t: the frames of a sequence are consecutive."""
     return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
 
 

@@ -45,7 +45,7 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
         self.offsets = offsets
         self.dim = dim
         self.use_natural_gradient = use_natural_gradient
-        self.preconditioner_scale = OnlineNaturalGradient(rank, update_period)   # not reached by freezing,
+        self.preconditioner_scale = OnlineNaturalGradient(rank, update_period)   # never frozen,
         self.preconditioner_offset = OnlineNaturalGradient(rank, update_period)  # as in Kaldi
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
 
-LONGEST_RUN = 1 << 30       # of frames, where a tiny proportion would make it longer than an int32 can say
+LONGEST_RUN = 1 << 30       # frames; a tiny proportion would make it longer than an int32 can hold
 
 
 @dataclass
@@ -60,7 +60,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
     """Sets random stretches of time of each sequence to zero. Kaldi: SpecAugmentTimeMaskComponent.
 
     Stretches of 1 to ``time_mask_max_frames`` zeroed frames alternate with stretches of kept ones, so long that about
-    ``zeroed_proportion`` of all frames is zeroed. What is kept is not scaled. In test mode nothing is zeroed.
+    ``zeroed_proportion`` of all frames is zeroed. Kept values are not scaled. In test mode nothing is zeroed.
     """
 
     FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
@@ -84,7 +84,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
 
     @property
     def _longest_kept(self) -> int:
-        """How long a stretch of kept frames may be; less than 1 if the proportion is too large for that."""
+        """The longest possible stretch of kept frames; less than 1 if the proportion is too large."""
         zeroed, whole = np.float32(self.zeroed_proportion), np.float32(1.0)
         with np.errstate(over="ignore"):
             longest = np.float32(self.time_mask_max_frames) * (whole - zeroed) / zeroed

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more in a file or a config line is a mistake
+MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more must be a mistake in a file or config line
 
 
 # -- extraction --------------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
     Attributes
     ----------
     forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    counts : float32 (outputs,), how many these are
+    counts : float32 (outputs,), the number of these rows
     backward : int32 (inputs,), the output row of each input row; empty if nothing is propagated back
     """
 
@@ -64,7 +64,7 @@ class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
 class StatisticsExtractionComponent(Component):
     """Count, sum and perhaps sum of squares of the frames in each group of ``output_period`` frames.
 
-    Groups start at multiples of ``output_period``; of each, the frames at multiples of ``input_period`` that exist are
+    Groups start at multiples of ``output_period``; the existing frames of a group at multiples of ``input_period`` are
     used. Output times are such starts. Kaldi: StatisticsExtractionComponent.
     """
 
@@ -199,7 +199,7 @@ class StatisticsPoolingComponent(Component):
     ``input_period``; frames that do not exist are left out. The first ``num_log_count_features`` columns of the output
     are the logarithm of the number of frames. Kaldi: StatisticsPoolingComponent.
 
-    Back flows nothing through the counts, and as if no variance was floored.
+    No derivative flows back through the counts; otherwise it does as if no variance were floored.
     """
 
     FIELDS = (Field("<InputDim>", "dim", "input_dim"), Field("<InputPeriod>", "integer", "input_period"),
@@ -302,7 +302,7 @@ class StatisticsPoolingComponent(Component):
         return component
 
     def _wrong_settings(self) -> str:
-        """What is wrong with the settings besides the dimension; an empty text if nothing is."""
+        """What is wrong with the settings, apart from the dimension; empty if nothing is."""
         contexts = self.left_context, self.right_context
         if self.input_period < 1 or min(contexts) < 0 or not 0 < sum(contexts) < MOST_CHOICES * self.input_period \
                 or any(context % self.input_period for context in contexts):

@@ -24,7 +24,7 @@ class NoOpComponent(SameDimComponent):
     """Copies its input; the derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
 
     FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
-              # once it was a nonlinearity: its statistics and settings are dropped
+              # it was once a nonlinearity: its statistics and settings are dropped
               *(Field(field.tag, field.kind, default=OLDER) for field in NonlinearComponent.FIELDS[2:]),
               Field("<BackpropScale>", "float32", "backprop_scale", "backprop-scale", default=1.0, hidden=1.0))
 
@@ -218,7 +218,7 @@ class PermuteComponent(Component):
             raise invalid_initializer(line, cls.__name__, "column-map must be a permutation of 0, 1, ..., dim-1")
         return cls(column_map)
 
-    # Irregular: in older binary files the map is a vector of floats, which only its first byte tells.
+    # Irregular: in older binary files the map is a vector of floats, which only the first byte shows.
     @classmethod
     def read(cls, reader: TokenReader) -> PermuteComponent:
         reader.expect_one_or_two("<PermuteComponent>", "<ColumnMap>")
@@ -258,7 +258,7 @@ class _FixedVectorComponent(Component):
 
     properties = IN_PLACE
     CONSTANTS = ("vector",)
-    CONFIG_KEY = ""       # of the file with the vector
+    CONFIG_KEY = ""       # the key for the file with the vector
 
     def __init__(self, vector: np.ndarray) -> None:
         self.vector = np.ascontiguousarray(vector, dtype=np.float32)

@@ -227,7 +227,7 @@ def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_r
 
 
 def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """The grid of input and output, with the input in such blocks that every offset's rows lie at one stride."""
+    """The grid of input and output, with the input in blocks such that every offset's rows have one stride."""
     grid = TimeGrid.from_indexes(inputs, outputs)
     grid.step_in = grid.step_in or grid.step_out or 1
     grid.step_out = grid.step_out or grid.step_in

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TimeGrid:
-    """Times of input and output: first, spacing (0 where there is one time only) and number; sequences per time.
+    """Times of input and output: first, spacing (0 if there is only one time) and number; sequences per time.
 
     ``reorder_in`` = r > 1 stores the input in blocks of r times, in which the time of one sequence varies fastest.
     """
@@ -44,7 +44,7 @@ class TimeGrid:
         """The grid's output indexes, int32 (rows, 3), in its order; those not among ``outputs`` have t = NO_TIME."""
         return _rows(self.start_out, self.step_out, self.num_out, 1, outputs)
 
-    # Irregular: its numbers have no tags, and files call it by another name.
+    # Irregular: its numbers have no tags, and files have another name for it.
     @classmethod
     def read(cls, reader: TokenReader) -> TimeGrid:
         """Read ``<ConvCompIo>``, eight integers and ``</ConvCompIo>``."""
@@ -108,7 +108,7 @@ def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> n
 
 
 def _is_grid(start: int, step: int, num: int, present: np.ndarray) -> bool:
-    """Whether the rows are the whole grid in its order already, as they mostly are."""
+    """Whether the rows are already the whole grid in its order, as they usually are."""
     if len(present) % num:
         return False
     if len(present) == num and present[0, 1] == start and present[-1, 1] == start + step * (num - 1):

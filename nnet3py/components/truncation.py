@@ -1,4 +1,4 @@
-"""Components that pass values on unchanged and hold derivatives in bounds on the way back, for recurrent networks."""
+"""Components that pass values on unchanged and limit derivatives in the backward pass, for recurrent networks."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class ClipGradientComponent(SameDimComponent):
         ops.clip_gradient_repair(dx, counters, x, self.counters, self.self_repair_clipped_proportion_threshold,
                                  self.self_repair_target, self.self_repair_scale, ops.random.draw_uniform())
 
-    # The counters are whole numbers in Kaldi: a fraction is cut off, and only the first two are scaled and added.
+    # The counters are whole numbers in Kaldi: fractions are cut off, and only the first two are scaled and added.
 
     def scale(self, factor: float) -> None:
         self.counters[:2] = np.trunc(self.counters[:2] * np.float32(factor)) if factor else 0.0
@@ -103,7 +103,7 @@ class ClipGradientComponent(SameDimComponent):
 
     @property
     def clipped_proportion(self) -> float:
-        """Rows clipped of the rows seen."""
+        """The proportion of rows clipped."""
         return float(self.counters[NUM_CLIPPED] / (self.counters[COUNT] or 1.0))
 
     def info(self, verbose: int = 0) -> str:
@@ -113,7 +113,7 @@ class ClipGradientComponent(SameDimComponent):
 
 @dataclass
 class BackpropTruncationComponentPrecomputedIndexes(InFiles):
-    """Which rows lie at a boundary of the zeroing intervals. Kaldi's class of this name.
+    """Which rows are at a boundary of the zeroing intervals. Kaldi's class of this name.
 
     ``zeroing`` is float32 (rows,): -1 at a boundary, 0 elsewhere; ``zeroing_sum`` is how many are at one.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class UpdateSettings:
-    """The settings of one trainable component; ``learning_rate`` is the effective one, factor included."""
+    """The settings of one trainable component; ``learning_rate`` is the effective one, including the factor."""
 
     learning_rate: float = 0.001
     learning_rate_factor: float = 1.0
@@ -51,7 +51,7 @@ class UpdateSettings:
         return settings
 
 
-# what files of trainable components begin with
+# the first fields in files of trainable components
 SETTINGS = (Field("<LearningRateFactor>", "float32", "learning_rate_factor", "learning-rate-factor", 1.0, True),
             Field("<IsGradient>", "boolean", "is_gradient", "is-gradient", False, True),
             Field("<MaxChange>", "float32", "max_change", "max-change", 0.0, True),
@@ -66,7 +66,7 @@ SETTINGS_INFO = ("input-dim", "output-dim", "learning-rate", "is-gradient", "l2-
 class UpdatableComponent(Component):
     """A component with parameters that training changes. Set ``settings`` after making one from a file or config.
 
-    ``PRECONDITIONER`` has the arguments of its preconditioners that files do not hold.
+    ``PRECONDITIONER`` has those arguments of its preconditioners that files do not hold.
     """
 
     PRECONDITIONER: ClassVar[Values] = {}
@@ -95,23 +95,23 @@ class UpdatableComponent(Component):
         self.is_gradient = True
 
     def copy_settings(self, other: UpdatableComponent) -> None:
-        """Take over learning rate, factor, limits and gradient mark. Kaldi: SetUpdatableConfigs."""
+        """Copy learning rate, factor, limits and gradient mark. Kaldi: SetUpdatableConfigs."""
         for name in ("learning_rate", "learning_rate_factor", "max_change", "l2_regularize", "is_gradient"):
             setattr(self, name, getattr(other, name))
 
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        """The natural-gradient objects that ``freeze_natural_gradient`` reaches."""
+        """The natural-gradient objects that ``freeze_natural_gradient`` freezes."""
         return ()
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
-        """Stop (or resume) the natural gradient's learning from what it preconditions."""
+        """Stop (or resume) natural gradient's learning from the rows that it preconditions."""
         for preconditioner in self.preconditioners():
             preconditioner.frozen = freeze
 
     def dot_product(self, other: UpdatableComponent) -> float:
-        """Sum over all parameters of this one's times the other's; statistics do not count."""
+        """The dot product of all parameters with the other's; statistics do not count."""
         theirs = other.parameters()
-        # einsum converts as it goes, where np.vdot would want whole matrices of float64
+        # einsum converts as it goes, where np.vdot would need whole float64 matrices
         return float(sum(np.einsum("i,i->", mine.ravel(), theirs[name].ravel(), dtype=np.float64)
                          for name, mine in self.parameters().items()))
 
@@ -140,7 +140,7 @@ class UpdatableComponent(Component):
         for part in ("preconditioner", "preconditioner_in", "preconditioner_out"):
             own = take_part(values, part)
             if own:
-                inner = {**inner, **own}       # the outer one is as the inner one but for what it has itself
+                inner = {**inner, **own}       # the outer one equals the inner one except for its own fields
                 values[part] = read_preconditioner(reader, **inner)
         return super().from_fields(reader, {**values, "settings": UpdateSettings(**settings)})
 
@@ -152,12 +152,12 @@ class UpdatableComponent(Component):
 
 
 def is_updatable(component: Component) -> TypeGuard[UpdatableComponent]:
-    """Whether training changes the component: it may have nothing to train, or be fixed as it is configured."""
+    """Whether training changes the component: it may have nothing to train, or be configured as fixed."""
     return component.has(Properties.UPDATABLE)
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean: float = 0.0) -> np.ndarray:
-    """A float32 array of independent normal numbers, as components start with."""
+    """A float32 array of independent normal numbers, for initial parameters."""
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(stddev) + np.float32(mean)
 
 
@@ -178,7 +178,7 @@ def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
     return read_object(name, read_vector) if name else None
 
 
-# what describes a layer's two preconditioners in most files, after their ranks
+# the fields of a layer's two preconditioners in most files, after their ranks
 SMOOTHING = (Field("<UpdatePeriod>", "integer", "preconditioner_in.update_period", "update-period"),
              Field("<NumSamplesHistory>", "float32", "preconditioner_in.num_samples_history", "num-samples-history"),
              Field("<Alpha>", "float32", "preconditioner_in.alpha", "alpha"))
@@ -186,7 +186,7 @@ PRECONDITIONERS_INFO = ("rank-in", "rank-out", "num-samples-history", "update-pe
 
 
 def read_preconditioner(reader: TokenReader, **settings: Any) -> OnlineNaturalGradient:
-    """A preconditioner with settings from a file; settings that cannot be used are the file's fault."""
+    """A preconditioner with settings from a file; FormatError for settings that cannot be used."""
     try:
         return OnlineNaturalGradient(**settings)
     except ValueError as error:

@@ -14,7 +14,7 @@ def cost(probability: float) -> float:
 
 
 class GraphBuilder:
-    """States and arcs in the order in which they are asked for; state 0 is the start."""
+    """States and arcs in the order in which they are added; state 0 is the start."""
 
     def __init__(self) -> None:
         self.num_states = 1
@@ -28,7 +28,7 @@ class GraphBuilder:
         return self.num_states - 1
 
     def arc(self, source: int, input_label: int, output_label: int, weight: float, target: int) -> None:
-        """Add an arc; one of infinite cost is left out."""
+        """Add an arc; one with infinite cost is left out."""
         if weight != math.inf:
             self._arcs.append((source, input_label, output_label, target))
             self._weights.append(weight)

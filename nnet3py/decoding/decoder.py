@@ -1,4 +1,4 @@
-"""The decoder: the words that fit log-likelihoods best, with the graph HCLG, and lattices of the others."""
+"""The decoder: finds the words that fit log-likelihoods best, with the graph HCLG, and lattices of alternatives."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Decoded:
     ----------
     words : int32, numbers of words
     alignment : int32 (frames,), transition-ids
-    graph_cost, acoustic_cost : of the best path; the acoustic cost as scaled as the log-likelihoods were
-    lattice : state-level, with such costs
+    graph_cost, acoustic_cost : of the best path; the acoustic cost is scaled as the log-likelihoods were
+    lattice : state-level, with acoustic costs scaled likewise
     reached_final : whether a final state of the graph was reached
     """
 
@@ -50,7 +50,7 @@ class Decoded:
 
 
 class Decoder:
-    """Decodes utterances with one graph, one after the other. Threads need a decoder each; the graph they can share."""
+    """Decodes utterances with one graph, one after the other. Each thread needs a decoder; they can share the graph."""
 
     def __init__(self, graph: Graph | Fst, model: TransitionModel,
                  options: DecoderOptions | None = None) -> None:
@@ -69,7 +69,7 @@ class Decoder:
         Parameters
         ----------
         log_likes : float32 (frames, pdfs), with the acoustic scale
-        options : from now on, instead of those so far
+        options : replace the current ones from now on
 
         Returns None if there is no path at all. Raises ShapeError for another number of columns than the model has
         pdfs, or for no frames; NumericError for NaN or infinity.
@@ -86,7 +86,7 @@ class Decoder:
         return _decoded(trimmed(search.raw_lattice()), search.reached_final)
 
     def determinize(self, decoded: Decoded, options: PhoneDeterminizeOptions | None = None) -> Determinized:
-        """The compact lattice of what was found, with one path for each word sequence, within the lattice beam."""
+        """The compact lattice of a result, with one path for each word sequence, within the lattice beam."""
         return determinize_phone_pruned(self.model, decoded.lattice, self.options.lattice_beam, options)
 
 

@@ -12,13 +12,13 @@ from nnet3py.option_fields import opt
 class DecoderOptions:
     """How wide the search is. Costs are those after acoustic scaling. Kaldi: LatticeFasterDecoderConfig.
 
-    ``prune_scale``, which Kaldi's programs have no option for, is a matter of time.
+    ``prune_scale``, for which Kaldi's programs have no option, only affects speed.
     """
 
-    beam: float = opt("beam", 16.0, "Paths whose cost is larger than the best one's by more are given up")
+    beam: float = opt("beam", 16.0, "Paths whose cost exceeds the best one's by more than this are given up")
     max_active: int = opt("max-active", NO_LIMIT, "States kept per frame")
     min_active: int = opt("min-active", 200, "States kept per frame whatever the beam")
-    lattice_beam: float = opt("lattice-beam", 10.0, "How much worse than the best path what a lattice keeps may be")
+    lattice_beam: float = opt("lattice-beam", 10.0, "How much worse than the best one a path in a lattice may be")
     prune_interval: int = opt("prune-interval", 25,
                               "Frames between prunings of a lattice that is being made: a matter of memory")
     beam_delta: float = opt("beam-delta", 0.5, "How the beam is widened where --max-active or --min-active decide")
@@ -28,7 +28,7 @@ class DecoderOptions:
                              "Part of --lattice-beam by which costs may change without being passed on")
 
     def check(self) -> None:
-        """UsageError for options that cannot be."""
+        """UsageError for invalid options."""
         if not self.beam > 0.0 or not self.lattice_beam > 0.0:
             raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
         if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:

@@ -37,12 +37,12 @@ class DecodingGraph:
     """
 
     def __init__(self, start: int, states: np.ndarray, arcs: np.ndarray, pdfs: np.ndarray, num_columns: int) -> None:
-        """Take tables of 32-bit words (states, 5) and (arcs, 4), which may be read-only and unaligned.
+        """Use tables of 32-bit words (states, 5) and (arcs, 4), which may be read-only and unaligned.
 
-        ``pdfs`` (int32) has an entry for every label that there may be, from 0. ShapeError for tables that no decoder
+        ``pdfs`` (int32) has an entry for every possible label, from 0. ShapeError for tables that no decoder
         can use: states or labels that do not exist, invalid costs, a cycle of arcs without input labels.
         """
-        self._tables = states, arcs                     # the addresses are theirs
+        self._tables = states, arcs                     # kept alive: the addresses point into them
         self.start, self.num_states, self.num_arcs = start, len(states), len(arcs)
         self.pdfs, self.num_columns = np.ascontiguousarray(pdfs, dtype=np.int32), num_columns
         if not 0 <= start < self.num_states or not self.num_arcs:
@@ -64,7 +64,7 @@ class DecodingGraph:
     def read(cls, rxfilename: str | os.PathLike[str], model: TransitionModel) -> DecodingGraph:
         """Read a graph of transition-ids of a model. A ``const`` file is not copied but mapped into memory.
 
-        Raises FormatError for what is no FST, ShapeError as above.
+        Raises FormatError for a file that is not an FST, ShapeError as above.
         """
         with open_input(rxfilename) as stream:
             mapped = _mapped(stream)
@@ -89,7 +89,7 @@ class DecodingGraph:
 def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
     """ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or invalid costs.
 
-    ``largest`` is the largest input label that there may be.
+    ``largest`` is the largest possible input label.
     """
     place = np.zeros(3, dtype=np.int64)
     problem = _check_tables(address(states), address(states), address(arcs), address(arcs), len(states), len(arcs),
@@ -136,7 +136,7 @@ def _columns(model: TransitionModel) -> tuple[np.ndarray, int]:
 
 
 def _mapped(stream: InputStream) -> tuple[int, np.ndarray, np.ndarray] | None:
-    """The start state and the tables of a ``const`` file; None for other files, pipes, and FSTs inside of files.
+    """The start state and the tables of a ``const`` file; None for other files, pipes, and FSTs inside other files.
 
     Then nothing has been read.
     """

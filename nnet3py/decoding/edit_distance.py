@@ -1,4 +1,4 @@
-"""Edit distances between sequences, alignments, and how sure error rates are.
+"""Edit distances between sequences, alignments, and confidence intervals of error rates.
 
 Kaldi: ``edit-distance.h``, ``compute-wer-bootci``.
 """
@@ -21,7 +21,7 @@ _TWO_SIDED = 1.96                  # standard deviations on either side that 95 
 
 
 class Edits(NamedTuple):
-    """Errors of a hypothesis."""
+    """The errors of a hypothesis, by kind."""
 
     insertions: int
     deletions: int
@@ -41,7 +41,7 @@ def _numbers(*sequences: Sequence[Hashable]) -> list[np.ndarray]:
 
 
 def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Edits:
-    """The errors of the cheapest alignment, divided into kinds as Kaldi does. Kaldi: LevenshteinEditDistance."""
+    """The errors of the cheapest alignment, divided into kinds as in Kaldi. Kaldi: LevenshteinEditDistance."""
     if not reference or not hypothesis:
         return Edits(len(hypothesis), len(reference), 0)
     first, second = _numbers(reference, hypothesis)
@@ -80,7 +80,7 @@ class Resampler:
         return results
 
     def interval(self, errors: Sequence[int], words: Sequence[int]) -> tuple[float, float]:
-        """The mean error rate, and how far to either side of it 95 % of samples lie. Kaldi: GetBootstrapWERInterval."""
+        """The mean error rate, and the half-width of its 95 % interval. Kaldi: GetBootstrapWERInterval."""
         results = self._samples(errors, words)
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = results[:, 0] / results[:, 1]
@@ -88,7 +88,7 @@ class Resampler:
             return mean, _TWO_SIDED * float(np.sqrt(max(0.0, float(np.square(rates).mean()) - mean * mean)))
 
     def improvement(self, errors: Sequence[int], others: Sequence[int]) -> float:
-        """How probable it is that the second of two systems has fewer errors.
+        """The probability that the second of two systems has fewer errors.
 
         Kaldi: GetBootstrapWERTwoSystemComparison.
         """

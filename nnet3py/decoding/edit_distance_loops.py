@@ -7,7 +7,7 @@ MATCH, DELETE, INSERT = 0, 1, 2
 def count(reference, hypothesis, totals, edits):
     """Write insertions, deletions and substitutions of the cheapest alignment; returns their sum.
 
-    ``totals`` int32 (places,) and ``edits`` int32 (places, 3) are to work in, a row for each place in the reference and
+    ``totals`` int32 (places,) and ``edits`` int32 (places, 3) are scratch, a row for each place in the reference and
     one before it. A substitution or match is only taken if it is cheaper than both others, and a deletion if it is
     cheaper than an insertion: ties decide how errors are divided into kinds.
     """
@@ -37,10 +37,10 @@ def count(reference, hypothesis, totals, edits):
 
 
 def steps(first, second, totals, table):
-    """Write into ``table`` uint8 (len(first) + 1, len(second) + 1) by which step each cell is reached the cheapest.
+    """Write to ``table`` uint8 (len(first) + 1, len(second) + 1) the cheapest last step to each cell.
 
-    A match or substitution before a deletion (of ``first``'s), and that before an insertion. ``totals`` int32
-    (columns,) is to work in.
+    Ties: a match or substitution before a deletion (from ``first``), and that before an insertion. ``totals`` int32
+    (columns,) is scratch.
     """
     for j in range(len(second) + 1):
         totals[j] = j
@@ -63,7 +63,7 @@ def steps(first, second, totals, table):
 
 
 def resample(state, place, errors, words, replications, results):
-    """Draw samples of utterances as large as their number; ``results`` gets each one's errors and words.
+    """Draw samples with as many utterances as there are; ``results`` gets each sample's errors and words.
 
     ``state`` uint32 (31,) and ``place`` are those of the C library's random numbers; returns the next place.
     """

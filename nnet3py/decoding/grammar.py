@@ -13,14 +13,14 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 def grammar_words(words: SymbolTable) -> list[str]:
-    """The words proper of a table, without epsilon, ``#0``, marks of sentences and nonterminals, by their numbers."""
+    """A table's actual words, without epsilon, ``#0``, sentence marks and nonterminals, by number."""
     special = {EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END} | {words.names[n] for n in words.disambiguation}
     return [name for number, name in sorted(words.names.items())
             if number and name not in special and not name.startswith("#nonterm")]
 
 
 def as_nonterminal(grammar: Fst, words: SymbolTable) -> Fst:
-    """A grammar for a nonterminal: all of its sentences begin with #nonterm_begin and end with #nonterm_end."""
+    """A grammar for a nonterminal: all its sentences begin with #nonterm_begin and end with #nonterm_end."""
     begin, end, first = words[NONTERMINAL_BEGIN], words[NONTERMINAL_END], grammar.num_states
     finals = np.flatnonzero(grammar.is_final)
     final_weights = np.full(first + 2, NO_WEIGHT, dtype=np.float32)
@@ -50,7 +50,7 @@ def word_loop(words: SymbolTable, names: Iterable[str] | None = None, penalty: f
 
 
 def read_transcripts(rxfilename: str) -> dict[str, list[str]]:
-    """Words by utterance, of lines ``UTTERANCE WORD ...``, Kaldi's file ``text``.
+    """Words by utterance, from lines ``UTTERANCE WORD ...``, Kaldi's file ``text``.
 
     FormatError for an utterance that occurs twice.
     """

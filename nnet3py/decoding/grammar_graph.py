@@ -32,19 +32,19 @@ _LARGEST = 1 << 31                 # of states: their numbers have 31 bits
 
 
 class GrammarGraph:
-    """The graphs of a grammar. It never changes, so decoders may share it; each puts together what it needs for itself.
+    """The graphs of a grammar. Immutable, so decoders may share it; each expands what it needs for itself.
 
     Attributes
     ----------
     pdfs, num_columns : as in :class:`DecodingGraph`
-    settings : int64, the number of #nonterm_bos, and by what nonterminals are multiplied in labels
+    settings : int64, the number of #nonterm_bos, and the factor of nonterminals in labels
     states, arcs : tables of all graphs, one after the other
-    starts : int32 (graphs,), start states, the top graph's first; -1 of an empty graph
-    graph_of : int32, the graph of each nonterminal of the user; -1 for none
+    starts : int32 (graphs,), start states, the top graph's first; -1 for an empty graph
+    graph_of : int32, the graph of each user-defined nonterminal; -1 for none
     """
 
     def __init__(self, grammar: GrammarFst, model: TransitionModel | None) -> None:
-        """ShapeError for graphs that no decoder can use. Without a model, nothing can be decoded."""
+        """ShapeError for graphs that no decoder can use. Decoding needs a model."""
         names = grammar.nonterminals
         self.pdfs, self.num_columns, largest = np.zeros(0, dtype=np.int32), 0, FIRST_LABEL - 1
         if model is not None:
@@ -77,17 +77,17 @@ class GrammarGraph:
         return cls(GrammarFst.read(rxfilename), model)
 
     def for_decoder(self) -> ExpandedGrammar:
-        """A graph that a decoder puts together for itself."""
+        """A graph that one decoder expands for itself."""
         return ExpandedGrammar(self)
 
 
 def joined(grammar: GrammarFst) -> Fst:
-    """All of a grammar as one graph. ShapeError as of :class:`GrammarGraph` and :meth:`ExpandedGrammar.whole`."""
+    """A whole grammar as one graph. ShapeError as for :class:`GrammarGraph` and :meth:`ExpandedGrammar.whole`."""
     return GrammarGraph(grammar, None).for_decoder().whole()
 
 
 def _tables(fst: Fst, num_transition_ids: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tables of states and arcs, int32, that may be changed; marks are taken from the final costs."""
+    """Writable tables of states and arcs, int32; marks are removed from the final costs."""
     states, arcs = (table_words(table, width).copy() for table, width in
                     zip(const_tables(fst), (search_layout.STATE_WORDS, search_layout.ARC_WORDS), strict=True))
     plain = arcs.copy()
@@ -103,7 +103,7 @@ def _tables(fst: Fst, num_transition_ids: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ExpandedGrammar(GrowingGraph):
-    """What a decoder has put together so far."""
+    """The part of a grammar's graph that a decoder has expanded so far."""
 
     def __init__(self, graph: GrammarGraph, most_arcs: int = MOST_ARCS) -> None:
         super().__init__(graph.pdfs, graph.num_columns, most_arcs)
@@ -140,7 +140,7 @@ class ExpandedGrammar(GrowingGraph):
             super()._make_room(status)
 
     def whole(self, most_arcs: int = MOST_ARCS) -> Fst:
-        """All of the grammar as one graph. ShapeError if it has more than ``most_arcs`` arcs, as if it calls itself."""
+        """The whole grammar as one graph. ShapeError for more than ``most_arcs`` arcs, as when it calls itself."""
         done = 0
         while done < self.num_states:
             states = np.arange(done, self.num_states, dtype=np.int32)

@@ -1,9 +1,9 @@
 """The loops that put graphs of nonterminals together while decoding, state by state.
 
 A state's key is an instance, one call of a graph, and a state of that graph, numbered over all graphs. An arc that
-calls a nonterminal leads to where the called graph's arc of #nonterm_begin with the same phone leads; #nonterm_end to
-where the caller's arc of #nonterm_reenter leads. Of these arcs only one can be taken, so what they cost for being many,
-the log of their number, is taken off.
+calls a nonterminal leads to where the called graph's arc of #nonterm_begin with the same phone leads; #nonterm_end
+leads to where the caller's arc of #nonterm_reenter leads. Only one of these arcs can be taken, so the cost of choosing
+among them, the log of their number, is subtracted.
 """
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from nnet3py.engine.inline import inline
 from nnet3py.graphs.nonterminals import FIRST_LABEL
 
 _INFINITY = np.float32(np.inf)
-_BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # behind the offset
+_BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset
 
 
 class Graphs(NamedTuple):
-    """All graphs, one behind the other, and where each begins; ``settings``: offset and multiple of nonterminals.
+    """All graphs, one after the other, and where each begins; ``settings``: offset and factor of nonterminals.
 
-    ``graph_of``: of each nonterminal of the user, from the first one on, -1 for none.
+    ``graph_of``: the graph of each user-defined nonterminal, from the first one on, -1 for none.
     """
 
     states: Any
@@ -100,13 +100,13 @@ def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, sta
 
 def add_state(g_state_costs: Any, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
               counts: np.ndarray, key: int) -> int:
-    """The number of a state, which is added if it is not there. There must be room."""
+    """The number of a state, which is added if it is new. There must be room."""
     made = Made(keys, table, states, state_costs, states, state_costs, states, table, counts)
     return _state_of(g_state_costs, made, key)
 
 
 def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: int) -> None:
-    """Put the first ``count`` instances but the top one into the table, which may have another size."""
+    """Put the first ``count`` instances except the top one into the table, whose size may have changed."""
     for place in range(len(instance_table)):
         instance_table[place] = -1
     for number in range(1, count):
@@ -147,7 +147,7 @@ def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller
 
 @inline
 def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
-    """The number of an instance, which is added if it is not there."""
+    """The number of an instance, which is added if it is new."""
     place = _instance_place(made.instances, made.instance_table, graph, caller, back)
     if made.instance_table[place] < 0:
         number = made.counts[NUM_INSTANCES]
@@ -160,7 +160,7 @@ def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
 
 @inline
 def _arc_of(graphs: Graphs, state: int, label: int) -> int:
-    """The place of the arc with a label among those of a state, in words; -1 if there is none."""
+    """The position of a state's arc with a label, in words; -1 if there is none."""
     first = np.int64(graphs.states[state * STATE_WORDS + FIRST_ARC])
     for arc in range(first, first + np.int64(graphs.states[state * STATE_WORDS + NUM_ARCS])):
         if graphs.arcs[arc * ARC_WORDS + ARC_INPUT] == label:
@@ -180,7 +180,7 @@ def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, outpu
 
 @inline
 def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
-    """Add what becomes of an arc that leads into another graph; or say what is wrong with it."""
+    """Add the arc that replaces one into another graph; or say what is wrong with it."""
     instance, counts = made.keys[state] >> 32, made.counts
     offset, multiple = graphs.settings[0], graphs.settings[1]
     label, back = np.int64(graphs.arcs[arc + ARC_INPUT]) - FIRST_LABEL, np.int64(graphs.arcs[arc + ARC_NEXT])
@@ -211,7 +211,7 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
 
 @inline
 def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
-    """Make the arcs of a state; if there is no room, it has none yet."""
+    """Make the arcs of a state; without enough room it makes none."""
     key, counts = made.keys[state], made.counts
     instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * STATE_WORDS
     first, count = np.int64(graphs.states[words + FIRST_ARC]), np.int64(graphs.states[words + NUM_ARCS])

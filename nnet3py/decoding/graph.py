@@ -43,8 +43,8 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
 
     Raises
     ------
-    Nnet3Error : kaldifst is missing; nothing of the grammar can be said with the lexicon; a grammar that cannot be
-        determinised; tree and model of other phones than the lexicon
+    Nnet3Error : kaldifst is missing; no sentence of the grammar is possible with the lexicon; a grammar that cannot
+        be determinised; tree and model have other phones than the lexicon
     """
     names, phones_graph = lang.nonterminals, _lexicon_and_grammar(lang, grammar)
     if names is None:
@@ -62,7 +62,7 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
 
 
 def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
-    """LG, whose states all have the same sum of probabilities."""
+    """LG, pushed so that all states have the same sum of probabilities."""
     lexicon = lang.lexicon
     has_backoff = BACKOFF in lang.words and BACKOFF in lang.phones
     if has_backoff and not (lexicon.input_labels == lang.phones[BACKOFF]).any():     # prepare_lang.sh adds loops itself
@@ -97,7 +97,7 @@ class TrainingGraphOptions:
     transition_scale : factor of the costs of transitions that are not self-loops
     self_loop_scale : factor of the costs of self-loops, and of not taking them
     reorder : self-loops come after the transition that leaves their state, not before it
-    rm_eps : epsilons are removed where that makes nothing larger; only with disambiguation symbols
+    rm_eps : epsilons are removed where that does not enlarge the graph; only with disambiguation symbols
     """
 
     transition_scale: float = 0.0
@@ -115,12 +115,12 @@ def word_line(words: np.ndarray) -> Fst:
 
 def make_training_graph(lexicon: Fst, words: Fst, tree: ContextDependency, model: TransitionModel,
                         disambig: Collection[int] = (), options: TrainingGraphOptions | None = None) -> Fst:
-    """The graph of one utterance whose words are known, with self-loops.
+    """The training graph of one utterance with known words, with self-loops.
 
     Parameters
     ----------
     lexicon : L, or L_disambig with its ``disambig`` phones
-    words : what may have been said: of one sequence of words (:func:`word_line`), or of several, with costs
+    words : what may have been said: one sequence of words (:func:`word_line`), or several, with costs
 
     Raises Nnet3Error if the lexicon has no phones for the words, or other phones than the model. Kaldi:
     ``compile-train-graphs``.

@@ -1,4 +1,4 @@
-"""The loops that look over a decoding graph, its tables laid out as ``search_layout.py`` says."""
+"""The loops that check a decoding graph, whose tables are laid out as in ``search_layout.py``."""
 from __future__ import annotations
 
 from typing import Any
@@ -23,7 +23,7 @@ FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range
 
 def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_states: int, num_arcs: int,
                  largest_label: int, place: np.ndarray) -> int:
-    """What is wrong with a graph's tables. ``place``: the state, the arc, and the number that was found there."""
+    """What is wrong with a graph's tables. ``place`` gets the state, the arc, and the number found there."""
     for state in range(num_states):
         words = state * STATE_WORDS
         first, count = np.int64(states[words + FIRST_ARC]), np.int64(states[words + NUM_ARCS])

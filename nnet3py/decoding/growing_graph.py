@@ -1,4 +1,4 @@
-"""Graphs that are made while decoding: their states get arcs when the search looks at them."""
+"""Graphs that are made while decoding: states get their arcs when the search visits them."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -18,10 +18,10 @@ _FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
 
 
 class GrowingGraph(ABC):
-    """What a decoder has made so far: a graph as :class:`DecodingGraph` is one, whose states get arcs when needed.
+    """What a decoder has made so far: a graph like :class:`DecodingGraph` whose states get arcs when needed.
 
-    What was made is kept for the next utterance. Once there are more than ``most_arcs``, all is made again, even in the
-    middle of an utterance.
+    It is kept for the next utterance. Once there are more than ``most_arcs``, it is dropped and made again, even in
+    the middle of an utterance.
 
     Attributes
     ----------
@@ -56,21 +56,21 @@ class GrowingGraph(ABC):
 
     @property
     def num_states(self) -> int:
-        """States so far."""
+        """The number of states so far."""
         return int(self._counts[layout.NUM_STATES])
 
     @property
     def num_arcs(self) -> int:
-        """Arcs so far."""
+        """The number of arcs so far."""
         return int(self._counts[layout.NUM_ARCS])
 
     @property
     def is_full(self) -> bool:
-        """Whether to begin again as soon as that is possible."""
+        """Whether to begin anew as soon as possible."""
         return self.num_arcs > self._most_arcs
 
     def expand(self, wanted: np.ndarray) -> None:
-        """Make the arcs of states (int32) that have none yet."""
+        """Make the arcs of those states (int32) that have none yet."""
         wanted = np.ascontiguousarray(wanted, dtype=np.int32)
         self._counts[layout.PLACE] = 0
         while status := self._expand(wanted):
@@ -78,15 +78,15 @@ class GrowingGraph(ABC):
 
     @abstractmethod
     def _expand(self, wanted: np.ndarray) -> int:
-        """Call the loop that makes arcs, which says what it needs to go on."""
+        """Call the loop that makes arcs, which returns what it needs to continue."""
 
     @abstractmethod
     def _add(self, key: int, potential: np.float32) -> int:
-        """Add a state; its number."""
+        """Add a state; returns its number."""
 
     @abstractmethod
     def _add_start(self) -> int:
-        """Add the start state; its number."""
+        """Add the start state; returns its number."""
 
     def _make_room(self, status: int) -> None:
         if status == layout.MORE_ARCS:
@@ -98,7 +98,7 @@ class GrowingGraph(ABC):
             _rebuild_table(self._keys, self._table, self.num_states)
 
     def begin_anew(self, wanted: np.ndarray) -> np.ndarray:
-        """Forget all states but the start and ``wanted`` (int32), and all arcs; the new numbers of ``wanted``."""
+        """Forget arcs, and states other than the start and ``wanted`` (int32); returns new numbers of ``wanted``."""
         keys, potentials = self._keys[wanted].tolist(), self._potentials[wanted]
         self._counts[[layout.NUM_STATES, layout.NUM_ARCS, layout.PLACE]] = 0
         self._table[:] = -1

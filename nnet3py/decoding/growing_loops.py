@@ -18,7 +18,7 @@ def place_of(keys: np.ndarray, table: np.ndarray, key: int) -> int:
 
 
 def rebuild_table(keys: np.ndarray, table: np.ndarray, count: int) -> None:
-    """Put the first ``count`` states into ``table`` again, which may have another size."""
+    """Put the first ``count`` states into ``table`` again, whose size may have changed."""
     for place in range(len(table)):
         table[place] = -1
     for state in range(count):

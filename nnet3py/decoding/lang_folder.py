@@ -14,12 +14,12 @@ POSITIONS = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}   
 
 
 def phone_forms(phone: str, silence: bool, positions: bool) -> list[str]:
-    """The names that a phone has by its position in a word, that of silence between words first; or its one name."""
+    """A phone's names by position in a word (for silence the one between words first), or its only name."""
     return [*([phone] if silence or not positions else []), *(phone + suffix for suffix in POSITIONS if positions)]
 
 
 def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
-    """A lexicon whose phones are named by their position in the word as well."""
+    """A lexicon whose phone names include their position in the word."""
     def named(phones: tuple[str, ...]) -> tuple[str, ...]:
         if len(phones) == 1:
             return (f"{phones[0]}_S",)
@@ -35,8 +35,8 @@ def write_phone_lists(folder: str | os.PathLike[str], phones: SymbolTable, silen
     ``silence``, ``optional_silence`` (its first phone), ``context_indep`` (the silence phones) and ``nonsilence`` are
     lists of phones; ``sets`` has all forms of a phone, which share a tree's root, on a line, ``roots`` the same with
     how roots are split, and ``extra_questions`` silence and speech as questions. ``silences`` and ``others`` are names
-    without positions; with ``positions`` phones have a form for each position in a word, which the questions ask for,
-    too, and ``word_boundary`` names it. The folder is made if need be.
+    without positions; with ``positions`` phones have a form for each position in a word, for which there are questions,
+    too, and which ``word_boundary`` lists. The folder is made if necessary.
     """
     place = Path(folder) / "phones"
     place.mkdir(parents=True, exist_ok=True)

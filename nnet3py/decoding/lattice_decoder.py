@@ -1,7 +1,7 @@
-"""The lattice decoder: a search that goes on frame by frame, and what it has found.
+"""The lattice decoder: a search that proceeds frame by frame, and its results.
 
 Kaldi: LatticeFasterDecoder, LatticeFasterOnlineDecoder.
-Its state is in arrays that compiled loops work on (``search_loops.py``); other threads run while they do.
+Its state is in arrays that compiled loops work on (``search_loops.py``); other threads can run meanwhile.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BestPath(NamedTuple):
     """The best path so far.
 
     ``inputs``, ``outputs``: int32 (arcs,), labels, 0 for none; ``weights``: float32 (arcs, 2), graph and acoustic
-    costs; ``final_cost``: of the graph's state at the end, 0 where that is not asked for or not final.
+    costs; ``final_cost``: of the graph's state at the end, 0 if not requested or not final.
     """
 
     inputs: np.ndarray
@@ -67,12 +67,12 @@ class BestPath(NamedTuple):
 class LatticeDecoder:
     """Searches one utterance after the other with one graph.
 
-    The order in which states are visited depends on the size of a table that never shrinks, as Kaldi's does: so what is
-    found near the beam can depend on the utterances before. A new decoder costs little.
+    The order in which states are visited depends on the size of a table that never shrinks, as in Kaldi: so what is
+    found near the beam can depend on earlier utterances. A new decoder costs little.
     """
 
     def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
-        """UsageError for options that cannot be."""
+        """UsageError for invalid options."""
         self.graph: DecodingGraph | GrowingGraph = graph.for_decoder()
         self.options = options or DecoderOptions()
         self.options.check()
@@ -88,7 +88,7 @@ class LatticeDecoder:
         self._make_tables(_FIRST_HASH_SIZE)
         self._make_scratch()
         self._is_final = False
-        self._ends: _Ends | None = None         # as they are now; None if they have to be looked for
+        self._ends: _Ends | None = None         # the current ones; None if they have to be found
         self.init()
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class LatticeDecoder:
             self._make_room(status)
 
     def advance(self, log_likes: np.ndarray) -> None:
-        """Search on through more frames.
+        """Continue the search through more frames.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class LatticeDecoder:
             self._make_room(status)
 
     def finalize(self) -> None:
-        """Prune, knowing that no frame follows. Kaldi: FinalizeDecoding."""
+        """Prune, given that no frame follows. Kaldi: FinalizeDecoding."""
         best = self._best_ends()
         any_final = best.with_final < np.inf
         _finalize(self.graph.states, *self._pools(), self._offsets, self._remap, self._counts, self._limits,
@@ -151,7 +151,7 @@ class LatticeDecoder:
         return self._tokens, self._token_costs, self._links, self._link_costs, self._frames
 
     def _make_room(self, status: int) -> None:
-        """Give the loops what they need before they go on."""
+        """Give the loops the room that they need to continue."""
         if status in (layout.MORE_ARCS, layout.FEWER_ARCS):
             self._compose(status)
         elif status == layout.MORE_TOKENS:
@@ -167,7 +167,7 @@ class LatticeDecoder:
         self._make_scratch()
 
     def _compose(self, status: int) -> None:
-        """Have a graph make the arcs of the states that are looked at, or forget what is not needed any more."""
+        """Have a graph make the arcs of the states being visited, or forget what is no longer needed."""
         graph, counts = self.graph, self._counts
         assert isinstance(graph, GrowingGraph)
         newest = counts[layout.FRAME]
@@ -192,7 +192,7 @@ class LatticeDecoder:
         self._used = np.empty(size, dtype=np.int32)
 
     def _make_scratch(self) -> None:
-        """What is as large as the pools: the views of them as costs, the order of tokens, new numbers."""
+        """Make what is as large as the pools: the views of them as costs, the order of tokens, new numbers."""
         self._token_costs, self._link_costs = self._tokens.view(np.float32), self._links.view(np.float32)
         if len(self._order) < len(self._tokens):
             order = np.empty(len(self._tokens), dtype=np.int32)
@@ -219,7 +219,7 @@ class LatticeDecoder:
         return bool(self._best_ends().cost < np.inf)
 
     def final_relative_cost(self) -> float:
-        """How much worse the best path is with the cost of ending; infinity if no final state is reached.
+        """How much worse the best path is if it must end; infinity if no final state is reached.
 
         Kaldi: FinalRelativeCost.
         """
@@ -234,7 +234,7 @@ class LatticeDecoder:
     def best_path(self, use_final: bool = True) -> BestPath | None:
         """The best path so far; None if there is none. The lattice is not touched. Kaldi: GetBestPath.
 
-        ``use_final``: with the costs of ending, if a final state is reached.
+        ``use_final``: with final costs, if a final state is reached.
         """
         best = self._best_ends()
         if not best.cost < np.inf:
@@ -248,7 +248,7 @@ class LatticeDecoder:
     def recent_alignment(self, num_frames: int) -> np.ndarray:
         """int32: the transition-ids of the last ``num_frames`` frames, or of all there are, on the best path so far.
 
-        The path need not be able to end. None of them if there is no path.
+        The path need not be able to end. Empty if there is no path.
         """
         best = self._best_ends()
         if not best.cost < np.inf:
@@ -261,7 +261,7 @@ class LatticeDecoder:
         return int(self._frames[self.num_frames, layout.FIRST_TOKEN]) + place
 
     def _arcs_to(self, token: int, first_frame: int) -> tuple[np.ndarray, np.ndarray]:
-        """Labels, int32 (arcs, 2), and costs, float32 (arcs, 2), of the best path to a token, from a frame on."""
+        """Labels, int32 (arcs, 2), and costs, float32 (arcs, 2), of the best path to a token, since ``first_frame``."""
         most = 2 * (self.num_frames - first_frame) + 16
         while True:
             labels, weights = np.empty((most, 2), dtype=np.int32), np.empty((most, 2), dtype=np.float32)
@@ -272,10 +272,10 @@ class LatticeDecoder:
             most = count
 
     def raw_lattice(self, use_final: bool = True) -> Fst:
-        """The state-level lattice of what is kept; without states if there is nothing. Kaldi: GetRawLattice.
+        """The state-level lattice of the tokens kept; without states if there are none. Kaldi: GetRawLattice.
 
-        Every path within the lattice beam of the best one is in it; nothing else, after :meth:`finalize`.
-        ``use_final``: with the costs of ending, if a final state is reached; otherwise all states at the end are final.
+        It has every path within the lattice beam of the best one; after :meth:`finalize`, nothing else.
+        ``use_final``: with final costs, if a final state is reached; otherwise all states at the end are final.
         """
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)

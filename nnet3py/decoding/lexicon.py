@@ -1,4 +1,4 @@
-"""Lexicons: the phones of words, and the transducers L and L_disambig made of them.
+"""Lexicons: the phones of words, and the transducers L and L_disambig made from them.
 
 Kaldi: ``utils/prepare_lang.sh``, ``make_lexicon_fst.py``, ``add_lex_disambig.pl``.
 """
@@ -37,7 +37,7 @@ class Pronunciation:
 
 @dataclass(frozen=True)
 class Silence:
-    """The optional silence before and between words; probability 0: there is none."""
+    """The optional silence before and between words; none with probability 0."""
 
     phone: str = ""
     probability: float = 0.0
@@ -46,10 +46,10 @@ class Silence:
 def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list[Pronunciation]:
     """Read lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
 
-    ``has_probabilities`` None: they are there if every line has a number above 0, up to 1, as its second field, before
-    phones. A pronunciation that occurs twice is taken once, with a warning.
+    ``has_probabilities`` None: assumed if every line has a number above 0, up to 1, as its second field, before
+    phones. A pronunciation that occurs twice is used once, with a warning.
 
-    Raises FormatError for a line without phones, a reserved word, or what is not a probability.
+    Raises FormatError for a line without phones, a reserved word, or an invalid probability.
     """
     rows = [(number, line.split()) for number, line in enumerate(read_text(rxfilename).split("\n"), 1) if line.strip()]
     if not rows:
@@ -98,8 +98,8 @@ def lexicon_phones(lexicon: Iterable[Pronunciation], silence: Silence = Silence(
 def disambiguation_numbers(pronunciations: Sequence[tuple[str, ...]]) -> list[int]:
     """For each pronunciation the n of the ``#n`` at its end, from 1; 0 for none.
 
-    What no other pronunciation equals or begins with needs none; others get numbers that tell words of the same phones
-    apart.
+    A pronunciation that no other equals or begins with needs none; others get numbers that distinguish words with the
+    same phones.
     """
     counts = Counter(pronunciations)
     beginnings = {phones[:length] for phones in counts for length in range(1, len(phones))}
@@ -145,7 +145,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     lexicon : pronunciations; see :func:`read_lexicon`
     phones : the phones of the model, with or without ``#n``; None to number those of the lexicon
     silence : a phone that may stand before and after every word, and how probable it is
-    nonterminals : names such as ``#nonterm:contacts``, which stand for graphs that are put in while decoding
+    nonterminals : names such as ``#nonterm:contacts``, which stand for graphs inserted while decoding
     before_words : the phones that may come before a word, None for all
 
     Raises
@@ -230,7 +230,7 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
 
 def _add_nonterminals(graph: GraphBuilder, loop: int, words: SymbolTable, phones: SymbolTable,
                       nonterminals: Sequence[str], before: Sequence[str]) -> None:
-    """Nonterminals with all phones that may come before what follows, at a cost that is taken off in decoding."""
+    """Nonterminals with all phones that may precede what follows, at a cost that decoding subtracts."""
     shared, last = graph.state(), graph.state()
     for source, name in ((0, NONTERMINAL_BEGIN), *((loop, name) for name in nonterminals)):
         graph.arc(source, phones[name], words[name], 0.0, shared)

@@ -1,4 +1,4 @@
-"""Which words can come next from each state of HCL: read from OpenFst's look-ahead files, or found out."""
+"""Which words can come next from each state of HCL: read from OpenFst's look-ahead files, or computed."""
 from __future__ import annotations
 
 import os
@@ -38,11 +38,11 @@ class Lookahead:
     ----------
     start : the start state
     states, arcs : tables of 32-bit words, as in OpenFst's ``const`` files
-    part_of_state : int32 (states,), which intervals are a state's
+    part_of_state : int32 (states,), the part whose intervals a state has
     starts : int64 (parts + 1,), where the intervals of each part begin
     intervals : int32 (intervals, 2), half-open ranges of labels, sorted
-    final_label : stands for ending among the labels
-    label_of_word : int32, the label of each word; None where that is not known
+    final_label : the label that stands for ending
+    label_of_word : int32, the label of each word; None if not known
     takes_words : whether G's input labels are words, since HCL's were
     """
 
@@ -58,7 +58,7 @@ class Lookahead:
 
     @classmethod
     def of_fst(cls, hcl: Fst) -> Lookahead:
-        """Find out what can come next in a graph from transition-ids to words, and give the words labels."""
+        """Compute what can come next in a graph from transition-ids to words, and give the words labels."""
         states, arcs = (table_words(table, width) for table, width in
                         zip(const_tables(hcl), (STATE_WORDS, ARC_WORDS), strict=True))
         largest = int(hcl.output_labels.max(initial=0))
@@ -77,7 +77,7 @@ class Lookahead:
     def read(cls, rxfilename: str | os.PathLike[str]) -> Lookahead:
         """Read HCLr.fst, of type ``olabel_lookahead``; or HCL.fst of any other type, whose labels are words.
 
-        FormatError for what is neither.
+        FormatError for anything else.
         """
         with open_input(rxfilename) as stream:
             reader = token_reader(stream)
@@ -92,9 +92,9 @@ class Lookahead:
 
 
 def find_parts(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """int32 (states,), which states lead to each other by arcs without output label; how many such parts there are.
+    """int32 (states,), parts: states that lead to each other by arcs without output label; and the number of parts.
 
-    And int32, numbers from 1 for the output labels that there are, at 0 how many.
+    Also int32, numbers from 1 for the output labels that occur, with their count at 0.
     """
     size = len(states)
     labels = np.zeros(int(arcs[:, ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)
@@ -120,7 +120,7 @@ def _intervals(states: np.ndarray, arcs: np.ndarray, part: np.ndarray, num_parts
 
 
 def _read_lookahead(reader: TokenReader) -> Lookahead:
-    """Read what OpenFst writes: a head, a whole ``const`` FST, and what can come next."""
+    """Read what OpenFst writes: a header, a whole ``const`` FST, and what can come next."""
     header = read_header(reader)
     magic = int(reader.array("<i4", 1)[0])
     if header.arc_type != "standard" or magic != _MAGIC:
@@ -159,7 +159,7 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
 
 
 def _rest(reader: TokenReader) -> bytes:
-    """What is left of a file, whole 32-bit words of it."""
+    """The rest of a file, in whole 32-bit words."""
     parts = []
     while not reader.at_end():
         parts.append(bytes(reader.raw(len(reader.peek(1 << 20)))))

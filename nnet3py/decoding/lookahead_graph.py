@@ -1,4 +1,4 @@
-"""HCL and G composed while decoding, so that G may be large, or another one for each utterance."""
+"""HCL and G composed while decoding, so that G may be large, or differ for each utterance."""
 from __future__ import annotations
 
 import dataclasses
@@ -30,7 +30,7 @@ _LARGEST_STATE = 1 << 30       # of G: its number and a bit share a word
 
 
 class LookaheadGraph:
-    """HCL and one G. It never changes, so decoders may share it; each composes what it needs for itself.
+    """HCL and one G. Immutable, so decoders may share it; each composes what it needs for itself.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class LookaheadGraph:
     """
 
     def __init__(self, lookahead: Lookahead, grammar: Fst, disambig: Iterable[int], model: TransitionModel) -> None:
-        """Take HCL, and G whose input labels are HCL's output labels (:meth:`of_words` for one of words).
+        """Use HCL, and a G whose input labels are HCL's output labels (:meth:`of_words` for one of words).
 
-        ``disambig`` are input labels of HCL that stand for nothing. ShapeError for graphs that no decoder can use.
+        ``disambig`` are input labels of HCL to treat as epsilons. ShapeError for graphs that no decoder can use.
         """
         self.lookahead, self.grammar_fst, self.disambig, self.model = lookahead, grammar, list(disambig), model
         self.num_columns = model.num_pdfs
@@ -71,7 +71,7 @@ class LookaheadGraph:
     def _check_cycles(self) -> None:
         """ShapeError if composed arcs without transition-ids can make a cycle.
 
-        Then there is one in HCL without labels; or one in G of labels that HCL has on such cycles, as on loops of #0.
+        That takes a cycle in HCL without labels; or one in G of labels that HCL has on such cycles, as on loops of #0.
         """
         hcl_arcs, g_arcs = self.lookahead.arcs, self.grammar[1]
         outputs = hcl_arcs[:, search_layout.ARC_OUTPUT]
@@ -89,7 +89,7 @@ class LookaheadGraph:
     @classmethod
     def of_words(cls, lookahead: Lookahead, grammar: Fst, disambig: Iterable[int],
                  model: TransitionModel) -> LookaheadGraph:
-        """The same for a G of words. Nnet3Error if it is not known which label each word has in HCL."""
+        """The same for a G of words. Nnet3Error if the labels of words in HCL are not known."""
         return cls(lookahead, relabelled(grammar, lookahead.label_of_word), disambig, model)
 
     @classmethod
@@ -104,7 +104,7 @@ class LookaheadGraph:
         return LookaheadGraph(self.lookahead, grammar, self.disambig, self.model)
 
     def label_of_word(self) -> np.ndarray:
-        """int32, the label of each word in HCL, 0 for none: as HCL's file says, or else as G's arcs do."""
+        """int32, the label of each word in HCL, 0 for none: from HCL's file, or else from G's arcs."""
         if self.lookahead.label_of_word is not None:
             return self.lookahead.label_of_word
         fst = self.grammar_fst
@@ -114,7 +114,7 @@ class LookaheadGraph:
         return labels
 
     def hcl_of_words(self) -> Fst:
-        """HCL from transition-ids to words, without anything that stands for neither, as #0 where G backs off."""
+        """HCL from transition-ids to words, without other labels such as #0, where G backs off."""
         lookahead, grammar = self.lookahead, self.grammar_fst
         labels = self.label_of_word()
         arcs, num_arcs = lookahead.arcs, lookahead.states[:, search_layout.NUM_ARCS]
@@ -133,7 +133,7 @@ class LookaheadGraph:
                              arcs[:, search_layout.ARC_COST].view(np.float32)[stays], targets[stays])
 
     def with_phrases(self, phrases: Sequence[Sequence[int]]) -> LookaheadGraph:
-        """A graph in which only these phrases, of numbers of words, can be said, any number of times.
+        """A graph that allows only these phrases (numbers of words), any number of times.
 
         ShapeError for a word that HCL does not have.
         """
@@ -145,7 +145,7 @@ class LookaheadGraph:
         return self.with_grammar(relabelled(phrase_grammar(phrases), labels))
 
     def with_boosted(self, boosts: Mapping[int, float]) -> LookaheadGraph:
-        """The same HCL and G in which these words cost so much less."""
+        """The same HCL and G with the costs of these words reduced by so much."""
         fst = self.grammar_fst
         less = np.zeros(max([int(fst.output_labels.max(initial=0)), *boosts]) + 1, dtype=np.float32)
         for word, boost in boosts.items():
@@ -153,12 +153,12 @@ class LookaheadGraph:
         return self.with_grammar(dataclasses.replace(fst, weights=fst.weights - less[fst.output_labels], stored=None))
 
     def for_decoder(self) -> ComposedGraph:
-        """A graph that a decoder composes for itself."""
+        """A graph that one decoder composes for itself."""
         return ComposedGraph(self)
 
 
 def relabelled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
-    """G with HCL's labels instead of words on its input side, without arcs of words that HCL does not know."""
+    """G with HCL's labels instead of words on its input side, without arcs of words unknown to HCL."""
     if label_of_word is None:
         raise ShapeError("the labels of HCL are not known as words", "give a G with HCL's labels on its input side")
     words = grammar.input_labels
@@ -170,7 +170,7 @@ def relabelled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
 
 
 def phrase_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
-    """G of some phrases, of numbers of words, of which any number can be said, all equally probable."""
+    """G of some phrases (numbers of words), which allows any number of them, all equally probable."""
     cost = float(np.log(len(phrases) + 1))
     sources: list[int] = []
     words: list[int] = []
@@ -203,7 +203,7 @@ def _sorted_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _with_epsilons(states: np.ndarray, arcs: np.ndarray, is_epsilon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tables in which just the arcs of which ``is_epsilon`` is true have no input label."""
+    """Tables in which exactly the arcs for which ``is_epsilon`` is true have no input label."""
     states, arcs = states.copy(), arcs.copy()
     arcs[:, search_layout.ARC_INPUT] = ~is_epsilon
     before = np.concatenate(([0], np.cumsum(is_epsilon)))

@@ -1,8 +1,8 @@
 """The loops that compose HCL and G while decoding, state by state, looking ahead.
 
-A composed state is a state of each, and whether G's arcs without input label may still be followed: they come before
+A composed state is a state of each, and whether G's arcs without input label may still be followed: those come before
 HCL's arcs without output label, so that no path occurs twice. Its potential is the least cost in G of a word that
-HCL can say next: arcs cost what the potential grows by, besides their own costs, so that the language model counts
+HCL can produce next: arcs cost the growth of the potential besides their own costs, so that the language model counts
 early and whole paths cost what they should. Where no word is possible there is no state.
 """
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INFINITY = np.float32(np.inf)
 
 
 class Tables(NamedTuple):
-    """A graph, as in ``search_layout.py``."""
+    """A graph, laid out as in ``search_layout.py``."""
 
     states: Any
     state_costs: Any
@@ -87,7 +87,7 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
 def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_costs: Any, keys: np.ndarray,
               potentials: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
               counts: np.ndarray, key: int, potential: float) -> int:
-    """Add a state of a known potential; its number. There must be room."""
+    """Add a state whose potential is known; returns its number. There must be room."""
     hcl = Tables(hcl_states, hcl_state_costs, hcl_states, hcl_state_costs)
     g = Tables(g_states, g_state_costs, g_states, g_state_costs)
     made = Made(keys, potentials, table, states, state_costs, states, state_costs, counts)
@@ -144,7 +144,7 @@ def _least_cost(g: Tables, reach: Reach, first: int, end: int) -> float:
 
 @inline
 def _potential_here(g: Tables, reach: Reach, part: int, state: int) -> float:
-    """The least cost of what HCL can say next, in a state of G, without back-off."""
+    """The least cost of the words that HCL can produce next, in a state of G, without back-off."""
     words = state * STATE_WORDS
     first = np.int64(g.states[words + FIRST_ARC])
     end, least = first + np.int64(g.states[words + NUM_ARCS]), _INFINITY
@@ -183,7 +183,7 @@ def _potential(g: Tables, reach: Reach, key: int) -> float:
 
 @inline
 def _key(g: Tables, left: int, right: int, without_backoff: bool) -> int:
-    """The key of a composed state. Where G has nothing to back off to, it is forbidden from the beginning."""
+    """The key of a composed state. Where G has no back-off, backing off counts as forbidden from the beginning."""
     none = without_backoff or g.states[right * STATE_WORDS + NUM_EPSILONS] == 0
     return (np.int64(left) << 32) | (np.int64(right) << 1) | np.int64(none)
 
@@ -191,7 +191,7 @@ def _key(g: Tables, left: int, right: int, without_backoff: bool) -> int:
 @inline
 def _add_arc(hcl: Tables, g: Tables, reach: Reach, made: Made, state: int, key: int, label: int, output: int,
              cost: float) -> None:
-    """An arc from a composed state to the one of ``key``, if anything can follow there."""
+    """Add an arc from a composed state to the one with ``key``, if anything can follow there."""
     place = place_of(made.keys, made.table, key)
     to = np.int64(made.table[place])
     if to < 0:
@@ -207,7 +207,7 @@ def _add_arc(hcl: Tables, g: Tables, reach: Reach, made: Made, state: int, key: 
 
 @inline
 def _expand_one(hcl: Tables, g: Tables, reach: Reach, made: Made, is_disambig: np.ndarray, state: int) -> int:
-    """Make the arcs of a state; if there is no room, it has none yet."""
+    """Make the arcs of a state; without enough room it makes none."""
     key, counts = made.keys[state], made.counts
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
     first_made = counts[NUM_MADE_ARCS]
@@ -218,7 +218,7 @@ def _expand_one(hcl: Tables, g: Tables, reach: Reach, made: Made, is_disambig: n
     words = left * STATE_WORDS
     first = np.int64(hcl.states[words + FIRST_ARC])
     for step in range(np.int64(hcl.states[words + NUM_ARCS]) + 1):
-        # The last step is for G's arcs without labels, others for HCL's arcs.
+        # The last step is for G's arcs without labels, the others are for HCL's arcs.
         arc, last = (first + step) * ARC_WORDS, step == np.int64(hcl.states[words + NUM_ARCS])
         from_arc, to_arc, label, output, cost, after = g_first, g_first, np.int64(0), np.int64(0), np.float32(0.0), left
         if last and not key & 1:

@@ -1,4 +1,4 @@
-"""N-gram language models with back-off: estimated from text, written to ARPA files, made into graphs.
+"""N-gram language models with back-off: estimated from text, written to ARPA files, converted to graphs.
 
 Kaldi: ``arpa2fst``.
 """
@@ -33,14 +33,14 @@ class Ngram:
     ----------
     order : the longest n-grams
     log10_probs : of each n-gram, log10 of the probability of its last word after the others
-    log10_backoffs : of each history, log10 of the factor of what is taken from the shorter history; 0 if not there
+    log10_backoffs : of each history, log10 of the factor of the shorter history's probabilities; 0 if absent
     """
 
     def __init__(self, order: int, log10_probs: dict[Gram, float], log10_backoffs: dict[Gram, float]) -> None:
         self.order, self.log10_probs, self.log10_backoffs = order, log10_probs, log10_backoffs
 
     def log10_prob(self, history: Sequence[str], word: str) -> float:
-        """log10 P(word | history); -infinity for a word that is not known."""
+        """log10 P(word | history); -infinity for an unknown word."""
         history = tuple(history)[-(self.order - 1):] if self.order > 1 else ()
         backoff = 0.0
         while history + (word,) not in self.log10_probs:
@@ -54,10 +54,10 @@ class Ngram:
 
     @classmethod
     def estimate(cls, sentences: Iterable[Sequence[str]], order: int, vocabulary: Iterable[str] = ()) -> Ngram:
-        """Witten-Bell estimates, interpolated with shorter histories, in the end with a uniform distribution.
+        """Witten-Bell estimates, interpolated with shorter histories, and finally with a uniform distribution.
 
         After a history h that was seen c times, with t different words, P(w | h) = (c(h w) + t P(w | shorter)) /
-        (c + t). ``vocabulary``: words that get a probability though they may not occur.
+        (c + t). ``vocabulary``: words that get a probability even if they do not occur.
 
         Raises UsageError if there is no text, or for an order below 1.
         """
@@ -105,10 +105,10 @@ class Ngram:
 
 
 def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
-    """The grammar G of a model: an acceptor but for ``#0`` : epsilon on back-off arcs.
+    """The grammar G of a model: an acceptor except for ``#0`` : epsilon on back-off arcs.
 
     N-grams with words that the table lacks are left out, with a warning that counts them. Raises FormatError if
-    nothing is left, or if the table has no ``#0`` though there is something to back off to.
+    nothing is left, or if the table has no ``#0`` although the model backs off.
     """
     ids = _ids(words)
     probs = dict(model.log10_probs)

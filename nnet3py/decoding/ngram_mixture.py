@@ -1,4 +1,4 @@
-"""Mixtures of n-gram models: of what was said before, and of new text."""
+"""Mixtures of n-gram models, such as an old one and one of new text."""
 from __future__ import annotations
 
 import math
@@ -12,7 +12,7 @@ from nnet3py.errors import UsageError
 from nnet3py.fst.arpa import LN10, WordIds, read_arpa
 
 _NEVER = -99.0                # ARPA's log10 of the probability of what is not predicted
-_LEAST = 1e-12                # of what is left for unseen words, below which rounding decides
+_LEAST = 1e-12                # probability left for unseen words, below which rounding decides
 
 
 def read_ngram(rxfilename: str, words: Collection[str] | None = None) -> Ngram:
@@ -37,8 +37,8 @@ def read_ngram(rxfilename: str, words: Collection[str] | None = None) -> Ngram:
 def mixture(models: Sequence[tuple[Ngram, float]]) -> Ngram:
     """The linear interpolation of models with weights, as one model with back-off.
 
-    It has the n-grams of all of them, with the mean of their probabilities; what none of them has seen is left to
-    back-off, whose factors make probabilities sum to one. Raises UsageError for weights that do not sum to one.
+    It has the n-grams of all of them, with the weighted mean of their probabilities; what none of them has seen is left
+    to back-off, whose factors make probabilities sum to one. Raises UsageError for weights that do not sum to one.
 
     SRILM: ``ngram -mix-lm``.
     """

@@ -36,7 +36,7 @@ _NEAR = np.float32(1e-5)            # relative difference of costs that count as
 
 
 class Tokens(NamedTuple):
-    """All tokens and links, what is kept of each time, counts and limits; ``remap`` (int32) is scratch."""
+    """All tokens and links, what is kept for each time, counts and limits; ``remap`` (int32) is scratch."""
 
     tokens: np.ndarray
     token_costs: np.ndarray
@@ -57,7 +57,7 @@ def _end(search: Tokens, frame: int) -> int:
 
 @inline
 def prune_active(search: Tokens, delta: float) -> int:
-    """Prune where something may have changed; the first time that has lost something, or the newest.
+    """Prune where something may have changed; returns the first time that has lost something, or the newest.
 
     Tokens of the newest time keep an extra cost of 0, so that nothing is lost that may still turn out well.
     """
@@ -81,7 +81,7 @@ def prune_active(search: Tokens, delta: float) -> int:
 
 @inline
 def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
-    """Drop a token's links that are too bad; the least extra cost of the others, and whether some were dropped."""
+    """Drop a token's links that are too bad; returns the others' least extra cost, and whether any were dropped."""
     links, costs = search.links, search.token_costs
     total, beam = costs[token, TOTAL], search.limits[LATTICE_BEAM]
     least, lost, newer = _INFINITY, False, np.int32(-1)
@@ -169,7 +169,7 @@ def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, fra
 def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
              frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray,
              any_final: int, reference: float) -> None:
-    """Prune everything, knowing that no frame follows.
+    """Prune everything, given that no frame follows.
 
     ``reference`` is the cost of the best path, with its final cost if there is ``any_final`` state.
     """
@@ -184,7 +184,7 @@ def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, link
 
 @inline
 def compact(search: Tokens, first_frame: int) -> None:
-    """Close the gaps that pruned tokens and links left, from a time on; all keep their order."""
+    """Close the gaps that pruned tokens and links left, from ``first_frame`` on; the order is kept."""
     tokens, links, frames, counts, remap = search.tokens, search.links, search.frames, search.counts, search.remap
     newest = counts[FRAME]
     first_frame = max(first_frame - 1, 0)            # its links lead to tokens that get other numbers

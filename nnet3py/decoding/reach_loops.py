@@ -1,7 +1,7 @@
-"""The loops that find which labels can come next from each state of a graph: through arcs without output label.
+"""The loops that find which labels can come next from each state of a graph, through arcs without output label.
 
 States that lead to each other by such arcs are one part. Labels are numbered in the order in which a depth-first search
-leaves them, so that what can come next is few intervals where the graph is like a tree.
+leaves them, so that where the graph is like a tree, few intervals hold what can come next.
 """
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DONE, MORE = 0, 1
 
 def find_parts(states: Any, arcs: Any, num_states: int, depth: np.ndarray, lowest: np.ndarray, part: np.ndarray,
                stack: np.ndarray, waiting: np.ndarray, position: np.ndarray, new_labels: np.ndarray) -> int:
-    """Number the parts, those that are led to before those that lead there, and the labels; the number of parts.
+    """Number the parts, each after those that it leads to, and the labels; returns the number of parts.
 
     ``depth``, ``lowest``, ``part``, ``stack``, ``waiting`` (int32) and ``position`` (int64) are as large as the states;
     ``depth`` and ``part`` are -1 at the beginning. ``new_labels`` (int32, 0 at the beginning) gets numbers from 1 for
-    the labels that there are, and at 0 how many.
+    the labels that occur, and at 0 their count.
     """
     num_parts, seen = np.int64(0), np.int64(0)
     num_labels = np.int64(0)
@@ -82,7 +82,7 @@ def find_intervals(states: Any, state_costs: Any, arcs: Any, part: np.ndarray, m
     """Write the intervals of the labels that can come next, part by part from ``progress[0]`` on.
 
     ``members`` (int32) are the states by part; ``lows`` and ``highs`` (int64) are scratch. MORE: these and
-    ``intervals`` must become larger; the intervals of the parts so far stay.
+    ``intervals`` must become larger; the intervals of the parts so far are kept.
     """
     for number in range(progress[0], len(starts) - 1):
         count = np.int64(0)
@@ -116,7 +116,7 @@ def find_intervals(states: Any, state_costs: Any, arcs: Any, part: np.ndarray, m
 
 @inline
 def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np.ndarray, first: int) -> int:
-    """Write intervals in order, those that touch as one; the place after them."""
+    """Write intervals in order, merging those that touch; returns the place after them."""
     sort(lows, highs, count)
     end = first
     for i in range(count):
@@ -129,9 +129,9 @@ def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np
 
 
 def read_intervals(words: np.ndarray, num_states: int, starts: np.ndarray, intervals: np.ndarray) -> int:
-    """Write what a look-ahead file says of each state: intervals, behind their number (64 bits), and a count.
+    """Write what a look-ahead file holds for each state: intervals, preceded by their number (64 bits), and a count.
 
-    ``words`` are the file's 32-bit words; ``intervals`` has room for half as many. The number of words read, or -1.
+    ``words`` are the file's 32-bit words; ``intervals`` has room for half as many. Returns the words read, or -1.
     """
     place, count = np.int64(0), np.int64(0)
     for state in range(num_states):

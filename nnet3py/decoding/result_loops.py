@@ -20,10 +20,10 @@ from nnet3py.decoding.search_layout import (
 
 def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, offsets: np.ndarray, counts: np.ndarray,
                token: int, first_frame: int, labels: np.ndarray, costs: np.ndarray) -> int:
-    """Write the arcs of the best path to a token of the newest time, last arc first; their number.
+    """Write the arcs of the best path to a token of the newest time, last arc first; returns their number.
 
     Those before ``first_frame`` are left out. ``labels`` (int32, two columns) and ``costs`` (float32, graph and
-    acoustic cost) have room for ``len(labels)`` arcs; if there are more, they are counted only.
+    acoustic cost) have room for ``len(labels)`` arcs; further arcs are only counted.
     """
     count, frame = np.int64(0), counts[FRAME]
     back = np.int64(tokens[token, BACK])
@@ -49,10 +49,10 @@ def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, of
 
 def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, counts: np.ndarray,
                  position: np.ndarray) -> int:
-    """Give each token a position among those of its time such that links within a time lead to higher ones.
+    """Give each token a position among those of its time so that links within a time lead to higher positions.
 
-    Positions are those of creation as far as possible; what is led to by a later one moves to the end. Returns 1 if
-    anything moved, 0 if not, -1 if links make a cycle.
+    Positions follow the order of creation as far as possible; a token that a later one leads to moves to the end.
+    Returns 1 if anything moved, 0 if not, -1 if links make a cycle.
     """
     moved = 0
     for frame in range(counts[FRAME] + 1):
@@ -83,7 +83,7 @@ def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
                   offsets: np.ndarray, counts: np.ndarray, order: np.ndarray, number: np.ndarray,
                   arc_starts: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
                   next_states: np.ndarray) -> int:
-    """Write the arcs of a lattice whose state i is the token ``order[i]``, ``number[token]`` being i; their number."""
+    """Write the arcs of a lattice whose state i is token ``order[i]``, ``number[token]`` being i; their number."""
     count, frame = np.int64(0), np.int64(0)
     for state in range(len(order)):
         token = np.int64(order[state])
@@ -106,11 +106,11 @@ def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
 def best_arcs(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
               final_weights: np.ndarray, costs: np.ndarray, came_by: np.ndarray, sources: np.ndarray,
               arcs: np.ndarray) -> int:
-    """Write the arcs of the best path through a topologically sorted lattice, last one first; their number.
+    """Write the arcs of the best path through a topologically sorted lattice, last one first; returns their number.
 
-    -1 if there is no path. Costs are added along paths as pairs of floats; of two sums that are equal the one of the
-    smaller graph cost is better. ``costs`` (float32), ``came_by`` (int64) and ``sources`` (int32) are scratch, as large
-    as the states; ``arcs`` has as much room. Where the path ends is in ``arcs[0]`` if it has no arcs.
+    -1 if there is no path. Costs are added along paths as pairs of floats; of two equal sums the one with the smaller
+    graph cost is better. ``costs`` (float32), ``came_by`` (int64) and ``sources`` (int32) are scratch, as large as the
+    states; ``arcs`` has as much room. If the path has no arcs, ``arcs[0]`` is the state where it ends.
     """
     for state in range(len(costs)):
         costs[state, 0] = costs[state, 1] = np.float32(np.inf)

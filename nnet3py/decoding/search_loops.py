@@ -1,7 +1,7 @@
-"""The loops of the lattice decoder: token passing. Arrays and what they answer: ``search_layout.py``.
+"""The loops of the lattice decoder: token passing. Their arrays and return values: ``search_layout.py``.
 
 Tokens are visited in Kaldi's order, which decides what the search keeps near the beam: by buckets of a table, in the
-order in which these were first used, and in a bucket in the order of insertion.
+order in which these were first used, and within a bucket in the order of insertion.
 """
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Graph(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Finds the token of a state among those of the newest time; orders them; the stack of those with epsilon arcs."""
+    """Finds the token of a state at the newest time; also their order, and the stack of those with epsilon arcs."""
 
     buckets: np.ndarray
     used: np.ndarray
@@ -101,7 +101,7 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
             links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray,
             buckets: np.ndarray, used: np.ndarray, order: np.ndarray, stack: np.ndarray, chosen: np.ndarray,
             counts: np.ndarray, limits: np.ndarray, log_likes: np.ndarray) -> int:
-    """Search on through the rows of ``log_likes``, from row ``counts[ROW]``."""
+    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]``."""
     graph, table = Graph(states, arcs, arc_costs, pdfs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     while True:
@@ -134,14 +134,14 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
 def begin(states: Any, arcs: Any, arc_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray,
           link_costs: np.ndarray, frames: np.ndarray, buckets: np.ndarray, used: np.ndarray, order: np.ndarray,
           stack: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
-    """Begin with the start state, and what is reached from it without a frame. Called again when it is not done."""
+    """Begin with the start state, and what is reached from it without a frame. Call it again until it is done."""
     graph, table = Graph(states, arcs, arc_costs, arcs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, limits, order, counts, limits)
     if counts[PHASE] == PRUNING:
         counts[NUM_TOKENS] = counts[NUM_LINKS] = counts[FRAME] = counts[NUM_USED] = 0
         _new_frame(search, 0)
         _find_or_add(table, search, start, np.float32(0.0), -1)
-        limits[NEXT_CUTOFF] = limits[BEAM]                       # not best + beam, nor what an emitting step gives
+        limits[NEXT_CUTOFF] = limits[BEAM]                       # neither best + beam, nor what an emitting step gives
         counts[PHASE] = ENTERING_EPSILONS
     if counts[PHASE] == ENTERING_EPSILONS:
         status = _enter_epsilons(graph, table, search)
@@ -202,7 +202,7 @@ def _add_link(search: Tokens, source: int, to: int, label: int, output: int, gra
 
 @inline
 def _order_tokens(table: Table, search: Tokens) -> None:
-    """Write down the order of the newest time's tokens, each less the first one's number."""
+    """Store the order of the newest time's tokens, numbered relative to the first one."""
     first = search.frames[search.counts[FRAME], FIRST_TOKEN]
     count = 0
     for place in range(search.counts[NUM_USED]):
@@ -219,7 +219,7 @@ def _order_tokens(table: Table, search: Tokens) -> None:
 
 @inline
 def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
-    """Find the cutoff, the beam to go by, the offset and a first bound of the next time's costs."""
+    """Find the cutoff, the beam to use, the offset and a first bound on the next time's costs."""
     counts, limits = search.counts, search.limits
     frame = counts[FRAME]
     if frame + 2 > len(search.frames):
@@ -246,7 +246,7 @@ def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray,
 
 @inline
 def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_likes: np.ndarray) -> float:
-    """The cost by which to go at the next time, of what the best token leads to."""
+    """A first cutoff for the next time, from what the best token leads to."""
     total, beam = search.token_costs[token, TOTAL], search.limits[ADAPTIVE_BEAM]
     state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
     first, bound = np.int64(graph.states[state + FIRST_ARC]), _INFINITY
@@ -262,7 +262,7 @@ def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_li
 
 @inline
 def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
-    """Set CUTOFF and ADAPTIVE_BEAM; the best token, or -1 if there is none."""
+    """Set CUTOFF and ADAPTIVE_BEAM; returns the best token, or -1 if there is none."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     first, count = search.frames[counts[FRAME], FIRST_TOKEN], counts[NUM_ORDER]
     least, best = _INFINITY, np.int64(-1)
@@ -279,7 +279,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
     for token in range(first, first + count):
         below += costs[token, TOTAL] < cutoff
         up_to += costs[token, TOTAL] <= cutoff
-    rank = np.int64(-1)                          # of the token whose cost is the cutoff, if not the beam decides
+    rank = np.int64(-1)                          # of the token whose cost is the cutoff, unless the beam decides
     if count > most and below > most:
         rank = most
     elif count <= fewest:
@@ -296,7 +296,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
 
 @inline
 def _select(values: np.ndarray, count: int, rank: int) -> float:
-    """The value that has ``rank`` values before it in increasing order; the values change places."""
+    """The value that has ``rank`` values before it in increasing order; reorders the values."""
     low, high = np.int64(0), np.int64(count - 1)
     while low < high:
         pivot = values[(low + high) // 2]
@@ -321,7 +321,7 @@ def _select(values: np.ndarray, count: int, rank: int) -> float:
 
 @inline
 def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> int:
-    """Follow the arcs with input labels, of tokens up to the cutoff, to the next time."""
+    """Follow the arcs with input labels to the next time, from tokens up to the cutoff."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     before = counts[FRAME] - 1
     first, row = search.frames[before, FIRST_TOKEN], counts[ROW]
@@ -358,7 +358,7 @@ def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> 
 
 @inline
 def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> int:
-    """Whether there is room for what a state's arcs, as many as the graph's word ``links`` says, lead to."""
+    """Whether there is room for what a state's arcs lead to; the graph's word ``links`` is their number."""
     if graph.states[arcs] == UNKNOWN_ARCS:
         return MORE_ARCS
     count = np.int64(graph.states[links])

@@ -25,7 +25,7 @@ class SymbolTable:
     """
 
     def __init__(self, names: dict[int, str], what: str = "word", path: str = "") -> None:
-        """FormatError for a name that occurs twice, or a 0 that is not an epsilon."""
+        """FormatError for a name that occurs twice, or if number 0 is not epsilon."""
         self.names, self.what, self.path = dict(names), what, path
         self.ids = {name: number for number, name in self.names.items()}
         if len(self.ids) != len(self.names):
@@ -42,7 +42,7 @@ class SymbolTable:
 
     @classmethod
     def read(cls, rxfilename: str, what: str = "word") -> SymbolTable:
-        """Read lines ``NAME NUMBER``. FormatError for another line."""
+        """Read lines ``NAME NUMBER``. FormatError for any other line."""
         return cls(read_symbol_table(read_text(rxfilename), str(rxfilename)), what, str(rxfilename))
 
     def write(self, path: str) -> None:
@@ -77,7 +77,7 @@ class SymbolTable:
         return sorted(number for number, name in self.names.items() if _DISAMBIGUATION.fullmatch(name))
 
     def extended(self, names: Iterable[str]) -> SymbolTable:
-        """A table with ``names`` after the largest number; those that it has keep theirs."""
+        """A table with ``names`` numbered after the largest number; names that it already has keep theirs."""
         names = [name for name in names if name not in self.ids]
         first = max(self.names, default=-1) + 1
         return SymbolTable(self.names | dict(enumerate(names, first)), self.what, self.path)

@@ -1,4 +1,4 @@
-"""Phones of transcripts, with silences put in at random: of these end-to-end training makes its phone language model.
+"""Phones of transcripts, with random silences, from which end-to-end training makes its phone language model.
 
 Kaldi: the script ``text_to_phones.py`` of end-to-end recipes.
 """
@@ -17,14 +17,14 @@ from nnet3py.errors import Nnet3Error, UsageError
 
 @dataclass(frozen=True)
 class Silences:
-    """How probable silence is before the first and after the last word, and between two; ``phone`` empty: none is."""
+    """The probabilities of silence at the edges of an utterance and between words; ``phone`` empty: no silence."""
 
     phone: str = ""
     at_edges: float = 0.8
     between: float = 0.1
 
     def check(self) -> None:
-        """UsageError for what are not probabilities."""
+        """UsageError for numbers that are not probabilities."""
         if not (0.0 <= self.at_edges <= 1.0 and 0.0 <= self.between <= 1.0):
             raise UsageError(f"expected probabilities of silence from 0 to 1, found {self.at_edges:g} at the edges "
                              f"and {self.between:g} between words")
@@ -43,12 +43,12 @@ class TextPhones:
     phones : the phones' numbers
     silences : see :class:`Silences`
     unknown_word : stands for words that the lexicon lacks; empty: such words are errors
-    seed : of all that is drawn
+    seed : of all random choices
 
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : what are not probabilities; an ``unknown_word`` that the lexicon lacks
+    UsageError : invalid probabilities; an ``unknown_word`` that the lexicon lacks
     """
 
     def __init__(self, lexicon: Iterable[Pronunciation], phones: SymbolTable, silences: Silences = Silences(),

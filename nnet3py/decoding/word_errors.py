@@ -1,4 +1,4 @@
-"""Word error rates: edit distances between what was said and what was found. Kaldi: ``compute-wer``."""
+"""Word error rates: edit distances between references and hypotheses. Kaldi: ``compute-wer``."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -58,9 +58,9 @@ def _percent(part: int, whole: int) -> str:
 
 
 def alignment_lines(key: str, reference: Sequence[str], hypothesis: Sequence[str]) -> str:
-    """The words of both beside each other, in four lines, as Kaldi's ``wer_per_utt`` has them.
+    """The words of both aligned, in four lines, as in Kaldi's ``wer_per_utt``.
 
-    The last two say what each pair is (C, S, I or D), and how often each comes.
+    The last two say what each pair is (C, S, I or D), and how often each occurs.
     """
     pairs = align(reference, hypothesis, _GAP)
     kinds = ["C" if a == b else "I" if a == _GAP else "D" if b == _GAP else "S" for a, b in pairs]

@@ -1,8 +1,8 @@
-"""A minibatch's lattices as tables of arrays for kernels, with one graph for each sequence where that is possible.
+"""A minibatch's lattices as tables of arrays for kernels, with one graph for each sequence where possible.
 
 A merged supervision has one lattice: those of its sequences, one after the other, joined by epsilon arcs. Between two
-sequences every path then goes through one state, which only epsilon arcs enter; there the lattice is cut, the costs of
-these arcs being final costs. Sums over all paths are products of those of the parts.
+sequences every path then goes through one state, which only epsilon arcs enter; there the lattice is cut, and the costs
+of these arcs become final costs. Sums over all paths are products of those of the parts.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 class LatticeGraphs(NamedTuple):
-    """Graphs whose nodes lie in levels, an arc leading to a later one.
+    """Graphs whose nodes lie in levels; an arc leads to a later one.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionMode
 
     Raises
     ------
-    ShapeError : the alignment or the lattice is not of as many frames as the supervision says
+    ShapeError : the alignment or the lattice does not have the supervision's number of frames
     LatticeError : the lattice has no path, a cycle, or does not end in its last frame
     Nnet3Error : a transition-id that the model does not have
     """
@@ -92,7 +92,7 @@ def _tables(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervis
 def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervision) -> np.ndarray:
     """The first state of each sequence but the first, if the lattice can be cut before all of them; else none.
 
-    It is one that only epsilon arcs enter, these from final ends of the sequence before, and nothing passes it by.
+    It is one that only epsilon arcs enter, from final states of the sequence before, and that no path bypasses.
     """
     none = np.zeros(0, np.int64)
     if supervision.num_sequences == 1:
@@ -154,7 +154,7 @@ def _arc_tables(sources: np.ndarray, nexts: np.ndarray, num_nodes: int,
 
 
 def _by_group(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """int32, the order in which things are sorted by group, else as they are; in a time that is linear in both."""
+    """int32, the order that sorts things stably by group, in a time linear in both numbers."""
     from scipy.sparse import csr_matrix
 
     numbers = np.arange(len(groups), dtype=np.int32)

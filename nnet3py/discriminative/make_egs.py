@@ -1,4 +1,4 @@
-"""Making discriminative examples of utterances. Kaldi: nnet3-discriminative-get-egs."""
+"""Making discriminative examples from utterances. Kaldi: nnet3-discriminative-get-egs."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class DiscriminativeExampleMaker:
 
     Parameters
     ----------
-    splitter : decides where
+    splitter : decides where to cut
     options : how lattices are cut
     model : of the transition-ids
     compress : whether inputs are compressed
@@ -48,7 +48,7 @@ class DiscriminativeExampleMaker:
         Parameters
         ----------
         features : (frames, dim), in any form
-        lattice : the competitors, and ``alignment``, int32: the reference; both of the output's frames
+        lattice : the competitors, and ``alignment``, int32: the reference; both at the output's frame rate
         ivectors : float32 (rows, dim)
 
         Raises

@@ -2,7 +2,7 @@
 
 MMI: the reference's score minus the log of the sum over the lattice's paths. MPFE and sMBR: the expected number of
 frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is that with respect to the scaled
-log-likelihoods: it lacks the acoustic scale as a factor, which learning rates are used to.
+log-likelihoods: it lacks the acoustic scale as a factor, and learning rates are chosen for that.
 
 D. Povey: "Discriminative training for large vocabulary speech recognition", 2003; B. Kingsbury: "Lattice-based
 optimization of sequence classification criteria for neural-network acoustic modeling", 2009.
@@ -63,7 +63,7 @@ class DiscriminativeTotals:
     outputs: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add(self, other: DiscriminativeTotals) -> None:
-        """Add those of another minibatch."""
+        """Add the sums of another minibatch."""
         for part in fields(self):
             mine, more = getattr(self, part.name), getattr(other, part.name)
             is_first = isinstance(mine, np.ndarray) and not len(mine)
@@ -89,7 +89,7 @@ class _Entries(NamedTuple):
 
 
 def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The different ones of places below ``size``, in order, and for each array which of them its places are."""
+    """The distinct places, all below ``size``, in order, and for each array the numbers of its places among them."""
     if size > MOST_MARKED:
         distinct, which = np.unique(np.concatenate(places), return_inverse=True)
         return distinct, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
@@ -109,7 +109,7 @@ class DiscriminativeObjective:
     ----------
     ops : the device's operations
     model : the transition model
-    priors : float32 (pdfs,), or (0,) where outputs need none, as those of chain models
+    priors : float32 (pdfs,), or (0,) if outputs need none, as for chain models
     options : see :class:`DiscriminativeOptions`
     """
 
@@ -133,12 +133,12 @@ class DiscriminativeObjective:
             sequence s of S
         deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
 
-        An objective that is not a number gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
+        An objective that is NaN gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
 
         Raises
         ------
         ShapeError : the supervision is for another output, or its lattice and alignment differ in length
-        NumericError : the output is not a log-probability although the model has priors
+        NumericError : the output is not log-probabilities although the model has priors
         LatticeError : see ``lattice_graphs``
         """
         ops, options = self.ops, self.options
@@ -261,13 +261,13 @@ class DiscriminativeObjective:
         return float(np.float32(sums_of_graphs[:, 0 if is_mmi else 2].sum())), arc_values
 
     def _boosts(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """float32 (arcs,): what a wrong phone, unless it is silence, takes off an arc's graph cost."""
+        """float32 (arcs,): how much an arc's graph cost is reduced for a wrong phone other than silence."""
         phones, reference = self._phones(graphs, supervision)
         wrong = (phones != reference) & ~np.isin(phones, self._silence) & (graphs.ids != 0)
         return np.float32(self.options.boost) * wrong.astype(np.float32)
 
     def _accuracies(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """float32 (arcs,): 1 for an arc that is right in the sense of the criterion, else 0."""
+        """float32 (arcs,): 1 for an arc that is right by the criterion, else 0."""
         phones, reference_phones = self._phones(graphs, supervision)
         is_silence = np.isin(phones, self._silence)
         if self.options.criterion == "mpfe":
@@ -279,12 +279,12 @@ class DiscriminativeObjective:
         return (right & (graphs.ids != 0)).astype(np.float32)
 
     def _phones(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> tuple[np.ndarray, np.ndarray]:
-        """The phone of each arc and that of the reference in its frame; of epsilon arcs any."""
+        """The phone of each arc and that of the reference in its frame; arbitrary for epsilon arcs."""
         phone_of = self._model.transition_id_to_phone
         return phone_of[graphs.ids], phone_of[supervision.num_ali[graphs.times]]
 
     def _check_passes(self, sums: np.ndarray) -> None:
-        """Warn, or raise NumericError, where the forward and the backward pass do not agree. As Kaldi."""
+        """Warn, or raise NumericError, where the forward and the backward pass do not agree, as Kaldi does."""
         for forward, backward, tolerance, what in zip(
                 sums[::2].tolist(), sums[1::2].tolist(),
                 (TOTALS_TOLERANCE[self.options.criterion], ACCURACY_TOLERANCE), ("log-probability", "accuracy"),

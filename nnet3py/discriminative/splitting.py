@@ -35,7 +35,7 @@ class SupervisionSplitter:
     Raises
     ------
     ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model does not have
-    LatticeError : the lattice has no path of a finite cost, or a cycle
+    LatticeError : the lattice has no path of finite cost, or a cycle
     """
 
     def __init__(self, options: SplittingOptions, model: TransitionModel, alignment: np.ndarray, lattice: Fst,
@@ -101,7 +101,7 @@ class SupervisionSplitter:
                                              np.where(leaves, final, nexts - first + 1))), lattice.arc_type)
 
     def _collapsed(self, piece: Fst) -> Fst:
-        """Arcs of one frame and pdf get the transition-id of the first of them."""
+        """Arcs with the same frame and pdf get the transition-id of the first of them."""
         piece = top_sorted(piece)
         frames = state_times(piece)[piece.sources].astype(np.int64)
         keys = frames * self._model.num_pdfs + self._model.transition_id_to_pdf[piece.input_labels]
@@ -110,9 +110,9 @@ class SupervisionSplitter:
 
 
 def without_epsilons(lattice: Fst) -> Fst:
-    """A top sorted lattice without epsilon arcs; of several ways between two states by one label the best stays.
+    """A top sorted lattice without epsilon arcs; of several ways between two states by one label the best is kept.
 
-    States that nothing leads to any more are left out, the others keep their order. Kaldi: RemoveEpsilons.
+    States that can no longer be reached are left out, the others keep their order. Kaldi: RemoveEpsilons.
     """
     epsilon = lattice.input_labels == 0
     sources, nexts, weights = lattice.sources.astype(np.int64), lattice.next_states, lattice.weights.astype(np.float64)
@@ -141,7 +141,7 @@ def without_epsilons(lattice: Fst) -> Fst:
 
 def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Among arcs with the same ends and label, the one of least cost; of equal ones the one of least graph cost."""
+    """Among arcs with the same ends and label, the one with least cost; of equal ones the one with least graph cost."""
     order = np.lexsort((weights[:, 0], weights.sum(axis=1), labels, nexts, sources))
     sources, nexts, labels, weights = sources[order], nexts[order], labels[order], weights[order]
     first = np.ones(len(order), bool)
@@ -157,7 +157,7 @@ def _determinized(lattice: Fst) -> Fst:
 
 
 def _reversed(lattice: Fst) -> Fst:
-    """What is accepted backwards; a new start leads to what were ends by epsilon arcs."""
+    """The reversed lattice; epsilon arcs lead from a new start to what were ends."""
     ends, num_states = np.flatnonzero(lattice.is_final), lattice.num_states
     finals = np.full((num_states + 1, 2), NO_WEIGHT, np.float32)
     finals[lattice.start] = 0.0

@@ -6,7 +6,7 @@ The drivers and their options are here by name, and loaded when they are first u
 
     train_raw_dnn(RawDnnOptions(dir="exp/tdnn", egs_dir="exp/egs", num_epochs=2.0))
 
-What Kaldi's training scripts do. Steps are bash command lines with Kaldi's program names, run by an executor
+Steps are bash command lines with Kaldi's program names, run by an executor
 (``jobs/``): ``executor.py``: ``Job(command, log)``; ``Executor.run(jobs)`` waits for all and raises ``JobsFailed``
 (which names the log and shows its last lines), ``Executor.start(jobs) -> Started`` for diagnostics in the background
 (``wait()``), ``close()``; ``make_executor(cmd, scheduler)`` chooses local processes, ``dask.distributed`` or a

@@ -27,7 +27,7 @@ from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.report.training_logs import TrainLog
 
-_NAME = re.compile(r"[A-Za-z0-9_.]+")           # it stands in names of nodes and of folders
+_NAME = re.compile(r"[A-Za-z0-9_.]+")           # it becomes part of the names of nodes and folders
 
 
 @dataclass

@@ -107,7 +107,7 @@ class ChainTraining(FrameLevelTraining):
 
     @cached_property
     def teacher(self) -> Nnet | None:
-        """The network whose posteriors are learnt, too."""
+        """The network whose posteriors are also learnt."""
         if not self.options.lwf_model:
             return None
         from nnet3py.network.model_file import read_nnet
@@ -276,7 +276,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def parts_of_egs(self) -> list[Path]:
-        """Folders of examples that the one for training is put together of."""
+        """Folders of examples that are combined into the one for training."""
         return [self.folder.path / name for name in ("egs_sup", "egs_unsup")] if self.options.semisup_feat_dir else []
 
     # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class ChainTraining(FrameLevelTraining):
 
 
 def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int) -> None:
-    """Nnet3Error if the first example of a folder is of another frame rate or another tree."""
+    """Nnet3Error if the first example of a folder has another frame rate or belongs to another tree."""
     from nnet3py.egs.chain_example import read_chain_egs
 
     if egs.kind != "cegs":

@@ -1,7 +1,7 @@
 """The command lines of a training's jobs, as Kaldi's scripts write them.
 
 :class:`FrameCommands` trains one frame of each example at a time, :class:`ChunkCommands` whole chunks; what other
-trainings do their own way (programs, options, names) are methods and attributes to override. Nothing here runs or
+trainings do differently (programs, options, names) are methods and attributes to override. Nothing here runs or
 reads anything. Kaldi: steps/libs/nnet3/train/frame_level_objf/common.py.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nnet3py.drivers.egs.egs_folder import EgsFolder
 
 PRINT_INTERVAL = 10
-VERBOSE_EVERY = 20           # iterations between two in which the training program says more
+VERBOSE_EVERY = 20           # one iteration in so many has a more verbose training log
 FULL_PROGRESS_EVERY = 10
 POSTERIOR_MINIBATCH = 128
 FEW_EGS = 4 * POSTERIOR_MINIBATCH
@@ -90,7 +90,7 @@ class FrameCommands:
         self.dir = options.dir
         self.gpu = gpu_option(options.use_gpu)
 
-    # -- what kinds of training do their own way -----------------------------------------------------------------------
+    # -- what differs between kinds of training ------------------------------------------------------------------------
 
     @property
     def passes(self) -> int:

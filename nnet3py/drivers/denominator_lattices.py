@@ -2,7 +2,7 @@
 
     make_denlats(LatticesOptions(feat_dir="data/train", lang="data/lang", src_dir="exp/tdnn", dir="exp/denlats"))
 
-Kaldi: steps/nnet3/make_denlats.sh. The folder has lat.N.gz and num_jobs in the end.
+Kaldi: steps/nnet3/make_denlats.sh. In the end the folder has lat.N.gz and num_jobs.
 """
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Diagnostics:
         return which not in self._running or self._running[which].finished
 
     def latest(self, upto: int) -> tuple[int, dict[tuple[str, str], float]] | None:
-        """(iteration, values on held-out data) that is known best of ``upto`` or before; None if nothing is."""
+        """The latest iteration up to ``upto`` with known values on held-out data, and these; None if there is none."""
         if self.is_finished(upto) and self.folder.log(f"compute_prob_valid.{upto}").exists():
             values = read_compute_prob_log(self.folder.log(f"compute_prob_valid.{upto}"))
             if values:
@@ -146,7 +146,7 @@ def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
 
 
 def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str = "output") -> str:
-    """The table of accuracies, or objectives, by iteration; of objectives, too, where there is no accuracy.
+    """The table of accuracies, or objectives, by iteration; objectives also where there is no accuracy.
 
     Kaldi: generate_acc_logprob_report.
     """

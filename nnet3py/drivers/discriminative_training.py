@@ -29,8 +29,8 @@ from nnet3py.io.tables import SequentialReader
 
 ALIGN, EGS = -3, -1                                   # stages; the iterations are 0 and up
 _SUBSETS = ("valid", "train")
-_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # that priors are estimated of, at most, and by that many jobs
-_SHUFFLED = 1000                                      # examples among which the next is drawn
+_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # priors are estimated from at most so many, by so many jobs
+_SHUFFLED = 1000                                      # the next example is drawn from so many
 
 
 class DiscriminativeTraining(LatticeMaking):
@@ -65,7 +65,7 @@ class DiscriminativeTraining(LatticeMaking):
 
     @property
     def num_archives(self) -> int:
-        """Archives of examples; one is what a job sees in an iteration."""
+        """Archives of examples; a job sees one of them in an iteration."""
         return self.num_frames // self.options.frames_per_iter + 1
 
     # -- the steps -----------------------------------------------------------------------------------------------------

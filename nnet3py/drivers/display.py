@@ -1,4 +1,4 @@
-"""What a driver shows while it trains: one line an iteration; on a terminal a table, also of the one that runs."""
+"""What a driver shows while it trains: a line per iteration; on a terminal a table that includes the current one."""
 from __future__ import annotations
 
 import logging
@@ -26,7 +26,7 @@ class Display:
     Parameters
     ----------
     plan : of the training
-    terminal : a stream to write a table on, whose last row is that of the iteration that runs; None to log plain lines
+    terminal : a stream to write a table on, whose last row is the current iteration; None to log plain lines
     """
 
     def __init__(self, plan: Plan, terminal: IO[str] | None = None) -> None:
@@ -97,7 +97,7 @@ def _as_words(measured: Mapping[str, str], iteration: int) -> list[str]:
 
 def _objectives(jobs: Mapping[int, TrainLog],
                 valid: tuple[int, Mapping[tuple[str, str], float]] | None) -> dict[str, str]:
-    """Columns of the table; ``of``: the iteration whose model the values on held-out data are of."""
+    """Columns of the table; ``of``: the iteration whose model has these values on held-out data."""
     shown = {}
     weights = [(job.objectives["output"], job.frames["output"]) for job in jobs.values() if "output" in job.objectives]
     total = sum(frames for _, frames in weights)

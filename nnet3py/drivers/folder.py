@@ -127,7 +127,7 @@ class TrainingFolder:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """``name: value before, value now`` of everything in which two records differ; only what both know counts."""
+    """``name: value before, value now`` of everything in which two records differ; only what both have is compared."""
     after = json.loads(json.dumps(dict(now)))       # tuples become lists, as they did before
     return [f"{name} was {_shown(before[name])} and is {_shown(after[name])}"
             for name in sorted(before) if name in after and before[name] != after[name]]

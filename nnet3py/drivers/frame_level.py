@@ -93,7 +93,7 @@ class FrameLevelTraining(Training):
 
     @property
     def chunk_width(self) -> str:
-        """Labelled frames per example, as the folder of examples says it."""
+        """Labelled frames per example, as the folder of examples says."""
         options = self.options
         if isinstance(options, RnnPart):
             return options.chunk_width
@@ -336,7 +336,7 @@ class RawTraining(FrameLevelTraining):
 
     @cached_property
     def num_targets(self) -> int:
-        """The dimension of the targets, as configs/vars says or the network made of the configs has it.
+        """The dimension of the targets, as configs/vars or the network made from the configs says.
 
         UsageError if it is not known, or dense targets have another one.
         """

@@ -3,7 +3,7 @@
     train_ivector_extractor(ExtractorOptions(feat_dir="data/train", dir="exp/extractor", num_gauss=512))
 
 Kaldi: steps/online/nnet2/get_pca_transform.sh, train_diag_ubm.sh and train_ivector_extractor.sh; for full covariances
-sid/train_full_ubm.sh. The folder has what theirs has in the end.
+sid/train_full_ubm.sh. In the end the folder has what theirs has.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FULL_GSELECT = 20                  # Gaussians of a frame that count for full c
 
 
 class _Mixture(NamedTuple):
-    """How a kind of mixture is called: its programs, its files and those of its statistics, and in titles."""
+    """The names of a kind of mixture: its programs, its files, those of its statistics, and its name in titles."""
 
     programs: str
     suffix: str
@@ -121,7 +121,7 @@ class ExtractorTraining(StagedWork):
         return (Path(self.options.transform_dir) / "splice_opts").read_text(encoding="utf-8").strip()
 
     def _transformed(self, source: str, subsample: int) -> str:
-        """An rspecifier of spliced and transformed features of one that ends in a pipe."""
+        """An rspecifier of spliced and transformed features, made from one that ends in a pipe."""
         every = f" subsample-feats --n={subsample} ark:- ark:- |" if subsample > 1 else ""
         return (f'"{source} splice-feats {self._splice_opts} ark:- ark:- | '
                 f'transform-feats {self.path}/final.mat ark:- ark:- |{every}"')

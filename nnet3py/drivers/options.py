@@ -27,9 +27,9 @@ def opt(name: str, default: Any, help: str, aliases: tuple[str, ...] = (), effec
 
 
 class Declared:
-    """What makes a dataclass of many fields cheap: ``__init__`` for all, where each would have its own compiled.
+    """Makes dataclasses of many fields cheap: one ``__init__`` for all, instead of one compiled for each.
 
-    That takes several milliseconds for the drivers' options, whenever one of their commands is started.
+    Compiling takes several milliseconds for the drivers' options, whenever one of their commands is started.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -137,7 +137,7 @@ class CommonOptions(JobOptions):
     reporting_interval: float = opt("reporting.interval", 0.1, "No effect: no mail is sent", effect=HARMLESS)
 
     def check(self) -> None:
-        """UsageError if a value cannot be used, or one that must be there is missing."""
+        """UsageError if a value cannot be used, or a required one is missing."""
         if not self.dir:
             raise UsageError("no folder was given", "say --dir=exp/NAME, where exp/NAME/configs holds the network")
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),

@@ -24,7 +24,7 @@ class WorkOptions(JobOptions):
     least: ClassVar[dict[str, float]] = {"num_threads": 0, "nj": 1}
 
     def check(self) -> None:
-        """UsageError if a value cannot be used, or one that must be there is missing."""
+        """UsageError if a value cannot be used, or a required one is missing."""
         names = {field_.name: field_.metadata["name"] for field_ in dataclasses.fields(self)}
         for field in self.folders:
             if not getattr(self, field):
@@ -99,7 +99,7 @@ class IvectorOptions(WorkOptions):
     extractor_dir: str = opt("extractor-dir", "", "Folder of the extractor, as train-ivector-extractor leaves it",
                              effect=HARMLESS)
     nj: int = opt("nj", 4, "Parts of the data, with a job each", effect=HARMLESS)
-    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Take speakers apart into ones of that many utterances, 2 for "
+    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into ones of that many utterances, 2 for "
                                 "training data, so that i-vectors vary; 0: as they are")
     ivector_period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
     num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most")

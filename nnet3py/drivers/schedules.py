@@ -14,7 +14,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 WORST_OBJECTIVE = -100000.0      # of a job whose log has none
 ACCEPTED_BELOW_BEST = 1.0        # jobs further below the best one are left out of the average
 _LEAST_SHRINK = 0.5
-_DEFAULT_FRACTION = 0.5          # of a value in the middle of a dropout schedule that does not say where it stands
+_DEFAULT_FRACTION = 0.5          # where a value in the middle of a dropout schedule stands that does not say
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class DropoutSchedule:
     """``--trainer.dropout-schedule``: the dropout proportion of components as training goes on.
 
     ``[pattern=]v0,v1@x,…,vn`` items with blanks between: v0 at the start, vn at the end, v1 after the part x of the
-    training (0.5 where it is not said), straight lines between. Raises UsageError if ``text`` is something else.
+    training (0.5 if not given), straight lines between. Raises UsageError if ``text`` is something else.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Work in a folder, done in stages by jobs; begun again after any interruption, it goes on where it stood.
+"""Work in a folder, done in stages by jobs; started again after any interruption, it goes on where it stopped.
 
 :class:`StagedWork` is what the drivers that come before networks share; a subclass lists its steps.
 """
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    stage : which ``--stage`` begins before it
+    stage : the ``--stage`` that begins with it
     name : of its mark
     title : what is shown
     jobs : their logs have different names
@@ -195,5 +195,5 @@ class StagedWork(ABC):
 
 
 def fingerprints(paths: Iterable[Path]) -> Mapping[str, str]:
-    """What changes when one of the files does, by the file's name."""
+    """The files' fingerprints, which change when the files do, by the file's name."""
     return {str(path): fingerprint(path) for path in paths}

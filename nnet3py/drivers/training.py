@@ -219,7 +219,7 @@ class Training(ABC):
         return start
 
     def _forget(self, start: int) -> None:
-        """Remove what stages from ``start`` on make, before the options are recorded: nothing is taken for theirs."""
+        """Remove what stages from ``start`` on make, before new options are recorded: it was made with the old ones."""
         needed = self.folder.model(start)
         if start > 0 and not self.folder.has_model(start) and start <= self.folder.last_model():
             raise UsageError(f"--stage={start} begins with {needed}, which is not there",
@@ -373,7 +373,7 @@ class Training(ABC):
         write_text(str(path), f"{self.options.srand}\n")
 
     def combined_models(self) -> list[int]:
-        """The numbers of the models that the final one is combined of; the last one without combination."""
+        """The numbers of the models that are combined into the final one; the last one without combination."""
         if not self.options.do_final_combination:
             return [self.plan.num_iters]
         return models_to_combine(self.plan, self.options.max_models_combine)

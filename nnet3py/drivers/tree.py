@@ -4,7 +4,7 @@
                            num_leaves=3500, frame_subsampling_factor=3,
                            context_opts="--context-width=2 --central-position=1"))
 
-Kaldi: steps/nnet3/chain/build_tree.sh. The folder has what its has in the end.
+Kaldi: steps/nnet3/chain/build_tree.sh. In the end the folder has what that script's has.
 """
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TreeBuilding(StagedWork):
         return path.read_text(encoding="utf-8").strip() + " " if path.is_file() else ""
 
     def _features(self, number: int) -> str:
-        """An rspecifier, as the alignments' model had them, at the rate of the new one; it ends in a pipe."""
+        """An rspecifier of features as the alignments' model had them, at the new model's rate; it ends in a pipe."""
         part, ali, factor = self._part(number), self.ali.path, self.options.frame_subsampling_factor
         programs = [f"apply-cmvn {self._option('cmvn_opts')}--utt2spk=ark:{part}/utt2spk scp:{part}/cmvn.scp "
                     f"scp:{part}/feats.scp ark:-"]

@@ -1,4 +1,4 @@
-"""Training examples: what one or more sequences feed into a network and what it should put out.
+"""Training examples: what one or more sequences feed into a network and what its output should be.
 
 Kaldi: ``NnetIo`` and ``NnetExample`` of ``nnet-example.h``.
 """
@@ -29,7 +29,7 @@ class NnetIo(Shown):
     Attributes
     ----------
     name : of the network's input or output node
-    indexes : int32 (rows, 3): n, t, x of each row; replace the array to change it, for examples may share it
+    indexes : int32 (rows, 3): n, t, x of each row; replace the array to change it, since examples may share it
     features : a matrix of as many rows: float32 array, CompressedMatrix or SparseMatrix
     """
 

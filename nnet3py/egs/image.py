@@ -53,7 +53,7 @@ class ImageOptions:
 
 
 class ImageAugmenter:
-    """Changes one image after the other at random."""
+    """Changes images at random, one after the other."""
 
     def __init__(self, options: ImageOptions, random: CRandom) -> None:
         options.check()
@@ -62,7 +62,7 @@ class ImageAugmenter:
     def change(self, example: NnetExample) -> None:
         """Change the image ``input`` of an example, in place; Nnet3Error for an example without one, or a merged one.
 
-        ShapeError if its columns are not whole pixels. What was compressed becomes dense.
+        ShapeError if its columns are not whole pixels. A compressed image becomes dense.
         """
         if not any(io.name == "input" for io in example.io):
             raise Nnet3Error("Nnet example to perturb had no NnetIo object named 'input'")

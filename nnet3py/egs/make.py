@@ -34,7 +34,7 @@ class ExampleMaker:
 
     def from_posteriors(self, utterance: str, features: GeneralMatrix, posterior: Posterior,
                         ivectors: np.ndarray | None = None) -> Iterator[tuple[str, NnetExample]]:
-        """Yield (key, example), with sparse outputs: each frame's posteriors, divided by how many chunks have it.
+        """Yield (key, example), with sparse outputs: each frame's posteriors, divided by the number of its chunks.
 
         ``features`` (frames, dim) in any form; ``posterior`` with a frame per output frame. Before the first example,
         ShapeError for a pdf-id of ``num_pdfs`` or more, NumericError for NaN or infinity.

@@ -97,7 +97,7 @@ class ExampleMerger:
     ----------
     sizes : the rules
     compress : whether the features of minibatches are compressed
-    merge : makes one example of several; as :func:`merge_examples`, of another kind of example
+    merge : makes one example from several; like :func:`merge_examples`, for another kind of example
     key_ending : what is put after the key of a minibatch
     """
 
@@ -121,7 +121,7 @@ class ExampleMerger:
             group.append(example)
             if len(group) == statistics.full:
                 yield self._write(statistics, self._waiting.pop(structure))
-        # Kaldi goes through a hash table here, which happens to hold what came last first.
+        # Kaldi goes through a hash table here, which happens to have the latest entry first.
         for structure, group in reversed(self._waiting.items()):
             yield from self._finish(self._statistics[structure], group)
         self._waiting.clear()
@@ -153,7 +153,7 @@ class ExampleMerger:
             total = by_size.setdefault(statistics.eg_size, _Statistics(statistics.eg_size))
             total.minibatches.update(statistics.minibatches)
             total.num_discarded += statistics.num_discarded
-        # Kaldi lists the size that was first used last, which is how its hash table happens to be ordered.
+        # Kaldi lists the size that was used first at the end, since its hash table happens to be ordered like this.
         parts = [f"{size}={{{','.join(f'{n}->{count}' for n, count in reversed(statistics.minibatches.items()))}"
                  f",d={statistics.num_discarded}}}" for size, statistics in sorted(by_size.items())]
         return [_FORMAT, ",".join(parts)]

@@ -29,11 +29,11 @@ from nnet3py.io.holder import Holder
 from nnet3py.io.skim import Entry, Layout, Skimmer
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
-_PLANS = 64                                    # of minibatches, that are kept
+_PLANS = 64                                    # plans of minibatches that are kept
 
 
 class _Sparse(NamedTuple):
-    """How the elements of a sparse matrix must be: where each begins, whether it continues a row, and its columns."""
+    """How a sparse matrix's elements must be: where each begins, whether it continues a row, and its columns."""
 
     places: np.ndarray
     continues: np.ndarray
@@ -71,7 +71,7 @@ class PackedLayout:
     def num_sound(self, examples: np.ndarray) -> int:
         """How many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
 
-        That can only be elements of sparse matrices: all else is the same, or may be anything.
+        Only elements of sparse matrices can be wrong: all else is the same in each, or may be anything.
         """
         count = len(examples)
         for places, continues, num_cols in self._sparse:
@@ -115,7 +115,7 @@ def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
 class PackingSkimmer(Skimmer):
     """Finds the examples of an archive. What reading would refuse counts as unusual."""
 
-    block_bytes = 1 << 17            # twice as much as where nothing is done with what is found
+    block_bytes = 1 << 17            # twice as much as where nothing is done with the entries found
 
     def __init__(self) -> None:
         super().__init__(walk_example)
@@ -215,7 +215,7 @@ _spare = np.empty(0, dtype=np.float32)
 
 
 def _memory(size: int) -> np.ndarray:
-    """Uninitialised float32 (size,): the memory of the last minibatch if nobody needs that any more.
+    """Uninitialised float32 (size,): the memory of the last minibatch if that is not needed any more.
 
     Fresh memory of this size comes from the system, page by page, which takes as long as decoding into it.
     """

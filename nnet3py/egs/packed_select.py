@@ -1,4 +1,4 @@
-"""Frames are chosen from examples without decoding them one by one: what is kept is cut out of their bytes.
+"""Choosing frames from examples without decoding them one by one: what is kept is cut out of their bytes.
 
 Which bytes these are is found once for each layout and each choice of frames, by the selector for decoded examples.
 """
@@ -18,9 +18,9 @@ from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.tokens import TokenWriter
 
-_MOST_CUTS = 4096           # that are kept; an archive has few layouts, and few frames in each
+_MOST_CUTS = 4096           # cuts that are kept; an archive has few layouts, and few frames in each
 
-_Piece: TypeAlias = "bytes | slice"          # what is always there, or where it stands in the example
+_Piece: TypeAlias = "bytes | slice"          # bytes that are always the same, or where they stand in the example
 
 
 class _Rows(NamedTuple):
@@ -31,7 +31,7 @@ class _Rows(NamedTuple):
 class PackedSelector:
     """Applies an :class:`ExampleSelector` to each PackedExample, in its bytes, and to each NnetExample as usual.
 
-    The result, to be written in binary, is the same to the bit; so is what is raised, and what is warned of.
+    The result, to be written in binary, is the same to the bit; so are errors and warnings.
     """
 
     def __init__(self, selector: ExampleSelector) -> None:

@@ -14,9 +14,9 @@ _ARC, _STATE = 16, 12           # bytes in memory, of an FST
 
 
 def examples_ahead(entries: Iterable[tuple[str, Any]], most_bytes: int = MOST_BYTES) -> Iterator[tuple[str, Any]]:
-    """Yield (key, example), inputs decompressed, while a thread reads the next ones, up to ``most_bytes`` of them.
+    """Yield (key, example), inputs decompressed, while a thread reads the next ones, at most ``most_bytes`` ahead.
 
-    Examples are of any kind. What reading raises is raised here. Close it if not all are taken.
+    Examples are of any kind. Errors in reading are raised here. Close the generator if not all examples are taken.
     """
     return read_ahead(_decompressed(entries), _MOST, most_bytes, lambda entry: num_bytes(entry[1]))
 

@@ -19,8 +19,8 @@ def shuffle(items: Iterable[Item], seed: int = 0) -> Iterator[Item]:
 def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) -> Iterator[Item]:
     """``items`` in an order that is random within about ``buffer_size`` positions, which is how many are held.
 
-    What is left at the end comes in the order of the buffer. ``seed`` is the C library's; 1 is the unseeded state, of
-    which Kaldi's programs make use except for chain examples.
+    What is left at the end comes in the order of the buffer. ``seed`` is the C library's; 1 is the unseeded state,
+    which Kaldi's programs use except for chain examples.
     """
     random = CRandom(seed)
     slots: list[Item | None] = [None] * buffer_size

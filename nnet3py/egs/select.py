@@ -24,7 +24,7 @@ class Selection:
     ----------
     frame : the one output time to keep, ``"random"`` for any of them, None for all
     left_context, right_context : input frames to keep before the first and after the last output frame; -1 for all
-    frame_shift : added to every t but those of iVectors
+    frame_shift : added to every t except those of iVectors
     """
 
     frame: int | str | None = None
@@ -67,7 +67,7 @@ class ExampleSelector:
 
     @property
     def shift(self) -> int:
-        """What is added to every t but those of iVectors."""
+        """What is added to every t except those of iVectors."""
         return self.selection.frame_shift
 
     def output_range(self, example: NnetExample) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class ExampleSelector:
         return (chosen, chosen) if low <= chosen <= high else None
 
     def cut(self, example: NnetExample, low: int, high: int) -> NnetExample:
-        """A new example with the outputs from time ``low`` to ``high`` and the inputs that they are to have."""
+        """A new example with the outputs from time ``low`` to ``high`` and the inputs that they need."""
         kept = []
         for io in example.io:
             if io.name == "output":
@@ -109,7 +109,7 @@ class ContextLimit:
         self._warned: set[str] = set()
 
     def __call__(self, io: NnetIo, low: int, high: int) -> NnetIo:
-        """``io`` for outputs from time ``low`` to ``high``; ``io`` itself if nothing goes."""
+        """``io`` for outputs from time ``low`` to ``high``; ``io`` itself if nothing is removed."""
         times = io.indexes[:, 1]
         first, last = int(times.min()), int(times.max())
         if self._left != -1:

@@ -131,7 +131,7 @@ def rows_problem(name: str, indexes: np.ndarray, num_sequences: int, frames_per_
     or more for each row, or none at all. Kaldi: ``CheckDim``.
     """
     if frames_per_sequence == -1:
-        return None                             # Kaldi's sign of a supervision that was never filled
+        return None                             # Kaldi's mark of a supervision that was never filled
     if num_sequences < 1 or frames_per_sequence < 2 or len(indexes) != num_sequences * frames_per_sequence:
         return (f"output '{name}' has {len(indexes)} indexes for {num_sequences} sequences of {frames_per_sequence} "
                 "frames (2 or more)")

@@ -20,7 +20,7 @@ class SequenceSelector:
 
     Parameters
     ----------
-    frame_shift : added to the times of inputs but iVectors; to those of outputs the closest multiple of their step
+    frame_shift : added to the times of inputs except iVectors; to those of outputs the closest multiple of their step
     left_context, right_context : input frames to keep before the first and after the last output time; -1 for all
     """
 

@@ -1,4 +1,4 @@
-"""Examples for networks that tell speakers apart: pieces of utterances that a file lists.
+"""Examples for networks that tell speakers apart: pieces of utterances, listed in a file.
 
 Kaldi: nnet3-xvector-get-egs.
 """

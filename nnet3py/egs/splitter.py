@@ -185,7 +185,7 @@ class UtteranceSplitter:
             self.num_overlap += max(0, before.first_frame + before.num_frames - after.first_frame)
 
     def report(self) -> list[str]:
-        """What Kaldi logs at the end: how much was cut into how many chunks, of which sizes."""
+        """What Kaldi logs at the end: how much was cut into how many chunks of which sizes."""
         frames = self.num_frames or float("nan")
         overlap, output = 100 * self.num_overlap / frames, 100 * self.num_chunk_frames / frames
         average = self.num_chunk_frames / (self.num_chunks or float("nan"))

@@ -12,8 +12,8 @@ from nnet3py.engine.jit import inline
 from nnet3py.engine.product_rule import LARGE, RULE, SGEMM
 from nnet3py.engine.sgemm import integer_bits
 
-# A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum otherwise where it
-# is given another shape, and then numbers would depend on how threads shared a product.
+# A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum in another
+# order for another shape, and then numbers would depend on how threads shared a product.
 PIECE = 256
 _I64, _INT = ir.IntType(64), ir.IntType(integer_bits())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))

@@ -1,6 +1,6 @@
 """The folder in which compiled code is kept between processes. Light: no numba.
 
-It is, of these, the first that is named,
+It is the first of these that is given:
 
 1. ``$NUMBA_CACHE_DIR``, if the user set it,
 2. ``$NNET3PY_CACHE``,

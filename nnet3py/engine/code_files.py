@@ -31,7 +31,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Code(NamedTuple):
-    """What was compiled of a function.
+    """The result of compiling a function.
 
     ``symbol`` is the name of its entry; ``defaults`` are the values of its last arguments and ``names`` those of all,
     where it has defaults; ``needs`` are the symbols of ours that must be known before it is loaded; ``objects`` object
@@ -48,7 +48,7 @@ class Code(NamedTuple):
 def find_or_make(path: Path, compile_code: Callable[[], Code]) -> Code:
     """What is kept in a file, or is compiled now and kept there.
 
-    Of several processes that look for it one compiles it, and the others wait.
+    If several processes look for it, one compiles it, and the others wait.
     """
     code = read(path)
     if code is None:
@@ -89,7 +89,7 @@ def keep(path: Path, code: Code) -> None:
 
 
 def _place(path: Path) -> str:
-    """What a file says of where it belongs: a kernel's file that was given another's name is not taken for it."""
+    """What a file says about where it belongs, so that a kernel's file under another's name is not taken for it."""
     return f"{path.parent.name}/{path.name}"
 
 
@@ -100,7 +100,7 @@ def _to_bytes(code: Code, path: Path) -> bytes:
 
 
 def _from_bytes(content: bytes, path: Path) -> Code | None:
-    """The code in a file's bytes; None if they are another's. Data only: nothing of it is evaluated."""
+    """The code in a file's bytes; None if they belong to another function. Data only: nothing is evaluated."""
     parts, at = [], 0
     while at < len(content):
         (size,) = _SIZE.unpack_from(content, at)
@@ -121,7 +121,7 @@ def _number(text: str) -> float | bool:
 
 
 def folder_name(sources: Iterable[Path]) -> str:
-    """A name made of all that decides the machine code of functions in these files."""
+    """A name made from everything that the machine code of functions in these files depends on."""
     parts = [_facts()]
     for source in sorted(sources):
         parts += [source.name.encode(), source.read_bytes()]
@@ -130,7 +130,7 @@ def folder_name(sources: Iterable[Path]) -> str:
 
 @cache
 def _facts() -> bytes:
-    """What decides machine code apart from the functions: this package, the compiler, Python, numpy, the processor."""
+    """What machine code depends on besides functions: this package, the compiler, Python, numpy, the processor."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     versions = [_version_file(package) for package in ("numba", "llvmlite", "numpy")]
     kind, name, features, _ = processor()

@@ -11,14 +11,14 @@ from nnet3py.engine.cache_folder import cache_folder
 
 logger = logging.getLogger("nnet3py.ops")
 
-_SECONDS_BETWEEN = 10.0        # of two lines in a log
+_SECONDS_BETWEEN = 10.0        # between two lines in a log
 
 _state = {"count": 0, "start": 0.0, "said": 0.0}
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """While a kernel is compiled, show how many they have been; a log gets a line at first, and some more."""
+    """While a kernel is compiled, show how many there have been so far; a log gets a line at first, and some later."""
     now = time.monotonic()
     _state["start"] = _state["start"] or now
     _state["count"] += 1

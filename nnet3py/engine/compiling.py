@@ -27,7 +27,7 @@ from nnet3py.engine.numba_target import numba
 _POINTER, _I32, _I64, _DOUBLE = cgutils.voidptr_t, ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _HEAD = object.__basicsize__            # bytes; the last of them are the address of the object's type
 _POINTER_BYTES = 8
-# where numpy's arrays (PyArrayObject) and dtypes (PyArray_Descr) have what is looked at, in bytes
+# where numpy's arrays (PyArrayObject) and dtypes (PyArray_Descr) have the fields that are read, in bytes
 _DATA, _DIMENSIONS, _SHAPE, _STRIDES, _DTYPE, _FLAGS = (_HEAD + 8 * i for i in (0, 1, 2, 3, 5, 6))
 _BYTE_ORDER, _TYPE_NUMBER = _HEAD + 10, _HEAD + 12
 _NATIVE = b"=|<" if sys.byteorder == "little" else b"=|>"
@@ -67,7 +67,7 @@ def make(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable
     function : a plain function that numba can compile; it follows numpy where Python would raise (1/0 is inf)
     signature : the numba types of its arguments: numbers, booleans, arrays; addresses, for which Python may give bytes
     needs : symbols of ours that it may refer to
-    fastmath : False, or the set of LLVM's fast-math flags that it can bear
+    fastmath : False, or the set of LLVM's fast-math flags that it tolerates
     """
     result = _compiled(function, tuple(signature), fastmath)
     names = inspect.signature(function).parameters
@@ -289,5 +289,5 @@ class _Python:
 
 
 def _type_numbers(dtype: np.dtype) -> list[int]:
-    """The numbers by which numpy knows a dtype; integers of one size may have two."""
+    """The type numbers that numpy has for a dtype; integers of one size may have two."""
     return sorted({dtype.num} | {np.dtype(name).num for name in _INTEGERS if np.dtype(name) == dtype})

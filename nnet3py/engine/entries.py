@@ -1,7 +1,7 @@
 """Entries: C functions that take Python's objects apart, call compiled code without the GIL, and return an object.
 
-They follow CPython's calling convention METH_FASTCALL, so that a call costs less than a microsecond. Here is what
-connects them with this process: where things lie in its objects, and its addresses of what they call.
+They follow CPython's calling convention METH_FASTCALL, so that a call costs less than a microsecond. This file
+connects them with this process: where fields lie in its objects, and the addresses of what they call.
 """
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ METH_FASTCALL = 0x80
 FUNCTIONS = ("PyBytes_AsString", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread",
              "PyFloat_AsDouble", "PyFloat_FromDouble", "PyLong_AsVoidPtr", "PyLong_FromSsize_t", "PyNumber_AsSsize_t",
              "PyObject_IsTrue", "PyType_IsSubtype", "Py_IncRef")
-FREE = "NRT_MemInfo_call_dtor"    # numba's: what frees the memory of arrays; that of those given is their owners'
+FREE = "NRT_MemInfo_call_dtor"    # numba's: frees arrays' memory; that of arguments is their owners'
 # Objects by names of ours: LLVM has one table for the whole process, and numba's PyExc_TypeError in it is an object,
-# CPython's a variable. Whoever came last would have the other's code take the one for the other.
+# CPython's a variable. Whichever came last would make the other's code take one for the other.
 NDARRAY, FLOAT, BYTES, NONE = "nnet3py_ndarray", "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
 TYPE_ERROR, OVERFLOW_ERROR = "nnet3py_type_error", "nnet3py_overflow_error"
 _OBJECTS = {FLOAT: float, BYTES: bytes, NONE: None, TYPE_ERROR: TypeError, OVERFLOW_ERROR: OverflowError}
@@ -35,7 +35,7 @@ class _MethodDef(ctypes.Structure):
 
 @cache
 def _register() -> None:
-    """Make known to LLVM what entries refer to."""
+    """Make the symbols that entries refer to known to LLVM."""
     from llvmlite import binding
 
     for name in FUNCTIONS:

@@ -106,7 +106,7 @@ def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
 
 @inline
 def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """Some rows after the other, each block of k with all columns while what the rows have of it is in the cache."""
+    """A few rows at a time; each block of k with all columns, while the rows' part of it is in the cache."""
     whole = first + (last - first) // VECTOR * VECTOR
     for begin in range(first_row, last_row, ROW_BLOCK):
         end = min(begin + ROW_BLOCK, last_row)

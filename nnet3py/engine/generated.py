@@ -8,7 +8,7 @@ from typing import Any
 def function_of_text(text: str, names: Mapping[str, Any], like: Callable[..., Any]) -> Any:
     """The function that ``text`` defines by the name of ``like``, with ``names`` as its globals.
 
-    It is given the place, module and docstring of ``like``, by which numba's disk cache and messages know it.
+    It is given the place, module and docstring of ``like``, which numba's disk cache and messages use.
     """
     namespace = dict(names)
     exec(text, namespace)

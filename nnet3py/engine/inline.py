@@ -1,6 +1,6 @@
 """What compiled functions call: functions that are inlined wherever they are called.
 
-A process that compiles would otherwise call such a function's own compiled form, which may round otherwise than the
+Otherwise a process that compiles would call such a function's own compiled form, which may round differently from the
 copy that is kept on disk with its caller.
 """
 from __future__ import annotations

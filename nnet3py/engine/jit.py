@@ -6,17 +6,17 @@ A kernel is a plain function with loops, decorated with its argument kinds::
     def add_mat_diag_vec(dst, src, scale, alpha): ...
 
 A kernel whose work can be shared by threads says over which matrix's rows or columns, and gets, before its own
-arguments, which of them it is to do; it treats them all alike, whatever the others are::
+arguments, the range that it is to do; it treats every row or column alike, whatever the others are::
 
     @kernel("mat mat f32", rows_of="dst")
     def add_mat(first, last, dst, src, alpha):
         for i in range(first, last): ...
 
 Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.engine.team_code`
-has how.
+says how.
 
 A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
-its rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing of
+its rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing about
 strides.
 Nothing is compiled, and no cache is touched, before the first call.
 """
@@ -91,7 +91,7 @@ CACHE_LINE = 16      # float32 numbers
 
 
 class Shared(NamedTuple):
-    """How the threads share a kernel: the matrix, 0 for its rows or 1 for its columns, additions' worth an element."""
+    """How the threads share a kernel: the matrix, 0 for its rows or 1 for columns, an element's cost in additions."""
 
     matrix: str
     axis: int

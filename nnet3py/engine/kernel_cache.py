@@ -1,6 +1,6 @@
 """Where compiled kernels are kept between processes: compiling takes a tenth of a second per kernel.
 
-All are below the folder of ``cache_folder.py``, in one whose name is made of all that decides what they are: every
+All are below the folder of ``cache_folder.py``, in one whose name is made from everything they depend on: every
 source file of ``nnet3py.ops`` that the kernel's file imports, directly or not, those of ``nnet3py.engine``, versions,
 the processor. (numba, which keeps those of GPUs, goes by the one file that holds a function, and so misses a change in
 a function called from another file.) Light: no numba.
@@ -53,7 +53,7 @@ def _imported_sources(path: Path) -> frozenset[Path]:
 
 @cache
 def source_hash(path: Path) -> str:
-    """A hash of all that decides the machine code of the kernels in the file at ``path``."""
+    """A hash of everything that the machine code of the kernels in the file at ``path`` depends on."""
     sources, pending = set(), [path]
     while pending:
         source = pending.pop()
@@ -84,8 +84,8 @@ def _trusted(folder: Path) -> Path:
 def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
     """What numba caches inside belongs to the kernels of the source file at ``path``.
 
-    Only one thread of one process is inside, for a file. ``compiler`` names a compiler that does not come with numba,
-    so that its code is kept apart.
+    Only one thread of one process is inside at a time, for a file. ``compiler`` names a compiler that does not come
+    with numba, so that its code is kept apart.
     """
     from numba.core import config as numba_config
 

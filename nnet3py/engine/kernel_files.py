@@ -31,7 +31,7 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
 
 
 def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
-    """The same; if it is on no disk, it is compiled and kept there."""
+    """The same; if it is not on disk, it is compiled and kept there."""
     with code_files.lock:
         path = _path(source, name)
         if path not in _loaded:

@@ -1,4 +1,4 @@
-"""What compiled code uses until the process ends, and so must not go with Python's modules. Light."""
+"""What compiled code uses until the process ends, and so must outlive Python's modules. Light."""
 from __future__ import annotations
 
 import ctypes

@@ -1,6 +1,6 @@
-"""numba, told for which processor it compiles. What is compiled for the CPU imports ``numba`` from here.
+"""numba, told which processor to compile for. Whatever compiles for the CPU imports ``numba`` from here.
 
-numba learns that once, when the first function is decorated.
+numba reads that once, when the first function is decorated.
 """
 from __future__ import annotations
 

@@ -20,17 +20,17 @@ from nnet3py.engine.cache_folder import cache_folder
 logger = logging.getLogger("nnet3py.ops")
 
 FILE = "locks"
-PATIENCE_S = 60.0           # a process that takes longer is stopped, or on a machine that is gone
+PATIENCE_S = 60.0           # a process that takes longer was stopped, or is on a machine that is gone
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
-_gave_up = False            # once is enough: then this process waits for nobody
+_gave_up = False            # waiting in vain once is enough: then this process waits for nobody
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Only one process at a time is inside for the same ``path``, as far as that can be had.
+    """Only one process at a time is inside for the same ``path``, as far as that is possible.
 
-    It cannot where files cannot be locked, and whoever has waited in vain for :data:`PATIENCE_S` goes on. For one
-    thread at a time.
+    It is not where files cannot be locked; and whoever has waited in vain for :data:`PATIENCE_S` goes on. To be used
+    by one thread at a time.
     """
     descriptor = _lock_file() if system.can_lock() and not _gave_up else None
     place = crc32(os.fsencode(path)) & 0x7FFFFFFF
@@ -60,7 +60,7 @@ def _wait_for(descriptor: int, place: int, path: Path) -> bool:
 
 
 def _lock(descriptor: int, place: int) -> bool:
-    """Whether it could be done; there is no waiting where locks do not work."""
+    """Whether the lock could be taken; nobody waits where locks do not work."""
     global _gave_up
     try:
         return system.lock_range(descriptor, place, 1)

@@ -1,6 +1,6 @@
 """For which processor machine code is made: this machine's, or a lesser one that is named. Light: no numba.
 
-There are kinds of processors, which differ in their registers and so in how products are computed
+Processors are of several kinds, which differ in their registers and so in how products are computed
 (``engine/tiles.py``). The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others
 will run, or because it is faster here.
 """
@@ -17,7 +17,7 @@ VARIABLE = "NNET3PY_CPU"
 AVX512, AVX2, NEON, GENERIC = KINDS = ("avx512", "avx2", "neon", "generic")
 _NEEDED = {AVX512: ("avx512f",), AVX2: ("avx2", "fma"), GENERIC: ()}
 _ARM = ("aarch64", "arm64")                                        # how the names of its systems begin
-_LEAST = {AVX2: "x86-64-v3", GENERIC: "x86-64"}                    # LLVM's names for the least processors of a kind
+_LEAST = {AVX2: "x86-64-v3", GENERIC: "x86-64"}                    # LLVM's names for the least of each kind
 
 
 class Processor(NamedTuple):
@@ -54,7 +54,7 @@ def processor() -> Processor:
     Raises
     ------
     UsageError
-        ``NNET3PY_CPU`` names no kind, or one that this machine cannot do.
+        ``NNET3PY_CPU`` does not name a kind, or names one that this machine cannot run.
     """
     from llvmlite import binding
 

@@ -1,8 +1,8 @@
 """Which products are computed by tiles and which by BLAS, as measured. Light: no numba.
 
-The rule is a number of a bit for each class of products: by which matrices are to be transposed, and by whether all
+The rule is a number with a bit for each class of products: by which matrices are to be transposed, and by whether all
 three dimensions are large. A bit that is set stands for BLAS. Kernels read it from memory when they run, so that the
-same machine code serves all rules; a process that needs no BLAS does not load one.
+same machine code serves all rules; a process that does not need BLAS does not load it.
 
 Built in: tiles where they were measured on such processors, BLAS elsewhere. ``nnet3py tune`` measures
 both, and keeps what was faster in the cache folder.
@@ -44,14 +44,14 @@ def rule() -> int:
 
 
 def set_rule(bits: int) -> None:
-    """Let another rule hold in this process from now on; kernels that run meanwhile go on by the old one."""
+    """Let another rule hold in this process from now on; kernels that are running go on with the old one."""
     if bits:
         load_blas()
     words[RULE] = bits
 
 
 def load_blas() -> None:
-    """Let compiled code find BLAS; before any calls it. Raises DeviceError."""
+    """Let compiled code find BLAS; called before any code calls it. Raises DeviceError."""
     from nnet3py.engine.sgemm import sgemm_address
 
     words[SGEMM] = sgemm_address()
@@ -92,7 +92,7 @@ def keep(bits: int) -> Path:
 
 
 def drop() -> bool:
-    """Remove what was measured, for all processors; whether there was anything. Raises OSError."""
+    """Remove what was measured, for all processors; returns whether there was anything. Raises OSError."""
     try:
         rule_file().unlink()
     except FileNotFoundError:

@@ -36,7 +36,7 @@ def set_team_size(count: int) -> None:
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"{_NAME}{worker}", daemon=True).start()
             words[WORKERS] = count - 1
-        # who looks for a job on a core that others wait for does harm
+        # looking for a job on a core that others wait for does harm
         words[WATCH] = _LOOKS if count <= available_cores() else 0
         words[LIMIT] = count
 

@@ -3,8 +3,8 @@
 A kernel that is worth it hands out chunks of its rows or columns: the calling thread takes them from the front, the
 team's workers from the back, so that in kernel after kernel a worker meets rows that are in its core's cache. Nobody
 waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the caller simply
-does more of them itself. Workers watch for the next job for a moment, or not at all where threads are more than cores,
-and then sleep in ``read`` on a pipe; a job wakes no more of them than it has chunks for.
+does more of them itself. Workers watch for the next job for a moment, or not at all where there are more threads than
+cores, and then sleep in ``read`` on a pipe; a job wakes no more of them than it has chunks for.
 
 All of it is compiled code without Python objects, so that sharing costs about a microsecond. One job runs at a time: a
 kernel called from a second Python thread meanwhile does its work alone. Where sums are formed, chunks never split a
@@ -41,14 +41,14 @@ from nnet3py.engine.team_memory import (
     WORKERS,
 )
 
-LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: some 8 microseconds
+LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: about 8 microseconds
 CHUNKS_PER_THREAD = 4    # at most: more would cut matrices too small for the caches' sake
 
 # the gate: the number of the job, whether it is open, and how many workers are inside
 OPEN, INSIDE, JOB_SHIFT = 1 << 16, (1 << 16) - 1, 17
 
 
-# -- words and calls that Python has no expression for ----------------------------------------------------------------
+# -- words and calls that cannot be written in Python ------------------------------------------------------------------
 
 _I64 = ir.IntType(64)
 
@@ -260,7 +260,7 @@ def _share(function, arguments, count, work_per_unit, multiple, per_thread):
 
 @inline
 def _wait_for_workers():
-    """Wait for those inside, at last so that one of them has this core if the system has stopped it."""
+    """Wait for those inside; after a while, give up this core for one of them that the system may have stopped."""
     for _ in range(peek(WATCH)):
         if not peek(GATE) & INSIDE:
             return

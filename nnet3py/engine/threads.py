@@ -44,7 +44,7 @@ def environment_of_threads(count: int) -> dict[str, str]:
 
 
 def bind_libraries() -> None:
-    """Let numpy's BLAS, too, keep to ``NNET3PY_NUM_THREADS`` if that is set; to be called before numpy is imported."""
+    """Let numpy's BLAS, too, keep to ``NNET3PY_NUM_THREADS`` if that is set; call it before numpy is imported."""
     count = _threads_in_environment()
     if count:
         for name, value in environment_of_threads(count).items():
@@ -72,7 +72,7 @@ def apply() -> None:
     """Give the chosen number of threads to the kernels, and one to every BLAS."""
     from nnet3py.engine import code_files
 
-    with code_files.lock:   # before the module's own: who loads a kernel that needs the team takes them in that order
+    with code_files.lock:   # before the module's own: loading a kernel that needs the team takes them in that order
         from nnet3py.engine import team
 
     team.set_team_size(num_threads())

@@ -34,7 +34,7 @@ BLOCK = 160 if processor().kind == AVX512 else 256   # of k: a panel of it is in
 ROW_BLOCK = 192                   # of rows: what they have of a block of k is in the second-level cache
 ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
-GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written behind
+GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written after it
 LEFT_SIZE = -(-ROW_BLOCK // TILE_ROWS) * GROUP_SIZE
 # How far ahead columns of a left matrix that is transposed are brought while it is copied: they are far from each
 # other, often each on a page of its own, and no processor guesses where the next one is.
@@ -144,7 +144,7 @@ def _prefetch_line(builder: ir.IRBuilder, place: Any, for_writing: int) -> None:
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
-    """What values have that come from several blocks."""
+    """Merge values that come from several blocks."""
     for values, block in incoming:
         for row, others in zip(phis, values, strict=True):
             for phi, value in zip(row, others, strict=True):
@@ -256,7 +256,7 @@ def _transpose(rows_of_source: int) -> Any:
     def intrinsic_function(typingctx, target, target_step, source, source_step):
         """Copy ``rows_of_source`` x VECTOR numbers, whose rows are ``source_step`` bytes apart, as columns of a target.
 
-        VECTOR rows are written of VECTOR numbers each; what is behind the first ``rows_of_source`` is not to be used.
+        VECTOR rows of VECTOR numbers each are written; what comes after the first ``rows_of_source`` is not to be used.
         """
         def codegen(context, builder, signature, args):
             rows = [_load(builder, builder.add(args[2], builder.mul(args[3], ir.Constant(_I64, r))))
@@ -403,7 +403,7 @@ def _copy_left(packed, left, k_step, rows, count):
         source, target, i = left + k * k_step, packed + k * TILE_ROWS * ITEM, 0
         for line in range(0, rows * ITEM, CACHE_LINE):
             bring(source + COLUMNS_AHEAD * k_step + line)
-        while i + VECTOR <= rows:                # what is too much is written over, or behind the group
+        while i + VECTOR <= rows:                # the excess is overwritten, or lies after the group
             copy_vectors(target, source + i * ITEM, 1)
             target += GROUP_SIZE * ITEM
             i += TILE_ROWS

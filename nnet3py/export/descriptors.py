@@ -1,4 +1,4 @@
-"""What the rows of a descriptor come to, and at which times they can be computed."""
+"""What the rows of a descriptor become in operations, and at which times they can be computed."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from nnet3py.network.nodes import ComponentNode, DescriptorNode, InputNode
 
 @dataclass(frozen=True)
 class When:
-    """A vector of times, which lie between lo and E + hi."""
+    """A vector of times between lo and E + hi."""
 
     times: Value
     lo: int
@@ -22,14 +22,14 @@ class When:
 
 
 class Frames:
-    """Values of nodes, read at other times. Outside of recurrences, where a node has all its frames at once.
+    """Values of nodes, read at other times. For use outside recurrences, where a node has all its frames at once.
 
     Parameters
     ----------
-    builder : takes the operations
+    builder : receives the operations
     times : windows and intervals of the network
     streaming : nodes keep the frames that later chunks read
-    chunks : of streams whose chunks are all alike
+    chunks : for streams whose chunks are all alike
     """
 
     def __init__(self, builder: Builder, times: Times, streaming: bool = False,
@@ -47,10 +47,10 @@ class Frames:
         return self.beside([self.part(part, window) for part in descriptor.parts], window)
 
     def beside(self, values: list[Value], window: Window | None) -> Value:
-        """Values side by side, those with one frame repeated if others have more."""
+        """Values side by side; those with one frame are repeated if others have more."""
         if len(values) == 1:
             return values[0]
-        if all(v.is_constant for v in values):            # of one sequence or of all
+        if all(v.is_constant for v in values):            # for one sequence or for all
             values = [self.builder.op("expand", v, frames=1) for v in values]
         values = [self.expanded(v, window) for v in values]
         return self.builder.op("concat", *values, dim=sum(v.dim for v in values))
@@ -126,13 +126,13 @@ class Frames:
         return self._rows_at(node, self._moved(table, node, self.when(window)))
 
     def _rows_at(self, node: int, when: When) -> Value:
-        """Rows of a node at some times. What it does not have is a copy of its last or first."""
+        """Rows of a node at some times. Missing ones are copies of its last or first."""
         value, source = self.available(node), self.times.windows[node]
         rows = self.builder.op("rows_of", when.times, value, lo=source.lo, hi=source.hi, step=source.step, dim=0)
         return self.builder.op("take_rows", value, rows)
 
     def row_numbers(self, node: int, times: Value, x: Value) -> Value:
-        """The rows of ``x``, which has those of a node, at some times; perhaps outside of it."""
+        """The rows of ``x``, which has those of a node, at some times; perhaps outside it."""
         source = self.times.windows[node]
         return self.builder.op("row_numbers", times, x, lo=source.lo, hi=source.hi, step=source.step, dim=0)
 
@@ -154,7 +154,7 @@ class Frames:
         return When(self.builder.shared("int_sum", when.times, moved), when.lo + min(offsets), when.hi + max(offsets))
 
     def read(self, node: int, offset: int, window: Window) -> Value:
-        """Rows of a node at the window's times plus an offset. What it does not have is a copy of its last or first."""
+        """Rows of a node at the window's times plus an offset. Missing ones are copies of its last or first."""
         value = self.values[node]
         if value.is_constant:
             return value
@@ -175,14 +175,14 @@ class Frames:
         return self.builder.op("slice_time", value, start=start, later_start=later, stop=stop, step=step)
 
     def _is_growing(self, node: int) -> bool:
-        """Whether it may take several chunks of a stream until as many frames are there as later chunks read."""
+        """Whether it may take several chunks of a stream until a node has as many frames as later chunks read."""
         if self.kept_frames is None or self.chunks:
             return False
         source = self.times.windows[node]
         return (source.hi - source.lo) // source.step + 1 < self.kept_frames[node]
 
     def available(self, node: int) -> Value:
-        """The rows of a node that there are: in a stream, those that chunks before have left, and the new ones."""
+        """The rows of a node that exist: in a stream, those left by earlier chunks, and the new ones."""
         value, kept = self.values[node], self.kept_frames[node] if self.kept_frames else 0
         if value.is_constant or not kept:
             return value
@@ -201,7 +201,7 @@ class Frames:
         return When(times, window.lo, window.hi)
 
     def _know_time(self) -> None:
-        """Let each chunk of a stream tell the next at which time it begins."""
+        """Let each chunk of a stream tell the next one the time at which it begins."""
         if self.kept_frames is not None and STREAM_TIME not in self.builder.names:
             state = self.builder.state(STREAM_TIME, 1, 1, 1)
             scope, self.builder.scope = self.builder.scope, ""
@@ -248,7 +248,7 @@ class Frames:
         return mask
 
     def can_part(self, part: Part, when: When) -> Value | None:
-        """The same of a part of a descriptor."""
+        """The same for a part of a descriptor."""
         if isinstance(part, IfDefined | Const):
             return None
         if isinstance(part, Failover):

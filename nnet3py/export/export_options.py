@@ -1,4 +1,4 @@
-"""What is exported of a model, and how. Light."""
+"""What is exported from a model, and how. Light."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ EDGES = ("repeat", "given", "none")
 class ExportOptions:
     """What is exported.
 
-    ``frame_subsampling_factor`` is how many frames of input there are for each row of output; None: what the model's
-    folder says, else 1.
+    ``frame_subsampling_factor`` is the number of input frames for each row of output; None: as the model's folder
+    says, else 1.
     """
 
     output: str = opt("output", "output", f"Node whose values are the output; '{ALL_OUTPUTS}' for all outputs of the "
@@ -36,11 +36,11 @@ class ExportOptions:
                              "from the first on; the metadata say how many rows of output are to be thrown away at "
                              "the start")
     comment: str = opt("comment", "", "A line for the metadata")
-    metadata: str = opt("metadata", "", "More metadata, as key=value,key=value: what a runtime wants to know that no "
+    metadata: str = opt("metadata", "", "More metadata, as key=value,key=value: what a runtime needs to know that no "
                         "model says, such as sample_rate=16000,language=en")
 
     def check(self) -> None:
-        """Raise UsageError for what makes no sense."""
+        """Raise UsageError for invalid options."""
         if self.edges not in EDGES:
             raise UsageError(f"--edges={self.edges}: expected one of {', '.join(EDGES)}")
         if self.frame_subsampling_factor is not None and self.frame_subsampling_factor < 1:
@@ -52,7 +52,7 @@ class ExportOptions:
         self.more_metadata()
 
     def more_metadata(self) -> dict[str, str]:
-        """The metadata that were given by key. Raises UsageError for what is not key=value."""
+        """The given metadata by key. Raises UsageError for anything but key=value."""
         pairs = [pair.partition("=") for pair in self.metadata.split(",") if pair]
         for key, equals, _ in pairs:
             if not (key.strip() and equals):

@@ -1,4 +1,4 @@
-"""Failover() whose first choice can be computed wherever it is asked for, or whose second only where the first can."""
+"""Failover() whose first choice can always be computed, or whose second only where the first can."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -12,9 +12,9 @@ from nnet3py.network.nodes import DescriptorNode
 
 
 def remove_unread_choices(nnet: Nnet, times: Times) -> bool:
-    """Leave out the second choices that are never read, in place; returns whether there are any.
+    """Leave out the second choices that are never read, in place; returns whether there were any.
 
-    Without them less may be needed of other nodes, and more choices be found that are never read.
+    Without them less may be needed of other nodes, so that more choices turn out never to be read.
     """
     changed = False
     for i, node in enumerate(nnet.nodes):
@@ -58,7 +58,7 @@ def _first_choices(part: Any, i: int, times: Times) -> Any:
 
 
 def _used(i: int, times: Times) -> Window:
-    """The times at which anything reads a node: frames that it has beyond those at which it can be computed are not."""
+    """The times at which anything reads a node, without frames beyond those at which it can be computed."""
     window, can = times.windows.get(i, Window(-ALWAYS, ALWAYS)), times.computable[i]
     return Window(max(window.lo, can.lo), min(window.hi, can.hi))
 
@@ -80,7 +80,7 @@ def _without_unread(part: Any, i: int, times: Times) -> Any:
 
 
 def _is_zero(second: Interval, first: Interval, own: Interval) -> bool:
-    """Whether the second choice can be computed at no time at which the node can, and the first cannot."""
+    """Whether there is no time at which the node and the second choice, but not the first, can be computed."""
     if not (second.exact and first.exact and own.exact):
         return False
     before = own.lo >= first.lo or first.lo <= second.lo

@@ -1,4 +1,4 @@
-"""What each component that works frame by frame comes to, in operations. The formulas are those of the components."""
+"""The operations for each component that works frame by frame. The formulas are those of the components."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def apply(builder: Builder, component: Component, name: str, x: Value) -> Value:
 def linear(builder: Builder, name: str, weight: np.ndarray, bias: np.ndarray | None, x: Value, *,
            columns: tuple[tuple[int, int], ...] | None = None,
            attributes: tuple[str, str] = ("linear_params", "bias_params"), is_parameter: bool = True) -> Value:
-    """x W' + b; of W only some ranges of columns if ``columns`` says so.
+    """x W' + b; only some ranges of W's columns if ``columns`` is given.
 
     ``weight`` is float32 (outputs, inputs), ``bias`` float32 (outputs,) or None.
     """
@@ -33,7 +33,7 @@ def linear(builder: Builder, name: str, weight: np.ndarray, bias: np.ndarray | N
 
 
 def affine_parameters(component: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[str, str]] | None:
-    """Weight, bias and their names of a component that is one affine map of a frame; None for others.
+    """Weight, bias and their names for a component that is one affine map of a frame; None for others.
 
     float32 (outputs, inputs), and float32 (outputs,) or None.
     """
@@ -186,7 +186,7 @@ def _pnorm(b: Builder, c: Any, name: str, x: Value) -> Value:
 
 
 def _convolution(b: Builder, c: Any, name: str, x: Value) -> Value:
-    """The old convolution: the patches under the filter, one beside the other, times the filters."""
+    """The old convolution: the patches under the filter, side by side, times the filters."""
     index = np.concatenate([start + c.taps for start, _ in c._places()])
     places = len(index) // c.taps.size
     patches = b.op("pick_columns", x, index=tuple(index.tolist()), dim=index.size)

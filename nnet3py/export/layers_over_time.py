@@ -1,4 +1,4 @@
-"""What components that look at several frames come to: TDNN, convolution over time, attention, statistics."""
+"""The operations for components that look at several frames: TDNN, convolution over time, attention, statistics."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ At = Callable[[int], Value]      # the input at an offset from the output's time
 
 
 def _side_by_side(b: Builder, at: At, offsets: list[int]) -> Value:
-    """The columns of the input at these offsets, those of one beside those of the next."""
+    """The columns of the input at these offsets, side by side."""
     frames = [at(offset) for offset in offsets]
     return frames[0] if len(frames) == 1 else b.op("concat", *frames, dim=sum(f.dim for f in frames))
 
@@ -26,7 +26,7 @@ def _tdnn(b: Builder, c: Any, name: str, at: At) -> Value:
 
 
 def _convolution(b: Builder, c: Any, name: str, at: At) -> Value:
-    """The patches under the filter for each height of the output, one beside the other, times the filters."""
+    """The patches under the filter for each height of the output, side by side, times the filters."""
     model = c.model
     times = model.time_offsets.tolist()
     x = _side_by_side(b, at, times)

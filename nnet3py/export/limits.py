@@ -1,4 +1,4 @@
-"""What of a network cannot be exported, and why: all of it is known before anything is written."""
+"""What cannot be exported in a network, and why: all of it is known before anything is written."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
 
 def problems(nnet: Nnet) -> list[Problem]:
-    """All that keeps a network from being exported."""
+    """All reasons why a network cannot be exported."""
     return [*_component_problems(nnet), *_node_problems(nnet)]
 
 
@@ -39,7 +39,7 @@ def check(nnet: Nnet) -> None:
 
 
 def check_streaming(nnet: Nnet, times: Times) -> None:
-    """Raise Nnet3Error with all that keeps a network, in the form for inference, from being computed in streams."""
+    """Raise Nnet3Error with all reasons why a network, in the form for inference, cannot be computed in streams."""
     _raise(list(streaming_problems(nnet, times)), "the network cannot be exported for streams")
 
 
@@ -100,7 +100,7 @@ def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
 def chunk_dependent(nnet: Nnet, times: Times) -> list[str]:
     """Nodes of a stream whose values depend on where chunks end: they read later frames only as far as there are any.
 
-    Such are recurrences that go back in time, which begin again at the end of each chunk.
+    Among them are recurrences that go back in time, which begin again at the end of each chunk.
     """
     return list(dict.fromkeys(nnet.nodes[i].name.removesuffix("_input") for i in _chunk_dependent(times)))
 

@@ -28,7 +28,7 @@ VERSION = "1"                  # of the metadata
 
 def read(model: Nnet | AcousticModel | str | os.PathLike[str],
          use_priors: bool = False) -> tuple[Nnet, np.ndarray | None]:
-    """The network of a model, and its priors if they are asked for.
+    """The network of a model, and its priors if requested.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def read(model: Nnet | AcousticModel | str | os.PathLike[str],
 
 
 def select_outputs(nnet: Nnet, output: str) -> Nnet:
-    """A copy with one node as ``output``, or with all outputs, and nothing that they do not need."""
+    """A copy with one node as ``output``, or with all outputs, and only what they need."""
     nnet = nnet.copy()
     if output != ALL_OUTPUTS:
         compute_only(nnet, output)
@@ -108,7 +108,7 @@ def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> di
 
 
 def _chunk_sizes(length: int, shift: int) -> dict[str, str]:
-    """How many frames a first chunk has, and later ones, under all names that classes of sherpa-onnx have for it."""
+    """How many frames first and later chunks have, under all names that classes of sherpa-onnx use."""
     return {**dict.fromkeys(("chunk_length", "window_size", "T"), str(length)),
             **dict.fromkeys(("chunk_shift", "decode_chunk_len"), str(shift))}
 

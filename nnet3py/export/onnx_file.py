@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
     from nnet3py.network.nnet import Nnet
 
-LARGEST_FILE = 2**31 - 2**20      # bytes in one file; weights of larger models lie beside it
-SMALL_WEIGHT = 1024               # bytes; smaller ones stay in it
+LARGEST_FILE = 2**31 - 2**20      # bytes in one file; weights of larger models are in a second one
+SMALL_WEIGHT = 1024               # bytes; smaller weights stay in the first
 
 
 def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
@@ -51,7 +51,7 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
 
 
 def write_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write an ONNX model as a file, or, where that would be too large, as two: the weights are beside the graph."""
+    """Write an ONNX model as one file, or, if that would be too large, as two, with the weights beside the graph."""
     if _weight_bytes(model) > LARGEST_FILE:
         _write_in_two(import_onnx(), model, os.fspath(path))
         return
@@ -60,7 +60,7 @@ def write_model(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def weights_beside(path: str) -> list[str]:
-    """The files that hold weights of an ONNX file; none if it has them all itself."""
+    """The separate files that hold weights of an ONNX file; none if it holds all itself."""
     onnx = import_onnx()
     names = {entry.value for each in onnx.load(path, load_external_data=False).graph.initializer
              for entry in each.external_data if entry.key == "location"}
@@ -72,7 +72,7 @@ def _weight_bytes(model: Any) -> int:
 
 
 def _write_in_two(onnx: Any, model: Any, path: str) -> None:
-    """The graph as a file, its weights as another beside it."""
+    """Write the graph as one file, and its weights as another beside it."""
     folder, name = os.path.split(path)
     if parse_wxfilename(path).medium is not Medium.FILE or not os.path.isdir(folder or "."):
         raise UsageError(f"the model's weights have {_weight_bytes(model)} bytes, too many for a single ONNX file; "
@@ -125,7 +125,7 @@ def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: 
     Parameters
     ----------
     chunk_outputs : rows of output of the chunks of streams, if these may have any number
-    given : name of an input -> float32 (N, frames, dim) or (N, dim), without frames around them or states
+    given : name of an input -> float32 (N, frames, dim) or (N, dim), without context frames or states
     """
     metadata = running.get_modelmeta().custom_metadata_map
     if metadata.get("streaming") == "1":
@@ -140,7 +140,7 @@ def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: 
 
 def difference_from_compute(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
                             graph: Graph, options: ExportOptions, frames: int = 40) -> float:
-    """The largest difference of an exported model from nnet3py.compute, or of a stream from looped computation.
+    """The largest difference of an exported model from nnet3py.compute, or for streams from looped computation.
 
     It is relative to the largest value, on random input. Priors, log-softmax and exponential are not compared.
     """

@@ -24,7 +24,7 @@ def import_onnx() -> Any:
 
 
 def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:
-    """What a ``linear`` operation multiplies with, (inputs, outputs)."""
+    """The matrix that a ``linear`` operation multiplies by, (inputs, outputs)."""
     array = graph.weights[settings["weight"]].array
     if settings["columns"] is not None:
         array = np.concatenate([array[:, begin:end] for begin, end in settings["columns"]], axis=1)
@@ -94,12 +94,12 @@ class OnnxWriter:
         return self._float_info(state.name, ["N", frames, state.dim])
 
     def _first_chunk(self) -> None:
-        """``is_first``, (1,): whether nothing came before this chunk: what earlier ones have left has no frames."""
+        """``is_first``, (1,): whether this is the first chunk: earlier ones have left no frames."""
         state = next(s for s in self.graph.states if s.frames_at_start == 0)
         self._add("Equal", [self._rows(state.name), self._constant([0])], ["is_first"])
 
     def _by_chunk(self, first: int, later: int) -> str:
-        """A number, (1,), that is another one in later chunks."""
+        """A number, (1,), that differs between the first and later chunks."""
         if first == later or not self.graph.states:
             return self._constant([first])
         if self.graph.fixed:
@@ -135,7 +135,7 @@ class OnnxWriter:
         return name
 
     def _rows(self, value: str) -> str:
-        """How many frames a value has, (1,)."""
+        """The number of frames of a value, (1,)."""
         return self._add("Slice", [self._add("Shape", [value]), *map(self._constant, ([1], [2]))])
 
     def _lengths(self) -> None:
@@ -353,7 +353,7 @@ class OnnxWriter:
         self._add("Identity", [self._row(i[0], i[1], s)], o)
 
     def _row(self, times: str, x: str, s: dict[str, Any]) -> str:
-        """The rows of x at some times. In a stream, of whose beginning x may have lost rows, counted from the end."""
+        """The rows of x at some times. In a stream counted from the end, as the first rows may be gone."""
         if self.graph.edges != "stream":
             row = self._add("Sub", [times, self._constant(s["lo"])])
             return row if s["step"] == 1 else self._add("Div", [row, self._constant(s["step"])])
@@ -370,7 +370,7 @@ class OnnxWriter:
                             self._constant(s["step"])], o)
 
     def _do_next_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        """It begins again from a multiple of what the network repeats itself after, so that float32 can hold it."""
+        """The time wraps around at a multiple of the network's modulus, so that float32 can hold it."""
         moved = self._add("Add", ["span", self._constant(self.graph.frame_subsampling_factor)])
         period = s["again"] * -(-LONG // s["again"])
         again, twice = (self._constant(number, np.float32) for number in (period, 2 * period))

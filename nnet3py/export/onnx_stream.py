@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-CHUNK_OUTPUTS = 7        # rows of output for each run, if nothing else is asked for
+CHUNK_OUTPUTS = 7        # rows of output for each run by default
 
 
 class OnnxStream:
     """One stream, or several side by side, through a model exported with ``streaming``.
 
-    Frames before the first are copies of it, and :meth:`finish` makes copies of the last: as nnet3py.LoopedComputer.
+    Frames before the first are copies of it, and :meth:`finish` makes copies of the last: like nnet3py.LoopedComputer.
 
     Parameters
     ----------
     session : of onnxruntime
-    chunk_outputs : rows of output for each run of the model, rounded up to what the network repeats itself after; a
-        model of fixed chunks has a number of its own
+    chunk_outputs : rows of output for each run of the model, rounded up to the network's modulus; a model with fixed
+        chunks has a number of its own
     """
 
     def __init__(self, session: Any, chunk_outputs: int = CHUNK_OUTPUTS) -> None:
@@ -42,7 +42,7 @@ class OnnxStream:
         self._num_frames = self._num_outputs = 0
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """Take frames, float32 (N, frames, dim), and an i-vector (N, dim); gives the output that is ready."""
+        """Take frames, float32 (N, frames, dim), and an i-vector (N, dim); returns the output that is ready."""
         if self._waiting is None and feats.shape[1]:
             self._waiting = np.repeat(feats[:, :1], self._left, axis=1)
         if self._waiting is not None:
@@ -53,7 +53,7 @@ class OnnxStream:
         return self._run_chunks(ivector)
 
     def finish(self, ivector: np.ndarray | None = None) -> np.ndarray:
-        """No more frames come; gives the rest of the output."""
+        """End the stream; returns the rest of the output."""
         missing = -(-self._num_frames // self._factor) - self._num_outputs
         if self._waiting is None or missing <= 0:
             return np.zeros((0, 0, 0), np.float32)

@@ -1,4 +1,4 @@
-"""Weights of an ONNX file made here, perhaps trained on elsewhere, back into the network."""
+"""Putting the weights of an ONNX file made here, perhaps trained further elsewhere, back into the network."""
 from __future__ import annotations
 
 import os
@@ -18,13 +18,13 @@ from nnet3py.network.nnet import Nnet
 def set_from_onnx(nnet: Nnet, path: str | os.PathLike[str]) -> list[str]:
     """Put the weights of an ONNX file of :func:`export_onnx` into its network, in place; returns what changed.
 
-    What is in the file as the network would give it stays as it is, to the last byte.
+    Weights that equal what the network would export keep every byte.
 
     Raises
     ------
     FormatError : a file that is not ONNX, or was not made here
     ShapeError : weights of another shape
-    Nnet3Error : changed numbers that stand for several parameters, such as those of merged components
+    Nnet3Error : changed numbers that combine several parameters, such as those of merged components
     """
     initializers, metadata = _read(path)
     graph = graph_of(nnet, _options_of(metadata, path))
@@ -81,7 +81,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str
         arrays = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
     except OSError as error:
         raise Nnet3Error(f"{os.fspath(path)}: {error.strerror}") from error
-    except Exception as error:                   # what protobuf raises for bad bytes has no common base
+    except Exception as error:                   # protobuf's exceptions for bad bytes have no common base
         raise FormatError(f"this is no ONNX file: {error}", path=os.fspath(path)) from error
     metadata = {each.key: each.value for each in model.metadata_props}
     if metadata.get("producer") != "nnet3py":
@@ -90,7 +90,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str
 
 
 def _options_of(metadata: dict[str, str], path: str | os.PathLike[str]) -> ExportOptions:
-    """What the file was exported with, as far as its weights depend on it."""
+    """The options with which the file was exported, as far as its weights depend on them."""
     try:
         is_stream = metadata["streaming"] == "1"
         return ExportOptions(

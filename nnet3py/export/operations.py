@@ -1,8 +1,8 @@
 """The plain list of operations that a network becomes before it is written as ONNX or as a torch module.
 
 Matrices are float32 (N, time, columns): N sequences, then frames; a value that is the same at all times has one frame.
-Each operation makes one new value; a :class:`Loop` makes several. What the operations do stands once, in ``KINDS``; the
-writers have one translation for each.
+Each operation makes one new value; a :class:`Loop` makes several. ``KINDS`` defines what the operations do; the writers
+have one translation for each.
 """
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ KINDS = {
 }
 
 
-STREAM_TIME = "stream.time"      # the state that tells when a chunk begins, where a network looks at that
+STREAM_TIME = "stream.time"      # the state with the time at which a chunk begins, for networks that depend on it
 
 
 @dataclass(frozen=True)
 class Value:
-    """What an operation makes: its name, its columns, and whether it has one frame for all times."""
+    """The result of an operation: its name, its columns, and whether it has one frame for all times."""
 
     name: str
     dim: int = 0
@@ -67,7 +67,7 @@ class Weight:
     array: np.ndarray
     component: str = ""
     attribute: str = ""
-    is_parameter: bool = False      # set from files; False: made from other things, and never written back
+    is_parameter: bool = False      # can be set from files; False: derived, and never written back
 
 
 @dataclass
@@ -83,12 +83,12 @@ class Op:
 
 @dataclass
 class Carried:
-    """A value that a loop hands from each step to the next: zero at first, or what the caller gives (streaming)."""
+    """A value that a loop passes from each step to the next: zero at first, or given by the caller (streaming)."""
 
     inside: str                     # its name in the body
     next: str                       # the value of the body that the next step has under that name
     dim: int
-    begin: str = ""                 # the value outside that it has at first; "": zeros
+    begin: str = ""                 # the outside value that it has at first; "": zeros
 
 
 @dataclass
@@ -121,9 +121,9 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class State:
-    """What a chunk of a stream hands to the next, (N, frames, dim): ``next_value`` goes into the input ``name``.
+    """What a chunk of a stream passes to the next, (N, frames, dim): ``next_value`` goes into the input ``name``.
 
-    At the start of a stream it has ``frames_at_start`` frames: none, or as many as later, of zeros. If it
+    At the start of a stream it has ``frames_at_start`` frames: none, or as many as later, all zeros. If it
     ``is_growing``, it may take several chunks until it has all its frames.
     """
 
@@ -137,12 +137,12 @@ class State:
 
 @dataclass(frozen=True)
 class FixedChunks:
-    """Chunks of a stream that are all alike, from the first on, whose states are as large as later ones.
+    """Chunks of a stream that are all alike, from the first on, with states of constant size.
 
     Attributes
     ----------
     outputs : rows of output for each chunk
-    first_time : the time of the first row of the first chunk, 0 or less; rows before t = 0 are to be thrown away
+    first_time : the time of the first row of the first chunk, 0 or less; rows before t = 0 must be thrown away
     """
 
     outputs: int
@@ -151,7 +151,7 @@ class FixedChunks:
 
 @dataclass
 class Graph:
-    """All of a network, in the order in which it is computed."""
+    """A whole network, in order of computation."""
 
     inputs: list[InputSpec]
     outputs: list[tuple[str, Value]]
@@ -166,7 +166,7 @@ class Graph:
 
 
 class Builder:
-    """Appends operations to a list, with names that tell the node.
+    """Appends operations to a list, with names that include the node's.
 
     Operations on weights alone go to ``outer``, so that a loop does not repeat them.
     """
@@ -182,7 +182,7 @@ class Builder:
         self.states: list[State] = outer.states if outer else []
 
     def new_name(self, hint: str) -> str:
-        """A name that nothing has yet."""
+        """An unused name."""
         count = self.names.get(hint, 0)
         self.names[hint] = count + 1
         return hint if count == 0 else f"{hint}_{count}"
@@ -202,7 +202,7 @@ class Builder:
         return output
 
     def shared(self, kind: str, *inputs: Value | str, **settings: Any) -> Value:
-        """An operation of the outer list that is made once, however often it is asked for."""
+        """An operation of the outer list that is made once, however often it is requested."""
         key = (kind, *inputs, *sorted(settings.items()))
         if key not in self._known:
             outer = self.outer
@@ -212,20 +212,20 @@ class Builder:
         return self._known[key]
 
     def state(self, name: str, dim: int, frames: int, frames_at_start: int, is_growing: bool = False) -> Value:
-        """A new input for what the chunk before has left; :meth:`next_state` says what is left for the next."""
+        """A new input for what the previous chunk has left; :meth:`next_state` says what is left for the next."""
         self.states.append(State(name, "", dim, frames, frames_at_start, is_growing))
         self.names[name] = 1
         return Value(name, dim)
 
     def next_state(self, name: str, before: Value, new: Value) -> Value:
-        """The state and the new frames after each other; the last of them are the next chunk's state."""
+        """The state followed by the new frames; the last of them are the next chunk's state."""
         joined = self.op("concat_time", before, new, dim=before.dim, constant=False)
         count = next(state.frames for state in self.states if state.name == name)
         self.set_next(name, self.op("last_rows", joined, count=count))
         return joined
 
     def set_next(self, name: str, value: Value) -> None:
-        """Say what a state is for the next chunk."""
+        """Set a state's value for the next chunk."""
         place = next(i for i, state in enumerate(self.states) if state.name == name)
         self.states[place] = replace(self.states[place], next_value=value.name)
 
@@ -237,14 +237,14 @@ class Builder:
         return name
 
     def constant(self, hint: str, array: np.ndarray) -> str:
-        """The name of numbers that belong to no component's parameters."""
+        """The name of an array that belongs to no component's parameters."""
         name = self.new_name(hint)
         self.weights[name] = Weight(name, np.ascontiguousarray(array))
         return name
 
 
 def prune(graph: Graph) -> None:
-    """Leave out the operations whose values nobody uses, in place."""
+    """Leave out the operations whose values are not used, in place."""
     needed = {value.name for _, value in graph.outputs} | {state.next_value for state in graph.states}
     kept: list[Op | Loop] = []
     for op in reversed(graph.ops):

@@ -1,4 +1,4 @@
-"""All numbers of a network that computing needs, by name: ``.npz`` and safetensors files, and back into a network."""
+"""All arrays that a network computes with, by name: to ``.npz`` and safetensors files, and back into a network."""
 from __future__ import annotations
 
 import io
@@ -13,7 +13,7 @@ from nnet3py.extras import load
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.network.nnet import Nnet
 
-# arrays that are not trained but belong to what a component computes
+# arrays that are not trained but that a component computes with
 FIXED = {
     "FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
     "FixedBiasComponent": ("vector",), "BatchNormComponent": ("count", "sum", "sumsq"),
@@ -21,7 +21,7 @@ FIXED = {
 
 
 def named_arrays(nnet: Nnet) -> dict[str, np.ndarray]:
-    """The arrays themselves: changing them in place changes the network. ``component.attribute`` -> float32, float64.
+    """The arrays themselves (changing them in place changes the network): ``component.attribute`` -> float32, float64.
 
     Components inside a composite have their number in between: ``component.0.linear_params``.
     """
@@ -48,13 +48,13 @@ def all_components(nnet: Nnet) -> dict[str, Component]:
 
 
 def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None) -> list[str]:
-    """Put numbers into a network, in place; returns the names of those that changed.
+    """Put arrays into a network, in place; returns the names of those that changed.
 
     ``given`` has arrays of any type, by the names and of the shapes of :func:`named_arrays`.
 
     Raises
     ------
-    ShapeError : a name that the network does not have, or another shape; the network is then as it was
+    ShapeError : a name that the network does not have, or another shape; the network is then unchanged
     """
     arrays = named_arrays(nnet)
     of_file = f" of {path}" if path else ""
@@ -75,17 +75,17 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
     for component in with_children(nnet.components):
         if type(component).__name__ == "BatchNormComponent":
             component.compute_derived()       # type: ignore[attr-defined]
-    nnet.structure_changed()       # compiled and prepared forms of it are made again
+    nnet.structure_changed()       # so that compiled and prepared forms of it are made again
     return changed
 
 
 def import_safetensors() -> Any:
-    """The module for numpy. Raises Nnet3Error with the command that installs it."""
+    """The module ``safetensors.numpy``. Raises Nnet3Error with the command that installs it."""
     return load("safetensors.numpy", "safetensors files need", "safetensors", "safetensors")
 
 
 def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) -> None:
-    """Write all numbers as ``npz`` or ``safetensors``."""
+    """Write all arrays as ``npz`` or ``safetensors``."""
     arrays = {name: np.ascontiguousarray(array) for name, array in named_arrays(nnet).items()}
     if file_format == "npz":
         buffer = io.BytesIO()
@@ -98,7 +98,7 @@ def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) ->
 
 
 def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np.ndarray]:
-    """The numbers in a file of :func:`write_weights`, as :func:`named_arrays`. Raises FormatError for anything else."""
+    """The arrays in a file of :func:`write_weights`, as :func:`named_arrays`. Raises FormatError for anything else."""
     with open_input(path) as file:
         content = file.read()
     try:
@@ -108,5 +108,5 @@ def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np
         return dict(import_safetensors().load(content))
     except Nnet3Error:
         raise
-    except Exception as error:                 # what the libraries raise for bad bytes has no common base
+    except Exception as error:                 # the libraries' exceptions for bad bytes have no common base
         raise FormatError(f"this is no {file_format} file of weights: {error}", path=os.fspath(path)) from error

@@ -1,4 +1,4 @@
-"""ONNX files with smaller numbers, made by onnxruntime's own tools, and what that costs in accuracy."""
+"""ONNX files with smaller numbers, made by onnxruntime's own tools, and the loss of accuracy."""
 from __future__ import annotations
 
 import contextlib
@@ -25,7 +25,7 @@ class Loss(NamedTuple):
     ----------
     relative : the root mean square of the difference, relative to the standard deviation of the outputs
     largest : the largest difference
-    same_best : the part of the rows whose largest column is the same
+    same_best : the share of the rows whose largest column is the same
     bytes_before, bytes_after : sizes of the files
     """
 
@@ -46,15 +46,15 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
              inputs: Sequence[dict[str, np.ndarray]], calibrate: bool = False) -> Loss:
     """Write an ONNX file with weights in ``int8``, or all numbers in ``float16``.
 
-    Inputs, outputs and the states of streams stay float32. With int8, so do the weights inside of a recurrence's loop,
+    Inputs, outputs and the states of streams stay float32. With int8, so do the weights inside a recurrence's loop,
     which onnxruntime's tools do not look into.
 
     Parameters
     ----------
     path, target : the float32 file, and the one that is written
     inputs : utterances on which the loss is measured: name of an input -> float32 (1, frames, dim) or (1, dim);
-        without the frames around them, also for models that are given them, and for streams
-    calibrate : with int8, fix the ranges of all values by what they are on ``inputs``; else they are found as it runs
+        without context frames, even for models that take them, and for streams
+    calibrate : with int8, fix the ranges of all values as found on ``inputs``; else they are found at run time
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _convert(path: str, quantized_path: str, kind: str, calibration: Sequence[di
         return
 
     class Reader(CalibrationDataReader):       # type: ignore[misc]
-        """Gives one utterance, or one chunk of it, after the other."""
+        """Returns one utterance, or one chunk of it, after the other."""
 
         def __init__(self) -> None:
             self._left = iter(_given_to(session(path), calibration))
@@ -133,14 +133,14 @@ def _output(running: Any, given: dict[str, np.ndarray]) -> np.ndarray:
 
 
 class _Recorder:
-    """A session that keeps what it is given."""
+    """A session that records what it is given."""
 
     def __init__(self, running: Any) -> None:
         self._running = running
         self.given: list[dict[str, np.ndarray]] = []
 
     def run(self, outputs: Any, given: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """What the session gives."""
+        """The session's outputs."""
         self.given.append(given)
         return list(self._running.run(outputs, given))
 
@@ -149,7 +149,7 @@ class _Recorder:
 
 
 def _given_to(running: Any, inputs: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-    """What a model is given when it runs through utterances: chunks with their states, if it is for streams."""
+    """The inputs of a model when it runs through utterances: chunks with their states, if it is for streams."""
     recorder = _Recorder(running)
     for given in inputs:
         utterance_output(recorder, given)
@@ -158,7 +158,7 @@ def _given_to(running: Any, inputs: Sequence[dict[str, np.ndarray]]) -> list[dic
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The tools log, on the root logger, advice that does not fit."""
+    """Silence the tools, which log unsuitable advice on the root logger."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -168,7 +168,7 @@ def _quiet() -> Iterator[None]:
 
 
 def utterances_for(running_inputs: Sequence[Any], feats: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """What :func:`quantize` takes, from features (frames, dim); i-vectors are zero.
+    """The ``inputs`` of :func:`quantize`, from features (frames, dim); i-vectors are zero.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A recurrence as a loop: its nodes, step by step, and what they hand to the next steps."""
+"""A recurrence as a loop: its nodes, step by step, and what they pass to the next steps."""
 from __future__ import annotations
 
 import math
@@ -18,7 +18,7 @@ class Recurrence:
 
     Parameters
     ----------
-    outer : what is outside, and takes the loop
+    outer : the operations outside, which the loop is added to
     group : the nodes
     needed : those that are read from outside
     """
@@ -39,7 +39,7 @@ class Recurrence:
         self.after: list[tuple[int, str, Value, Value]] = []
 
     def _lag(self, i: int, source: int, offset: int) -> int:
-        """After how many frames of the loop node i reads what ``source`` was at an offset."""
+        """After how many frames of the loop node i reads the value that ``source`` had at an offset."""
         shifts = self.times.shifts
         lag = (shifts[source] - shifts[i] - offset) * (-1 if self.is_backward else 1)
         return lag // self.step
@@ -95,7 +95,7 @@ class Recurrence:
         return order
 
     def _chains(self) -> list[Carried]:
-        """What is handed on: of each node that is read, its values one, two, ... rounds of the loop ago."""
+        """What is passed on: for each node that is read, its values one, two, ... rounds of the loop ago."""
         carried: list[Carried] = []
         for node in sorted({node for node, _ in self.carried}):
             last = max(lag for n, lag in self.carried if n == node)
@@ -109,7 +109,7 @@ class Recurrence:
         return carried
 
     def _given(self) -> set[str]:
-        """What the body is given: none of it may be a result as it is, for runtimes write over it."""
+        """The inputs of the body: none of them may itself be a result, because runtimes overwrite them."""
         return {value.name for value in (*self.scanned.values(), *self.carried.values())}
 
     def _from_the_start(self, node: int) -> Value:
@@ -125,7 +125,7 @@ class Recurrence:
         return self.outer.builder.shared("is_in", self.outer.when(window).times, lo=window.lo, hi=ALWAYS)
 
     def _keep(self, carried: list[Carried], collected: list[tuple[Value, Value]]) -> None:
-        """Let a stream go on: what nodes were in the last rounds comes from the chunk before, and goes to the next."""
+        """Let a stream continue: nodes' values of the last rounds come from the previous chunk, and go to the next."""
         outer = self.outer.builder
         for node in sorted({node for node, _ in self.carried}):
             lags = {lag: self.carried[node, lag].name for n, lag in self.carried if n == node}
@@ -197,7 +197,7 @@ class Recurrence:
         return any(source.node in self.members for source in part.sources())
 
     def _split_affine(self, i: int) -> Value | None:
-        """An affine map of columns from outside for all frames at once, plus that of the others in the loop.
+        """The affine map of the outside columns for all frames at once, plus that of the other columns in the loop.
 
         None where there is nothing to gain.
         """
@@ -246,7 +246,7 @@ class Recurrence:
         return self.body.op("add", a, b)
 
     def _starts_as_zero(self, part: Part, reader: Window) -> bool:
-        """Whether a part is zero where it cannot be computed because the loop has not begun there."""
+        """Whether a part is zero where it cannot be computed because the loop has not yet begun."""
         if isinstance(part, Const) or not isinstance(part, Leaf):
             return False
         table = leaf_map(part)
@@ -281,7 +281,7 @@ class Recurrence:
         return value if scales == {1.0} else self.body.op("scale", value, by=next(iter(scales)))
 
     def _read(self, i: int, source: int, offset: int, window: Window) -> Value:
-        """What node i reads of a node at an offset."""
+        """What node i reads of another node at an offset."""
         if source not in self.members:
             return self._inside(self.outer.read(source, offset, window))
         lag = self._lag(i, source, offset) // self.fold

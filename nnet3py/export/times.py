@@ -1,7 +1,7 @@
 """At which times each node of a network is needed, and at which it can be computed.
 
 All intervals are static: an interval (lo, hi) stands for the times lo, ..., E + hi, where E is the time of the last
-output, known only when the network runs. Nodes that are needed at multiples of the frame subsampling factor only have
+output, known only when the network runs. Nodes that are needed only at multiples of the frame subsampling factor have
 that as their step.
 """
 from __future__ import annotations
@@ -33,12 +33,12 @@ class LeafMap(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """One node at one offset, whatever t."""
+        """Whether it is one node at one offset, whatever t."""
         return len(set(self.nodes)) == 1 and len(set(self.offsets)) == 1 and not self.fixed
 
 
 def leaf_map(leaf: Leaf) -> LeafMap:
-    """The table of a leaf, which is as long as its modulus. Raises Nnet3Error for some frames with a fixed number."""
+    """The table of a leaf, as long as its modulus. Raises Nnet3Error if only some frames have a fixed number."""
     modulus = leaf.modulus()
     indexes = np.zeros((2 * modulus, 3), np.int32)
     indexes[:, 1] = np.arange(2 * modulus)
@@ -54,7 +54,7 @@ def leaf_map(leaf: Leaf) -> LeafMap:
 
 
 class Interval(NamedTuple):
-    """Times lo to E + hi; exact: those and no others, whatever E."""
+    """Times lo to E + hi; exact: exactly those, whatever E."""
 
     lo: int = -ALWAYS
     hi: int = ALWAYS
@@ -87,7 +87,7 @@ class Window:
 
 
 class Read(NamedTuple):
-    """A node reads rows of ``source`` from offset ``first`` to ``last``; optional: where they can be computed.
+    """A node reads rows of ``source`` from offset ``first`` to ``last``; optional: only where they can be computed.
 
     With a modulus, it reads them only at times t = residue (mod modulus).
     """
@@ -102,7 +102,7 @@ class Read(NamedTuple):
 
 
 def component_offsets(component: Component) -> tuple[list[int], list[bool]]:
-    """The times, relative to the output's, of a component's inputs, and which of them it cannot do without."""
+    """The times, relative to the output's, of a component's inputs, and which of them are required."""
     if component.has(Properties.SIMPLE):
         return [0], [True]
     probe = np.zeros((1, 3), np.int32)
@@ -113,7 +113,7 @@ def component_offsets(component: Component) -> tuple[list[int], list[bool]]:
 
 
 def statistics_reach(component: Component) -> tuple[int, int] | None:
-    """How far before and after t a component for statistics looks; None for other components."""
+    """How far before and after t a statistics component looks; None for other components."""
     kind = type(component).__name__
     if kind == "StatisticsExtractionComponent":
         return component.output_period - 1, component.output_period - 1         # type: ignore[attr-defined]
@@ -132,12 +132,12 @@ class Times:
     factor : the frame subsampling factor
     context : frames before and after those of the outputs; None: as many as the network needs
     is_stream : whether what is not needed yet is left to later chunks, which can compute it with more frames
-    find_windows : without, only where nodes can be computed is worked out
+    find_windows : False: only find where nodes can be computed
 
     Attributes
     ----------
     order : groups of nodes, sources first; more than one node in a group, or one that reads itself, is a recurrence
-    windows : by node; none for a node that nothing needs, or that is the same at all times
+    windows : by node; none for a node that is not needed, or that is the same at all times
     computable : by node
     constant : by node, whether it is the same at all times
     left, right : the context of the network in frames
@@ -161,7 +161,7 @@ class Times:
         self.steps = self._find_steps()
         self._asked: set[int] = set()                # nodes whose times are being worked out
         self.windows: dict[int, Window] = {}
-        self.shifts: dict[int, int] = {}             # of members of recurrences: at step s they have time s + shift
+        self.shifts: dict[int, int] = {}             # for members of recurrences: at step s they have time s + shift
         if find_windows:
             self._find_windows()
 
@@ -199,7 +199,7 @@ class Times:
             yield from self._part_reads(child, is_optional or isinstance(part, IfDefined | Failover))
 
     def reads(self, i: int) -> list[Read]:
-        """What node i reads that has time."""
+        """What node i reads, constants aside."""
         return [read for read in self._reads[i] if not self.constant[read.source]]
 
     def _find_constant(self) -> list[bool]:
@@ -222,7 +222,7 @@ class Times:
         return max(-first, 0), max(last, 0)
 
     def _required_reach(self) -> tuple[int, int]:
-        """The lowest and highest offset at which an input is needed by the outputs, optional reads not counted."""
+        """The lowest and highest offset at which the outputs need an input, not counting optional reads."""
         reach: dict[int, tuple[int, int]] = dict.fromkeys(self.outputs, (0, 0))
         for group in reversed(self.order):
             for i in sorted(group, reverse=True):
@@ -256,7 +256,7 @@ class Times:
         if isinstance(node, ComponentNode):
             component, below = self.nnet.component_of(i), computable[i - 1]
             reach = statistics_reach(component)
-            if reach:          # extraction: at the beginnings of periods, the others are not read
+            if reach:          # extraction: at the beginnings of periods; the other times are not read
                 is_extraction = type(component).__name__ == "StatisticsExtractionComponent"
                 return Interval(below.lo - reach[1], below.hi + (0 if is_extraction else reach[0]), False)
         for read in self._reads[i]:
@@ -288,7 +288,7 @@ class Times:
         return Interval(min(m.lo for m in moved), max(m.hi for m in moved), all(m == Interval() for m in moved))
 
     def _with_residue(self, interval: Interval, residue: int, modulus: int) -> Interval:
-        """The same with its ends at times t = residue (mod modulus), as far as the residue of E is known."""
+        """The interval with its ends at times t = residue (mod modulus), as far as the residue of E is known."""
         lo, hi, _ = interval
         if lo > -ALWAYS:
             lo += (residue - lo) % modulus
@@ -317,7 +317,7 @@ class Times:
         return self._intersection(self._sure_residue(table, r) for r in range(len(table.nodes)))
 
     def _sure_residue(self, table: LeafMap, residue: int) -> Interval:
-        """The same of a leaf where only times with one residue count."""
+        """The same for a leaf where only times with one residue count."""
         lo, hi, _ = self._sure(table.nodes[residue]).shifted(table.offsets[residue])
         last_not = lo - 1 - (lo - 1 - residue) % len(table.nodes)
         return Interval(max(last_not + 1, -ALWAYS) if lo > -ALWAYS else lo, hi)
@@ -420,7 +420,7 @@ class Times:
             self._set_window(i, min(lo, hi) + shifts[i], hi + shifts[i])
 
     def _limits(self, i: int) -> Interval:
-        """Where a node begins and ceases to be computable; if it never does at some residues of t, where at others."""
+        """Where a node begins and ceases to be computable; if it never is at some residues of t, at the others."""
         node, can = self.nnet.nodes[i], self.computable[i]
         leaves = node.descriptor.leaves() if isinstance(node, DescriptorNode) else []
         tables = [table for table in map(leaf_map, leaves) if not (table.is_plain or table.fixed)]
@@ -441,7 +441,7 @@ class Times:
         return total - total % -self.factor
 
     def kept_frames(self) -> dict[int, int]:
-        """For each node how many of its frames later chunks of a stream read; at least one node keeps one."""
+        """For each node, how many of its frames later chunks of a stream read; at least one node keeps one."""
         kept = dict.fromkeys(self.windows, 0)
         for group, is_loop in zip(self.order, self.is_loop, strict=True):
             for i in group:
@@ -456,15 +456,15 @@ class Times:
         return kept
 
     def is_backward(self, group: list[int]) -> bool:
-        """Whether a recurrence goes back in time: around its cycles, what is read are later frames."""
+        """Whether a recurrence goes back in time: around its cycles, later frames are read."""
         start = dict.fromkeys(group, 0)
         return self._shifts_from(start, group, False) is None and self._shifts_from(start, group, True) is not None
 
     def _find_shifts(self, group: list[int], backward: bool, need: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """Shifts in time with which no member reads another at a step that comes later. Raises Nnet3Error.
+        """Shifts in time with which no member reads another at a later step. Raises Nnet3Error.
 
-        The steps of a member end with the last frame that is needed of it: one that only later chunks of a stream need
-        may look further ahead than there are frames yet, and is left to them.
+        A member's steps end with its last needed frame: one that only later chunks of a stream need may look further
+        ahead than there are frames yet, and is left to them.
         """
         ends = {}
         for i in group:
@@ -478,7 +478,7 @@ class Times:
         return shifts
 
     def _shifts_from(self, ends: dict[int, int], group: list[int], backward: bool) -> dict[int, int] | None:
-        """The same from where some members end; None if there is no end of it."""
+        """The same, given where some members end; None if it does not terminate."""
         sign = -1 if backward else 1
         shifts = {i: sign * ends[i] if i in ends else -ALWAYS for i in group}
         for _ in range(len(group) + 1):

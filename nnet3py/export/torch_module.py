@@ -22,7 +22,7 @@ from nnet3py.network.nnet import Nnet
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
-NEW_COUNT = 1000.0        # frames that changed statistics of batch normalisation stand for, if there were fewer
+NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
 _numbers = itertools.count(1)
 
 
@@ -107,7 +107,7 @@ def _put(nn: Any, module: Any, name: str, new: Any) -> Any:
     if old is None:
         _add(module, last, new)
         return new
-    if type(old) is nn.Module and type(new) is not nn.Module:     # a folder that is a component, too
+    if type(old) is nn.Module and type(new) is not nn.Module:     # a parent that is itself a component
         for child, inside in old._modules.items():
             new.add_module(child, inside)
         module._modules[last] = new
@@ -154,9 +154,9 @@ def _batch_norm(torch: Any, component: Any) -> Any:
 
 
 def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
-    """A copy of a model's network with the parameters of a module of :func:`to_torch`.
+    """A copy of a model's network with the parameters of a module from :func:`to_torch`.
 
-    What did not change keeps its bytes. Learning rates and all else that torch does not know stay as they are.
+    What did not change keeps its bytes. Learning rates and everything else unknown to torch stay as they are.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]
 
 
 def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
-    """Put the numbers of a state_dict into a network, in place; returns the names of those that changed.
+    """Put the arrays of a state_dict into a network, in place; returns the names of those that changed.
 
     ``state`` has arrays of any type, of the shapes that the module's parameters have; raises as :func:`from_torch`.
     """
@@ -195,14 +195,14 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
 
 
 def _attribute(component: str, attribute: str, arrays: dict[str, np.ndarray]) -> str:
-    """What a parameter of a module is called in the network."""
+    """The name in the network of a module's parameter."""
     candidates = {"weight": ("linear_params", "params", "filter_params"), "bias": ("bias_params",)}.get(attribute, ())
     return next((f"{component}.{name}" for name in candidates if f"{component}.{name}" in arrays),
                 f"{component}.{attribute}")
 
 
 def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Statistics with the mean and variance of a module; none if they are what they were."""
+    """Statistics with the mean and variance of a module; none if they have not changed."""
     mean, variance = _moments(component)
     new_mean, new_variance = values.get("running_mean", mean), values.get("running_var", variance)
     if mean.shape != new_mean.shape or variance.shape != new_variance.shape:
@@ -225,14 +225,14 @@ def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str,
     torch = import_torch()
     module, buffer = to_torch(model, options), io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")               # torch.jit is to be replaced, by nothing that is there yet
+        warnings.simplefilter("ignore")               # torch.jit is deprecated, but has no replacement yet
         torch.jit.save(torch.jit.script(module), buffer)
     with open_output(path) as file:
         file.write(buffer.getvalue())
 
 
 def read_state(path: str) -> dict[str, np.ndarray]:
-    """The state_dict in a file: of TorchScript, or as ``torch.save(module.state_dict(), path)`` writes it.
+    """The state_dict in a file: TorchScript, or as ``torch.save(module.state_dict(), path)`` writes it.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def read_state(path: str) -> dict[str, np.ndarray]:
         except (RuntimeError, ValueError):
             try:
                 state = torch.load(path, map_location="cpu", weights_only=True)
-            except Exception as error:                # what pickle raises for bad bytes has no common base
+            except Exception as error:                # pickle's exceptions for bad bytes have no common base
                 raise FormatError(f"this is neither a TorchScript file nor a state_dict: {error}", path=path) from error
     if not isinstance(state, dict) or not all(hasattr(tensor, "numpy") for tensor in state.values()):
         raise FormatError("expected a state_dict, names and tensors", path=path)

@@ -1,4 +1,4 @@
-"""The list of operations as the source of a torch module: one statement an operation, one module a component."""
+"""The list of operations as source of a torch module: one statement per operation, one module per component."""
 from __future__ import annotations
 
 import keyword
@@ -10,7 +10,7 @@ from nnet3py.export.operations import Graph, Loop, Op, linear_weights
 UNARY = {"relu": "torch.relu({0})", "sigmoid": "torch.sigmoid({0})", "tanh": "torch.tanh({0})", "exp": "torch.exp({0})",
          "log": "torch.log({0})", "sqrt": "torch.sqrt({0})", "softmax": "torch.softmax({0}, -1)",
          "log_softmax": "torch.log_softmax({0}, -1)"}
-# What stands for each operation; inputs by number, settings by name.
+# The code for each operation; inputs by number, settings by name.
 EXPRESSIONS = {
     **UNARY,
     "one_frame": "{0}.unsqueeze(1)", "matmul": "torch.matmul({0}, {1})", "add": "{0} + {1}", "sub": "{0} - {1}",
@@ -70,8 +70,8 @@ class TorchSource:
 
     Attributes
     ----------
-    constants : name of a buffer -> name of the weight that is in it
-    columns : name of a buffer -> the numbers of columns that are in it
+    constants : name of a buffer -> name of the weight in it
+    columns : name of a buffer -> the column numbers in it
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -28,7 +28,7 @@ class GraphOptions:
     frame_subsampling_factor : frames of input for each row of output
     priors : float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
     log_softmax : a log-softmax after ``output``
-    apply_exp : the exponential of ``output``, as of log-posteriors
+    apply_exp : take the exponential of ``output``, for example of log-posteriors
     fixed_chunk_outputs : with "stream", the rows of output of every chunk, if chunks are all alike; 0: they are not
     """
 
@@ -45,13 +45,13 @@ def make_graph(nnet: Nnet, options: GraphOptions) -> Graph:
 
     Raises
     ------
-    Nnet3Error : something that has no counterpart; ``limits.py`` finds most of it before
+    Nnet3Error : something without a counterpart; ``limits.py`` finds most of it before
     """
     return Walk(nnet, options).graph()
 
 
 def _parts(nnet: Nnet) -> Iterator[Part]:
-    """All parts of descriptors, also those inside of others."""
+    """All parts of descriptors, including nested ones."""
     waiting = [part for node in nnet.nodes if isinstance(node, DescriptorNode) for part in node.descriptor.parts]
     while waiting:
         part = waiting.pop()
@@ -103,9 +103,9 @@ class Walk:
         return graph
 
     def _same_context(self) -> None:
-        """All inputs with time are given for the same frames: those of the network's context, no others are used.
+        """Give all inputs with time the same frames: those of the network's context; no others are used.
 
-        Of a stream, also for those that a recurrence reads ahead of what it is asked for.
+        In a stream, also those that a recurrence reads ahead of the requested output.
         """
         inputs = list(filter(self.nnet.is_input, self.times.windows))
         left, right = self.times.left, self.times.right
@@ -167,7 +167,7 @@ class Walk:
             assert window is not None
             return layers_over_time.RULES[kind](self.builder, component, name, self._at(i, window))
         source = self.frames.values.get(i - 1)
-        if source is None:                                # a DropoutMaskComponent's, which reads itself
+        if source is None:                                # for a DropoutMaskComponent, which reads itself
             source = Value("", component.input_dim, True)
         elif window is not None:
             source = self.frames.read(i - 1, 0, window)
@@ -187,7 +187,7 @@ class Walk:
         return at
 
     def _finished(self, i: int) -> Value:
-        """An output with all its frames, under its own name, with priors and exponential as they are asked for."""
+        """An output with all its frames, under its own name, with priors and exponential as requested."""
         self.builder.scope = ""
         name = self.nnet.nodes[i].name
         value = self.frames.expanded(self.frames.values[i], self.times.windows.get(i, self._output_window()))

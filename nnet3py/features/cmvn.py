@@ -136,8 +136,8 @@ class OnlineNormalizer:
         self._begin()
 
     def _begin(self) -> None:
-        # Sums and sums of squares of the utterance up to each of its last frames, and to what stands before the oldest
-        # of them. They are never begun again: after ten hours a window's sum has lost 6 of its 16 digits at most.
+        # Sums and sums of squares of the utterance up to each of its last frames, and up to the one before the oldest
+        # of them. They are never restarted: after ten hours a window's sum has lost 6 of its 16 digits at most.
         self._totals = np.zeros((1, 2 * self._dim))      # with room for more; ``_end`` rows are used
         self._end = 1
         self._num_frames = 0
@@ -158,7 +158,7 @@ class OnlineNormalizer:
         return self._normalized(frames) if self.options.norm_means else frames.copy()
 
     def _add(self, frames: np.ndarray) -> None:
-        """Go on with the running sums; what stands before the window is overwritten when there is no room."""
+        """Go on with the running sums; those before the window are overwritten when there is no room."""
         begin, end = self._end, self._end + len(frames)
         if end > len(self._totals):
             kept = self._totals[max(0, begin - self.options.cmn_window - 1):begin].copy()
@@ -171,7 +171,7 @@ class OnlineNormalizer:
         self._num_frames += len(frames)
 
     def finish(self) -> None:
-        """The utterance is over, and counts as the speaker's."""
+        """Say that the utterance is over; it then counts as the speaker's."""
         self.speaker_stats = self.stats()
         self._begin()
 
@@ -191,6 +191,6 @@ class OnlineNormalizer:
                           self._global, options.global_frames, options.norm_vars, VARIANCE_FLOOR, result)
         if options.skip_dims:
             skipped = list(options.skip_dims)
-            fake_stats(self._global, skipped)        # says what is wrong with them
+            fake_stats(self._global, skipped)        # raises the error that says what is wrong with them
             result[:, skipped] = frames[:, skipped]
         return result

@@ -12,7 +12,7 @@ import numpy as np
 from nnet3py.errors import ShapeError, UsageError
 
 _SELECTION = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
-_MOST_COLUMNS = 1_000_000     # of a selection; more is a slip of the finger
+_MOST_COLUMNS = 1_000_000     # of a selection; more is a typing error
 MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
@@ -50,7 +50,7 @@ def delta_filters(order: int, window: int) -> list[np.ndarray]:
 
 
 def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray]) -> np.ndarray:
-    """Features beside what each filter makes of them, (frames, len(filters) dim). Kaldi: ComputeDeltas."""
+    """The output of each filter, side by side: (frames, len(filters) dim). Kaldi: ComputeDeltas."""
     num_frames, dim = features.shape
     reach = len(filters[-1]) // 2
     padded = np.pad(features.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
@@ -110,7 +110,7 @@ def append_vector(features: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Features times the transposed (rows, dim) ``matrix``; with a column more, that one is an offset.
+    """Features times the transposed (rows, dim) ``matrix``; if that has one more column, it is an offset.
 
     ShapeError if the dimensions do not fit.
     """

@@ -19,7 +19,7 @@ _RIDGE = 1.0e-3       # of the average variance, added where the within-class co
 
 @dataclass
 class LdaTransform:
-    """An estimated transform and what it was made of.
+    """An estimated transform and what it was made from.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class LdaTransform:
 
 def estimate(stats: LdaStats, dim: int, within_class_factor: float = 1.0, remove_offset: bool = False,
              max_singular_value: float = -1.0) -> LdaTransform:
-    """The transform after which classes are apart: within-class variance 1, between-class variance sorted.
+    """The transform that separates classes best: within-class variance 1, between-class variance sorted.
 
     Parameters
     ----------

@@ -29,6 +29,6 @@ def with_speed(samples: np.ndarray, speed: float) -> np.ndarray:
 
 
 def random_volume(seed: int, key: str, least: float, largest: float) -> np.float32:
-    """A factor between ``least`` and ``largest``, which depends on the seed and the utterance's key only."""
+    """A factor between ``least`` and ``largest``, which depends only on the seed and the utterance's key."""
     rng = np.random.Generator(np.random.Philox([seed, zlib.crc32(key.encode())]))
     return np.float32(rng.uniform(least, largest))

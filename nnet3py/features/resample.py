@@ -52,14 +52,14 @@ class Resampler:
         return self._outputs(self._num_inputs * self._step_in - self._width)
 
     def finish(self) -> np.ndarray:
-        """The sound is over; gives the rest, float32 (samples,), as if silence followed."""
+        """Say that the sound is over; gives the rest, float32 (samples,), as if silence followed."""
         return self._outputs(self._num_inputs * self._step_in)
 
     def _outputs(self, end: int) -> np.ndarray:
         """The outputs not given yet that lie before the time ``end``, in ticks."""
         total = max(self._num_outputs, -(-end // self._step_out))
         result = np.empty(total - self._num_outputs, dtype=np.float32)
-        padded = np.pad(self._kept, (0, self._reach + 2))                      # what lies outside has weight 0
+        padded = np.pad(self._kept, (0, self._reach + 2))                      # samples outside have weight 0
         for begin in range(self._num_outputs, total, _BLOCK):
             times = np.arange(begin, min(begin + _BLOCK, total), dtype=np.int64) * self._step_out
             inputs = (times // self._step_in - self._reach - self._first)[:, None] + self._offsets

@@ -42,7 +42,7 @@ class SpeechOptions:
 
 
 def speech_options(kind: str, values: Mapping[str, Any]) -> SpeechOptions:
-    """Options of values by Kaldi's names, such as ``num-mel-bins``; Kaldi's defaults for those that are not given."""
+    """Options from values by Kaldi's names, such as ``num-mel-bins``; Kaldi's defaults for those not given."""
     frame, mel, own = ({theirs: values.get(ours.name, ours.default) for theirs, ours in names.items()}
                        for names in (FRAME_OPTIONS, MEL_OPTIONS, KIND_OPTIONS[kind]))
     return SpeechOptions(kind, frame, mel, own, values.get("allow-downsample", False),
@@ -82,7 +82,7 @@ class SpeechFeatures:
     def compute(self, samples: np.ndarray, rate: float) -> np.ndarray:
         """Features, float32 (frames, dim), of ``samples``, float32 (samples,) of the range of 16 bits.
 
-        ``rate`` is theirs, a second. There are no frames, and no columns, if the sound is shorter than a window.
+        ``rate``: samples a second. There are no frames, and no columns, if the sound is shorter than a window.
         Raises Nnet3Error for another rate than that of the options. Kaldi: OfflineFeatureTpl::ComputeFeatures.
         """
         if rate != self.rate:
@@ -131,7 +131,7 @@ class FrameComputer:
         return result
 
     def finish(self) -> np.ndarray:
-        """The sound is over; the rest, float32 (frames, dim)."""
+        """Say that the sound is over; gives the rest, float32 (frames, dim)."""
         self._call(self._online.input_finished)
         return self.take()
 
@@ -147,7 +147,7 @@ def _library() -> Any:
 
 
 def _check(settings: Any, kind: str) -> None:
-    """UsageError for what the library does not survive, or does not explain."""
+    """UsageError for values that crash the library, or that it does not explain."""
     frame, mel = settings.frame_opts, settings.mel_opts
     if not frame.samp_freq > 0:
         raise UsageError(f"--sample-frequency={frame.samp_freq:g}: expected a positive number")

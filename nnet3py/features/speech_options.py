@@ -47,5 +47,5 @@ OUTPUT_FORMAT = Setting("output-format", "kaldi", "kaldi or htk", ("kaldi", "htk
 
 
 def conf_settings(kind: str) -> tuple[Setting, ...]:
-    """What a file of options of features may say; ``kind`` is ``mfcc`` or ``fbank``."""
+    """The settings that a conf file of features may have; ``kind`` is ``mfcc`` or ``fbank``."""
     return (*FRAME_OPTIONS.values(), *MEL_OPTIONS.values(), *KIND_OPTIONS[kind].values(), *_OTHER_OPTIONS)

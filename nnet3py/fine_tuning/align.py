@@ -2,7 +2,7 @@
 
 The graph of an utterance is made of lexicon and tree; without these, it is what the model's graph has for the words.
 What is heard is what the model recognises with the whole graph: where that is much likelier than the words of the text,
-for this utterance more than for others, the text is another one's.
+for this utterance more than for others, the text belongs to another utterance.
 """
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _FREE_BEAM = DecoderOptions(beam=12.0, max_active=2000, lattice_beam=0.01)
 _FRAMES_PER_CHUNK = 150
 # An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: that many times
 # the usual deviation from the median, and at least so much of a frame's log-likelihood. With the demo model right texts
-# had 0.16 at the most, also of a voice that it hardly understands; of 16 exchanged texts 12 had 0.2 to 1.1.
+# had 0.16 at most, even for a voice that it hardly understands; of 16 exchanged texts 12 had 0.2 to 1.1.
 _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2
 _DEVIATION_OF_MAD = 1.4826            # a normal distribution's standard deviation, in median absolute deviations
-_FEW = 10                             # utterances of which no median is taken
+_FEW = 10                             # with fewer utterances no median is taken
 
 GraphOf = Callable[[Sequence[int]], Fst]
 
@@ -87,7 +87,7 @@ class Aligner:
         return decoded.alignment
 
     def excess(self, ids: np.ndarray, log_likes: np.ndarray) -> float:
-        """By how much likelier a frame is with the words that are recognised than with an alignment's, on average."""
+        """How much likelier a frame is with the words that are recognised than with an alignment's, on average."""
         decoded = self.any_words.decode(log_likes)
         if decoded is None:
             return 0.0
@@ -190,7 +190,7 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
 
 def _without(wrong: Mapping[str, str], done: Mapping[str, np.ndarray], failed: Mapping[str, str],
              original_of: Mapping[str, str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Alignments without any copy of what is wrong, and the reasons with those of the wrong ones."""
+    """Alignments without any copy of wrong utterances, and the reasons, now with those of the wrong ones."""
     return {key: ids for key, ids in done.items() if original_of[key] not in wrong}, {**failed, **wrong}
 
 
@@ -216,10 +216,10 @@ def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
 
 
 def unlike_others(excess: Mapping[str, float], usual: Sequence[float]) -> dict[str, str]:
-    """The utterances whose words are much less likely, compared to what is heard, than is usual, each with a reason.
+    """Utterances whose words are much less likely than is usual, compared to what is heard, each with a reason.
 
-    ``excess`` is what :meth:`Aligner.excess` says of each, ``usual`` of the utterances that they are compared with, a
-    few of which (below 10) say nothing.
+    ``excess`` is what :meth:`Aligner.excess` says of each, ``usual`` the same for the utterances that they are compared
+    with; fewer than 10 of these say nothing.
     """
     if len(usual) < _FEW:
         return {}

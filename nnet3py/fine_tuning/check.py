@@ -1,4 +1,4 @@
-"""Stage 1, the data: read, checked, parted into what is learnt and what is held out, and written as data folders."""
+"""Stage 1, the data: read, checked, split into what is learnt and what is held out, and written as data folders."""
 from __future__ import annotations
 
 import json
@@ -27,9 +27,9 @@ from nnet3py.io.tables import TableWriter
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.stream import FULL_SCALE
 
-LEAST = 10                    # utterances, without which there is nothing to learn and to decide by
+LEAST = 10                    # utterances; with fewer there is nothing to learn from or to decide by
 _SEVERAL = 4                  # speakers: so many, and whole ones are held out
-_SHOWN = 20                   # words, and lines of a kind of problem, that are shown
+_SHOWN = 20                   # words, and lines of each kind of problem, that are shown
 _DEFAULT_RATE = 16000.0       # Kaldi's --sample-frequency
 
 Write = Callable[[str, np.ndarray], None]
@@ -43,7 +43,7 @@ class Checked:
     ----------
     utterances : that can be used
     problems : of all
-    unknown : how often words occur that the model lacks, those of utterances that cannot be used, too
+    unknown : how often words that the model lacks occur, also in utterances that cannot be used
     seconds : of each utterance that can be used
     """
 
@@ -93,7 +93,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def measures(options: FineTuneOptions) -> tuple[Spelling, Limits]:
-    """How the model's words are written, and what sound it is for."""
+    """How the model's words are written, and what kind of sound it is for."""
     folder = read_model_folder(options.model)
     rate = float(folder.features.get("sample-frequency", _DEFAULT_RATE))
     return spelling_of(folder, options), Limits(rate, options.min_seconds, options.max_seconds, options.allow_upsample)

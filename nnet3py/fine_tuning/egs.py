@@ -42,7 +42,7 @@ _LONGER = 0.6                     # that many of them
 
 
 def run(work: WorkFolder, options: FineTuneOptions, executor: Executor) -> None:
-    """Write ``egs/``, and in ``train/`` what trainings need beside: tree, transition model, denominator."""
+    """Write ``egs/``, and in ``train/`` what trainings need besides: tree, transition model, denominator."""
     folder = read_model_folder(options.model)
     factor = int(folder.options.get("frame-subsampling-factor", 1))
     make_graphs(work, options)
@@ -72,7 +72,7 @@ def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
     phone_lm = PhoneLmEstimator(PhoneLmOptions(num_extra_lm_states=LM_STATES))
     for phones in mixed(old + aligned.get("old_data", []), aligned.get("train", []), options.lm_weight):
         phone_lm.add(phones)
-    for held_out in aligned.get("held_out", []):     # once: what a denominator lacks can be no example
+    for held_out in aligned.get("held_out", []):     # once: what the denominator lacks cannot be an example
         phone_lm.add(held_out.tolist())
     lm_fst = phone_lm.estimate()
     den = make_den_fst(tree, model, lm_fst)

@@ -58,13 +58,13 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def trained_parts(work: WorkFolder) -> list[str]:
-    """The parts of the data of which examples are made; data of the old domain only if they were given."""
+    """The parts of the data that examples are made from; data of the old domain only if they were given."""
     return [part for part in ("train", "held_out", "old_data") if work.data(part).is_dir()]
 
 
 def make_features(models: PipelineModels, data: Path, features: Path, ivectors: Path,
                   speeds: tuple[float, ...] = (1.0,), volume_seed: int | None = None) -> None:
-    """Make data folders of features and of i-vectors of one of sound.
+    """Make data folders of features and of i-vectors from a data folder of sound.
 
     With several speeds, ascending, a copy is named ``spSPEED-UTTERANCE``, and so is its speaker; ``utt2uniq`` says what
     it is a copy of. ``volume_seed`` None: the volume stays.

@@ -69,7 +69,7 @@ class FineTuning(StagedWork):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the new model was put where it was asked for; False as long as nothing is known."""
+        """Whether the new model was put where the user wanted it; False as long as nothing is known."""
         try:
             return bool(json.loads(self.work.scores.read_text(encoding="utf-8"))["is_accepted"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -80,7 +80,7 @@ class FineTuning(StagedWork):
                 for number, (name, title) in enumerate(_TITLES.items(), 1)]
 
     def _stage(self, name: str) -> None:
-        """Run a stage, and note how long it took, with what earlier attempts took."""
+        """Run a stage, and note how long it took, earlier attempts included."""
         self._forget(name)
         begun = time.monotonic()
         try:
@@ -110,7 +110,7 @@ def _read_times(path: Path) -> dict[str, float]:
 
 @dataclass
 class FineTuned:
-    """What came of fine-tuning.
+    """The outcome of fine-tuning.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class FineTuned:
 
 def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str],
               terminal: IO[str] | None = None, **options: Any) -> FineTuned:
-    """Make a new model folder of an old one and some speech. What was begun before goes on where it stands.
+    """Make a new model folder from an old one and some speech. What was begun before goes on where it stopped.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
 
 
 def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
-    """The same with options that were made before."""
+    """The same with given options."""
     work = FineTuning(options, terminal=terminal)
     work.run()
     files = work.work

@@ -17,7 +17,7 @@ from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 NOTE = "FINE-TUNED.txt"
 # Beside the old graph the new one, which has the old text's sentences, too, weighs this times --lm-weight: with as much
-# as the old one, it took words of old data that were right before.
+# weight as the old one, it got words of old data wrong that were right before.
 _SHARE = 0.2
 _NEW_GRAPH_FILES = ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/align_lexicon.int")
 

@@ -24,7 +24,7 @@ class WayBack(NamedTuple):
     Attributes
     ----------
     nnet : the network
-    part : of the way back to the old parameters, 0 to 1; 1: these are the old ones
+    part : of the way back to the old parameters, 0 to 1; 1: the old ones themselves
     errors : on the old test data, by part; of the old model under 1
     words : of the old test data
     """
@@ -43,7 +43,7 @@ def towards(nnet: Nnet, old: Nnet, part: float) -> Nnet:
 def least_way_back(work: WorkFolder, options: FineTuneOptions, trained: Nnet, old: AcousticModel) -> WayBack:
     """The least way back with which the word error rate of ``data/old_test`` rises by no more than ``max_forgetting``.
 
-    Less way back is taken to mean more errors, so that few need be tried. The folders that are tried have the new
+    Less way back is taken to mean more errors, so that few need to be tried. The folders that are tried have the new
     graph.
     """
     place = work.train / "forgetting"
@@ -61,7 +61,7 @@ def least_way_back(work: WorkFolder, options: FineTuneOptions, trained: Nnet, ol
         set_dropout_test_mode(nnet, True)
         return nnet
 
-    low, high = 0, len(WAYS_BACK)               # the first that is good enough is from low to high
+    low, high = 0, len(WAYS_BACK)               # the first that is good enough is in low to high
     while low < high:
         middle = (low + high) // 2
         part = WAYS_BACK[middle]

@@ -1,7 +1,7 @@
 """The decision tree of a model that came without one, recovered from its decoding graph.
 
 A graph's input labels are transition-ids, so each path says which pdfs a phone has after which other phone. What the
-graph never says is guessed: from the same phone at another position of the word, then from what is usual.
+graph never says is guessed: from the same phone at another position in the word, then from what is usual.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nnet3py.transducers.fst import Fst
 logger = logging.getLogger(__name__)
 
 NO_PHONE = 0
-MOST_PAIRS = 20_000_000       # of graph states and phones that are followed; what lies beyond counts as not seen
+MOST_PAIRS = 20_000_000       # graph states and phones that are followed; what lies beyond counts as not seen
 POSITION_MARKS = ("_B", "_E", "_I", "_S")
 _SHARPNESS = 16               # the most similar left phones count by far the most
 
@@ -55,7 +55,7 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
     ----------
     graph : input labels are transition-ids, with self-loops; other labels above the model's count as epsilons
     model : its transition model
-    phone_names : by number; phones that differ in the mark of their position only (``_B``, ``_E``, ``_I``, ``_S``) are
+    phone_names : by number; phones that differ only in the mark of their position (``_B``, ``_E``, ``_I``, ``_S``) are
         taken for each other where the graph does not say
 
     Raises WiderContext for models of triphones, Nnet3Error for a graph of another model.
@@ -133,10 +133,10 @@ def base_name(name: str) -> str:
 
 
 class _Similar:
-    """Guesses what stands after a left phone that was not seen there: what stands after those most like it.
+    """Guesses what follows a left phone where that was not seen: what follows the left phones most like it.
 
-    Two left phones are like each other if the same phones have the same pdfs after them. The forms that a phone has by
-    its position in the word are taken for one phone.
+    Two left phones are like each other if the same phones have the same pdfs after them. The forms that a phone has for
+    its positions in the word count as one phone.
     """
 
     def __init__(self, seen: Seen, model: TransitionModel, bases: Mapping[int, str]) -> None:
@@ -180,7 +180,7 @@ class _Similar:
 
 
 def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:
-    """The tree of what stands after which phones. Pdfs after none stand after phones that do not exist.
+    """The tree of what follows which phones. Pdfs that follow none are put after phones that do not exist.
 
     So tree and model have the same pdfs, as programs expect.
     """

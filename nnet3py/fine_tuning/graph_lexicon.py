@@ -1,8 +1,8 @@
 """The pronunciations of words, recovered from a decoding graph, and sentences drawn from it.
 
 A word begins and ends where its phones say so: phones are named by their position in the word, in
-``phones/word_boundary.int``. A path has as many output labels as words, in the same order; a label may come as late as
-on the first phone of the next word.
+``phones/word_boundary.int``. A path has as many output labels as words, in the same order; a label may come as late
+as on the first phone of the next word.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nnet3py.transducers.fst import Fst
 logger = logging.getLogger(__name__)
 
 _MOST_STEPS = 3_000_000          # over arcs; more are taken only as long as words are missing
-_PATIENCE = 10                   # times as many, then what is missing stays so
+_PATIENCE = 10                   # times as many: then words that are missing stay missing
 _UNKNOWN = 1 << 30
 _END = -1
 _LONGEST = 2000                  # arcs of a sentence that is drawn
@@ -80,7 +80,7 @@ def draw_spoken(grammar: Fst, lexicon: GraphLexicon, count: int, seed: int = 0) 
 
 
 def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0) -> Iterator[Sentence]:
-    """``count`` random sentences of a graph, as probable as it says, but for very long ones, which are left out.
+    """``count`` random sentences of a graph, as probable as it says, except very long ones, which are left out.
 
     Its costs are those of the language model, pronunciations and silences. Raises Nnet3Error if it has no paths.
     """
@@ -141,9 +141,9 @@ def _ids(graph: Fst, model: TransitionModel) -> np.ndarray:
 
 
 class _Partial(NamedTuple):
-    """A word on its way: where in the graph, its phones, and its label once that came.
+    """A word on its way: where it is in the graph, its phones, and its label once that has come.
 
-    ``is_over``: all of its phones came. ``before``: labels of earlier words that are still to come.
+    ``is_over``: all of its phones have come. ``before``: labels of earlier words that are still to come.
     """
 
     state: int

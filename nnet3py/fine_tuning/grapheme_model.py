@@ -1,8 +1,8 @@
 """Pronunciations of words that a lexicon lacks, by a joint n-gram model of letters and phones.
 
 Words are cut into pairs of one or two letters with none to two phones, at first in all ways, which expectation
-maximisation makes few; the sequences of pairs have an n-gram model, and a word is pronounced by the likeliest sequence
-of pairs with its letters. Bisani and Ney, Joint-sequence models for grapheme-to-phoneme conversion, 2008.
+maximisation reduces to few; the sequences of pairs have an n-gram model, and a word is pronounced by the likeliest
+sequence of pairs with its letters. Bisani and Ney, Joint-sequence models for grapheme-to-phoneme conversion, 2008.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOVES = ((1, 1), (1, 0), (2, 1), (1, 2), (2, 0))      # letters, phones
 _PRIOR = {(1, 1): 1.0, (1, 0): 0.2, (2, 1): 0.2, (1, 2): 0.1, (2, 0): 0.02}
 _ITERATIONS = 8
 _MOST_FOR_PAIRS, _MOST = 4000, 60000     # entries, for estimating pairs and for the n-grams
-_LEAST_COUNT = 1e-3                      # of a pair, below which it is none
+_LEAST_COUNT = 1e-3                      # a pair with a lower one is dropped
 _BEAM = 60                               # hypotheses after each letter
 _LARGE = 1e30
 
@@ -50,7 +50,7 @@ class GraphemeModel:
 
     @classmethod
     def estimate(cls, entries: Iterable[tuple[str, Sequence[str]]], order: int = ORDER, seed: int = 0) -> GraphemeModel:
-        """A model of the words and phones of a lexicon, of which some are taken at random if there are very many.
+        """A model of the words and phones of a lexicon; of very many, some are taken at random.
 
         Raises UsageError if no word can be cut into pairs.
         """
@@ -97,7 +97,7 @@ def _name(pair: Pair) -> str:
 
 
 def _steps(word: str, phones: Phones) -> Iterator[tuple[int, int, Pair, tuple[int, int]]]:
-    """All ways on from all places, in order: letters and phones after, the pair, and its move."""
+    """All ways on from all places, in order: letters and phones after it, the pair, and its move."""
     for i in range(len(word) + 1):
         for j in range(len(phones) + 1):
             for move in _MOVES:

@@ -1,4 +1,4 @@
-"""The old graph and a new one side by side: what the model was made for stays as probable as it was.
+"""The old graph and a new one side by side, so that what the model was made for stays as probable as it was.
 
 A language model estimated from sentences drawn from the old graph is never quite the old one. So a new graph is put
 next to the old one, and a sentence goes through one of them.
@@ -17,7 +17,7 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 def joined_graphs(old: Fst, new: Fst, weight: float) -> Fst:
     """A graph of all sentences of both, as probable as in each, times 1 - ``weight`` and ``weight``.
 
-    Labels must be of one model and one table of words. UsageError for weights that are not a part is the caller's.
+    Labels must be of one model and one table of words. The caller checks that ``weight`` is between 0 and 1.
     """
     first_old, first_new = 1, 1 + old.num_states
     graphs = ((old, first_old, 1.0 - weight), (new, first_new, weight))

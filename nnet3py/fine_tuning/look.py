@@ -18,7 +18,7 @@ class Looked(NamedTuple):
 
 
 def look(options: FineTuneOptions) -> Looked:
-    """Look at model and data; nothing is written. Nnet3Error if either is none."""
+    """Look at model and data; nothing is written. Nnet3Error if either is not what it should be."""
     needed = requirements(options.model)
     lines = model_lines(needed)
     if not needed.can_fine_tune:

@@ -1,6 +1,6 @@
 """Stage 2: what the model consists of besides its network, as its folder has it, or as its graph says.
 
-Tree, phones, lexicon, silence, language model, and phone sequences of what the model was made for.
+Tree, phones, lexicon, silence, language model, and phone sequences of the speech that the model was made for.
 """
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from nnet3py.transducers.fst_text import read_fst_file
 
 logger = logging.getLogger(__name__)
 
-NUM_SENTENCES = 20_000           # drawn of the graph, where the folder has no language model
+NUM_SENTENCES = 20_000           # drawn from the graph, where the folder has no language model
 
 
 @dataclass
 class Parts:
-    """What of a model is known beside its network; None for what cannot be had.
+    """What is known of a model besides its network; None for what cannot be found out.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Parts:
     tree : of its phones in context
     lexicon : (word, phones), phones without marks of their position
     silence : the name of the phone between words; empty for none
-    sentences : drawn of the graph
+    sentences : drawn from the graph
     can_grow : whether a graph with more words can be made
-    notes : what was recovered, and what cannot be had, one per line
+    notes : what was recovered, and what could not be, one per line
     """
 
     phones: SymbolTable
@@ -133,9 +133,9 @@ def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0) -> Pa
 
 
 def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst | None]:
-    """A folder's graph from transition-ids to words, of any words one after the other if it is in two parts.
+    """A folder's graph from transition-ids to words; of one in two parts, the first, which allows words in any order.
 
-    And the second part of it, the grammar.
+    And its second part, the grammar.
     """
     if not folder.is_lookahead:
         return read_fst_file(folder.graph), None

@@ -36,7 +36,7 @@ class Utterance(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is wrong with data.
+    """Something wrong with the data.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Requirements:
     has_lexicon, has_tree, has_lm : files that the folder has
     can_fine_tune : whether its network can be trained at all
     can_add_words : whether a new graph can be made
-    notes : what cannot be done, or is done otherwise, in one line each
+    notes : what cannot be done, or is done differently, in one line each
     files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``: paths of those that it has
     """
 
@@ -137,7 +137,7 @@ class FineTuneOptions(WorkOptions):
                                          "num_epochs": 0, "l2_old": 0, "max_forgetting": 0, "lm_order": 1}
 
     def check(self) -> None:
-        """UsageError if a value cannot be used, or one that must be there is missing. Fills in ``dir``."""
+        """UsageError if a value cannot be used, or a required one is missing. Fills in ``dir``."""
         for name, value in (("model", self.model), ("data", self.data), ("out", self.out or self.check_only)):
             if not value:
                 raise UsageError(f"no {name} was given", "nnet3py fine-tune MODEL DATA --out NEW_MODEL")
@@ -158,7 +158,7 @@ class FineTuneOptions(WorkOptions):
 
 
 class WorkFolder:
-    """The files of a fine-tuning, each named here once; what is in them is said in ``fine_tuning/__init__.py``."""
+    """The files of a fine-tuning, each named here once; ``fine_tuning/__init__.py`` says what is in them."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -170,7 +170,7 @@ class WorkFolder:
         self.final_model, self.choice = self.train / "final.mdl", self.train / "choice.json"
         self.new_model, self.recognised = self.path / "new_model", self.path / "recognised"
         self.scores, self.times = self.path / "scores.json", self.path / "times.json"
-        self.published = self.path / "published"             # to where the new folder was moved, or is about to be
+        self.published = self.path / "published"             # where the new folder was moved to, or is about to be
         self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"
 
     def data(self, part: str) -> Path:

@@ -1,4 +1,4 @@
-"""How new words are pronounced: by a given lexicon, by what is learnt of the model's own, or by spelling."""
+"""How new words are pronounced: by a given lexicon, by what is learnt from the model's own, or by spelling."""
 from __future__ import annotations
 
 import logging
@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 
 GIVEN, LEARNT, SPELLED = "given", "learnt", "spelled"
 LEAST_WORDS = 50              # of a lexicon from which pronouncing can be learnt
-_COUNT, _SHARE = 3, 0.1      # of the likeliest pronunciations: so many, if they are so likely
+_COUNT, _SHARE = 3, 0.1      # so many of the likeliest pronunciations, if they are so likely
 
 # Letters with the phones that they stand for in most languages with Latin script, by three ways of naming phones:
-# ARPAbet, X-SAMPA and espeak's, IPA. The way of which the model has most is taken.
+# ARPAbet, X-SAMPA and espeak's, IPA. The one that the model has most names of is taken.
 _RULES = tuple(dict(rule.split("=") for rule in rules.split()) for rules in (
     "ch=CH sh=SH th=TH ng=NG ee=IY oo=UW ph=F ck=K qu=K+W a=AE b=B c=K d=D e=EH f=F g=G h=HH i=IH j=JH k=K "
     "l=L m=M n=N o=AA p=P q=K r=R s=S t=T u=AH v=V w=W x=K+S y=Y z=Z",
@@ -28,7 +28,7 @@ _STRESS = re.compile(r"(?<=.)[0-2]$")
 
 
 class Pronunciations(NamedTuple):
-    """The pronunciations of a new word, and where they are from: given, learnt or spelled."""
+    """The pronunciations of a new word, and where they come from: given, learnt or spelled."""
 
     source: str
     phones: list[Phones]
@@ -36,7 +36,7 @@ class Pronunciations(NamedTuple):
 
 def pronounce(words: Iterable[str], lexicon: Sequence[tuple[str, Phones]], given: Mapping[str, Sequence[Phones]],
               may_spell: bool, seed: int = 0) -> dict[str, Pronunciations]:
-    """The pronunciations of new words; those that cannot be had are not in the result.
+    """The pronunciations of new words; words without one are not in the result.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stage 9, the report: word error rates before and after, what was learnt of whom; and which model stays."""
+"""Stage 9, the report: word error rates before and after, what was learnt from each speaker; and which model stays."""
 from __future__ import annotations
 
 import html
@@ -26,17 +26,17 @@ Rows = Sequence[Sequence[object]]
 HELD_OUT, OLD_TEST = "held_out", "old_test"
 NAMES = {HELD_OUT: "held-out part of the new data", OLD_TEST: "test set of the old domain"}
 _SHOWN_ERRORS = 20               # utterances with errors that the text shows
-_FEW_WORDS = 100                 # of a held-out part, below which its rates say little
+_FEW_WORDS = 100                 # of a held-out part; with fewer its rates say little
 
 
 @dataclass
 class Scores:
-    """What came out.
+    """The outcome.
 
     Attributes
     ----------
     old, new : the errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
-    is_accepted : whether the new model was put where it was asked for
+    is_accepted : whether the new model was put where the user wanted it
     warnings : what got worse, or says little
     """
 
@@ -77,7 +77,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored, Scored]]:
-    """By part, what the old and the new model recognised."""
+    """What the old and the new model recognised, by part."""
     folder = work.recognised
     folder.mkdir(exist_ok=True)
     parts = [part for part in (HELD_OUT, OLD_TEST) if (work.data(part) / "text").is_file()]
@@ -86,7 +86,7 @@ def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored
 
 
 def judged(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> Scores:
-    """Whether the new model is better, and what is to be said about it.
+    """Whether the new model is better, with warnings.
 
     It is refused if it makes more errors on held-out data, or if the word error rate of the old domain rises by more
     than ``max_forgetting`` per cent absolute.
@@ -167,7 +167,7 @@ class _Facts:
         return rows
 
     def words(self) -> Rows:
-        """A line for each pronunciation of a new word: where it is from, and how often the word was recognised."""
+        """A line for each pronunciation of a new word: where it comes from, and how often the word was recognised."""
         path = self.work.lang / "new_words.txt"
         old, new = self.scored[HELD_OUT]
         rows = []

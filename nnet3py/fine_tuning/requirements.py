@@ -8,7 +8,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import Requirements
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
 
-# Where files may be that recognition does not need, and what they may be called.
+# Where files that recognition does not need may be, and what they may be called.
 PLACES = ("", "am", "graph", "lang", "graph/phones")
 NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
          "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
@@ -21,7 +21,7 @@ def known_files(folder: ModelFolder) -> dict[str, str]:
 
 
 def requirements(path: str | os.PathLike[str]) -> Requirements:
-    """What a model folder allows. Nnet3Error for what is not a model folder."""
+    """What a model folder allows. Nnet3Error for anything but a model folder."""
     folder = look_at_folder(path)
     needed = Requirements(files={**known_files(folder), **{
         kind: file for kind, file in (("model", folder.model), ("words", folder.words), ("graph", folder.graph))

@@ -46,7 +46,7 @@ class Scored:
         return counted
 
     def correct(self, word: str) -> tuple[int, int]:
-        """How often a word was said, and how often of these recognised."""
+        """How often a word was said, and how many of these times it was recognised."""
         pairs = [pair for key, reference in self.references.items() if word in reference
                  for pair in align(reference, self.hypotheses[key], _GAP) if pair[0] == word]
         return len(pairs), sum(said == recognised for said, recognised in pairs)

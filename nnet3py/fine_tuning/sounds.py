@@ -15,10 +15,10 @@ from nnet3py.io.object_files import read_object
 from nnet3py.recognition.sound import Sound, open_sound
 
 _AT_THE_END = 0.5              # seconds that a segment may go beyond its sound
-_SILENT = 10.0 ** (-55 / 20)   # of the loudest sample, where 1 is the largest there is: what nobody can hear
+_SILENT = 10.0 ** (-55 / 20)   # of the loudest sample, where 1 is the largest there is: quieter sound cannot be heard
 _FLAT = 0.999                  # of the loudest sample: where clipping cuts off
-_LOUD = 0.3                    # and only what is as loud as this can be clipped, as a level that was lowered later
-_RUN = 3                       # so many samples at the limit one after the other are clipped, fewer are a peak
+_LOUD = 0.3                    # a level that was lowered after clipping counts only if it is as loud as this
+_RUN = 3                       # so many samples in a row at the limit are clipped, fewer are a peak
 _MANY_CLIPPED, _FEW_CLIPPED = 0.05, 0.001
 _FASTEST = 35.0                # letters a second; a fast speaker says 20
 _SLOWEST = 0.5                 # letters a second, below which most of the sound is not in the text
@@ -27,7 +27,7 @@ _MIN_RATE = 1000.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What utterances are measured by.
+    """What utterances are checked against.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def _opened(name: str) -> Sound:
 
 
 class _Blocks:
-    """A sound that is read once, of which parts are taken in the order of their beginnings."""
+    """A sound that is read once; parts of it are taken in the order of their beginnings."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound, self._blocks = sound, sound.blocks()
@@ -122,7 +122,7 @@ class _Blocks:
 
 
 def _length_fault(utterance: Utterance, seconds: float, limits: Limits) -> Problem | None:
-    """What is known of the length before anything is read."""
+    """What is wrong with the length, as far as that is known before anything is read."""
     if utterance.end >= 0 and utterance.end <= utterance.start or utterance.start < 0:
         return Problem(utterance.key, "odd time", f"from {utterance.start:g} to {utterance.end:g} seconds", True)
     end = utterance.end if utterance.end >= 0 else seconds or utterance.start
@@ -179,7 +179,7 @@ def _faults(utterance: Utterance, samples: np.ndarray, seconds: float, limits: L
 
 
 def _clipped(samples: np.ndarray, peak: float) -> float:
-    """The part of the samples that are the loudest there are, several one after the other."""
+    """The part of the samples that are at the limit, several in a row."""
     if peak < _LOUD:
         return 0.0
     at_limit = np.abs(samples) >= _FLAT * peak

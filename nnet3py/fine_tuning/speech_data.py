@@ -21,17 +21,17 @@ TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
 TO_THE_END = -1.0
 _ONE_SPEAKER = "speaker"
 
-# What columns of tables are called: Common Voice, LJ Speech, NeMo, Hugging Face.
+# The names of columns in tables: Common Voice, LJ Speech, NeMo, Hugging Face.
 _SOUND_COLUMNS = ("file", "path", "audio", "audio_filepath", "audio_path", "wav", "filename", "file_name",
                   "wav_filename", "sound")
 _TEXT_COLUMNS = ("text", "sentence", "transcript", "transcription", "words", "normalized_text")
 _SPEAKER_COLUMNS = ("speaker", "speaker_id", "client_id", "spk")
 _START_COLUMNS, _END_COLUMNS, _LENGTH_COLUMNS = ("start", "offset", "begin"), ("end", "stop"), ("duration",)
-_FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # beside a table, for what it names
+_FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # folders beside a table, for the files that it names
 
 
 class _Raw(NamedTuple):
-    """An utterance as it stands there; ``where`` for messages."""
+    """An utterance as the data have it; ``where`` for messages."""
 
     where: str
     sound: str
@@ -46,8 +46,8 @@ def read_data(path: str, speaker_column: str = "speaker") -> SpeechData:
 
     A data folder has wav.scp and text, perhaps segments and utt2spk; in a folder of sounds there is a text file of the
     same name beside each; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
-    Keys begin with the speaker's name, except Kaldi's own, which stay. What cannot be understood is a problem of its
-    own; sounds are not opened. Nnet3Error for anything else, and for data without an utterance.
+    Keys begin with the speaker's name, except Kaldi's own, which stay. What cannot be understood becomes a
+    problem; sounds are not opened. Nnet3Error for anything else, and for data without an utterance.
     """
     if os.path.isdir(path):
         is_kaldi = os.path.isfile(os.path.join(path, "wav.scp")) and os.path.isfile(os.path.join(path, "text"))
@@ -95,7 +95,7 @@ def _kaldi_folder(path: str) -> SpeechData:
 
 
 def _kaldi_list(folder: str, name: str, problems: list[Problem]) -> dict[str, str]:
-    """What stands after the key of each line, in whatever order; empty for a file that is not there."""
+    """What follows the key in each line, in any order; empty for a file that is not there."""
     path = os.path.join(folder, name)
     entries: dict[str, str] = {}
     if not os.path.isfile(path):
@@ -162,7 +162,7 @@ def _table(path: str, speaker_column: str) -> SpeechData:
 
 
 def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Number and columns of each line; a table without a line of names has a file and a text in each."""
+    """Number and columns of each line; a table without a header line has a file and a text in each."""
     text = read_text(path)
     if path.lower().endswith((".jsonl", ".json")):
         for number, line in enumerate(text.split("\n"), 1):
@@ -233,7 +233,7 @@ def _number(text: str) -> float | None:
 
 
 def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
-    """Utterances with names that are their own, and begin with the speaker's."""
+    """Utterances with unique names that begin with the speaker's."""
     taken: Counter[str] = Counter()
     utterances = []
     for row in raw:

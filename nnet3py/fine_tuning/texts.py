@@ -10,7 +10,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.fine_tuning.plan import Problem, Utterance
 
 _PUNCTUATION = ".,;:!?\"()[]{}…«»„“”‚‘’—–-*_/\\|"
-_MARKS = "<[#!"              # words that begin so are not words: <unk>, [noise], #nonterm
+_MARKS = "<[#!"              # what begins like this is not a word: <unk>, [noise], #nonterm
 
 
 class Spelling:
@@ -58,17 +58,17 @@ class Spelling:
         return word.upper() if self._is_upper else word.lower()
 
     def is_odd(self, word: str) -> bool:
-        """Whether a word has a character that is in no word of the model, and no letter of its script."""
+        """Whether a word has a character that is in no word of the model and is not a letter of its script."""
         return any(letter not in self._letters and _script(letter) not in self._scripts for letter in word)
 
 
 def _script(letter: str) -> str:
-    """The writing system of a letter; the character itself if it is none."""
+    """The writing system of a letter; for anything else the character itself."""
     return unicodedata.name(letter, letter).split()[0] if letter.isalpha() else letter
 
 
 def unknown_words(utterances: Iterable[Utterance], vocabulary: set[str]) -> Counter[str]:
-    """How often words occur that are not known."""
+    """How often unknown words occur."""
     return Counter(word for utterance in utterances for word in utterance.text if word not in vocabulary)
 
 

@@ -1,8 +1,8 @@
 """Stage 7: training in rounds of about an epoch, each by the driver of chain training, judged on held-out data.
 
 A round that makes the held-out data less likely is thrown away, and the next one begins where it did, with a smaller
-learning rate. In the end some way back towards the old parameters is gone, if that is better there; or, with data to
-test the old domain with, as far as these ask for (``forgetting.py``).
+learning rate. In the end the network goes some way back towards the old parameters, if that is better there; or, with
+data to test the old domain with, as far as these demand (``forgetting.py``).
 """
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _LATER, _AFTER_WORSE = 0.6, 0.3   # factors of the rate after a round, and after
 _MOST_WORSE = 2                   # rounds
 _LEAST_GAIN = 1e-4                # of the objective per frame
 EPOCHS_PER_ROUND = 1.0
-MAX_CHANGE = 1.0                  # of all parameters per minibatch; half of what training from nothing takes
+MAX_CHANGE = 1.0                  # of all parameters per minibatch; half of what training from scratch takes
 L2_OF_OUTPUTS, LEAKY = 0.00005, 0.1
-SLOW = 0.5                        # the lower half's factor of the learning rate, with --layers=all
+SLOW = 0.5                        # the factor of the lower half's learning rate, with --layers=all
 _LAST_LAYERS = ("output", "prefinal")
 WAYS_BACK = (0.25, 0.5)           # that are tried in the end
 _GRAPHS = ("0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
@@ -116,7 +116,7 @@ class _Rounds:
         nnet.write(self.old)
 
     def run(self) -> tuple[Path, dict[str, Any]]:
-        """Train; returns the raw network that is best, and what is to be known of it."""
+        """Train; returns the best raw network, and what is recorded about it."""
         rate = self.options.learning_rate or FIRST_RATE
         best, best_objective = self.old, self.objective(self.old, "old")
         history = [{"round": 0, "learning_rate": 0.0, "objective": best_objective, "kept": True}]
@@ -175,7 +175,7 @@ class _Rounds:
         return value
 
     def way_back(self, best: Path, objective: float) -> tuple[Path, float, float]:
-        """The best of a network and of some between the old one and it; and what part of the way back was gone."""
+        """The best of a network and of some between the old one and it; and how far it went back."""
         back = 0.0
         if best == self.old:
             return best, objective, back
@@ -200,8 +200,8 @@ def _learning(nnet: Nnet) -> dict[str, UpdatableComponent]:
 def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
     """Factors of the learning rate of all components with parameters, in the order of the network.
 
-    ``layers``: ``last``: 1 for what is called output or prefinal (or for the last component), 0 for others; ``upper``,
-    ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, a half for the lower one.
+    ``layers``: ``last``: 1 for components called output or prefinal (or for the last component), 0 for others;
+    ``upper``, ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, a half for the lower one.
     """
     names = list(_learning(nnet))
     if layers == "last":

@@ -69,7 +69,7 @@ def _more_text(folder: ModelFolder, options: FineTuneOptions) -> list[tuple[str,
 
 def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...]]], options: FineTuneOptions,
                work: WorkFolder) -> dict[str, Pronunciations]:
-    """Their pronunciations, which are written down as well."""
+    """The pronunciations of new words, which are written to a file as well."""
     words = sorted(words)
     given: dict[str, list[tuple[str, ...]]] = {}
     for entry in read_lexicon(options.lexicon) if options.lexicon else []:
@@ -139,7 +139,7 @@ def _copy_boundaries(work: WorkFolder, target: Path) -> None:
 
 
 def _write_align_lexicon(work: WorkFolder, lang: Lang) -> None:
-    """By which words are aligned where phones do not say their position: word, word, phones; silence alone is 0."""
+    """For aligning words where phones do not say their position: word, word, phones; silence alone is 0."""
     lines = [f"0 0 {lang.phones[lang.silence.phone]}\n"] if lang.silence.phone else []
     for entry in read_lexicon(f"{work.lang}/lexicon.txt", False):
         word = lang.words[entry.word]

@@ -9,12 +9,12 @@ codes of index lists. ``posteriors.py``: ``Posterior(row_starts, ids, weights)``
 value type of Kaldi's tables. ``matrix_files.py``: ``read_matrices(rspecifier)``, ``read_matrix_file(rxfilename)``.
 
 ``layouts.py`` is the one table of how matrices begin in binary: whoever reads, finds, walks over, moves or writes one
-asks it. So values may be had as bytes (``egs/raw_example.py``, ``raw_matrix.py``), as packed examples that are merged
+asks it. So values can be taken as bytes (``egs/raw_example.py``, ``raw_matrix.py``), as packed examples that are merged
 undecoded (``egs/packed_example.py``), or as matrices (``dense_skimmer.py``). Matrices of features are found by their
 heads (``matrix_skimmer.py``). Dense ones that are only copied are never read: the system moves whole runs of them from
 file to file or pipe (``moving.py``, ``SequentialReader.runs``, ``TableWriter.move``).
 
 Compressed matrices are decoded by numpy until compiled code pays (``expect_decoding``, ``expect_compressing`` in
 ``compressed_code.py``). That code is loops on addresses (``compressed_loops.py``), compiled once and then loaded
-without numba (``machine_code/loop.py``).
+without numba (``engine/loop.py``).
 """

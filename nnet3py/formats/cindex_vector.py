@@ -1,7 +1,7 @@
 """The code of lists of cindexes, (node, index) pairs: what the rows of a compiled computation's matrices are.
 
-It begins with ``<I1V>`` like a list of indexes, but is another code: a marker and the node before each run of rows of
-one node, and short bytes also for the next sequence. Kaldi: ReadCindexVector and WriteCindexVector.
+It begins with ``<I1V>`` like a list of indexes, but the code differs: a marker and the node come before each run of
+rows of one node, and the next sequence has short bytes, too. Kaldi: ReadCindexVector and WriteCindexVector.
 """
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def _expect_byte(reader: TokenReader, byte: bytes) -> None:
 def _read_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int, int]], list[int]]:
     """The bytes of ``count`` rows; where markers begin, each with the row that follows; where full indexes begin.
 
-    The length is known only when all are seen, so as many bytes are read as must be there at least, again and again.
+    The length is known only when all are seen, so the least number of bytes that must be there is read, again and
+    again.
     """
     data = bytearray()
     markers: list[tuple[int, int]] = []

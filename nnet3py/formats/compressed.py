@@ -20,7 +20,7 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _PERCENTILE_STEP = np.float32(PERCENTILE_STEP)
 _LOW, _HIGH = 64, 192                                # the codes of the 25th and the 75th percentile
-_FEWEST_COMPILED_ROWS = 5                            # of which four order statistics are taken
+_FEWEST_COMPILED_ROWS = 5                            # four order statistics are taken of so many
 _FEWEST_CM_ROWS = 8                                  # fewer rows of a CM matrix are kept as CM2
 _TABLE_ROWS = 256                                    # from here on decoding a column by a table of 256 is faster
 
@@ -324,7 +324,7 @@ def _decode_percentiles(percentiles: np.ndarray, minimum: Any, range_: Any) -> n
 
 
 def _decode_tables(points: np.ndarray) -> np.ndarray:
-    """What the 256 codes mean in each column of percentiles (cols, 4): float32 (cols, 256)."""
+    """The values of the 256 codes in each column of percentiles (cols, 4): float32 (cols, 256)."""
     codes = np.broadcast_to(np.arange(256, dtype=np.uint8)[None, :, None], (1, 256, len(points)))
     return np.ascontiguousarray(_decode_pieces(codes, points[None], np.empty(codes.shape, dtype=np.float32))[0].T)
 
@@ -367,7 +367,7 @@ def _decode_pieces(codes: np.ndarray, points: np.ndarray, target: np.ndarray) ->
 
 
 def _decode_pieces_in_double(codes: np.ndarray, points: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Like :func:`_decode_pieces`, just as Kaldi computes."""
+    """Like :func:`_decode_pieces`, exactly as Kaldi computes."""
     p0, p25, p75, p100 = (points[:, None, :, place] for place in range(4))
     steps = codes.astype(np.float32)
     low = p0 + ((p25 - p0) * steps).astype(np.float64) * (1.0 / _LOW)

@@ -1,4 +1,4 @@
-"""Compressing and decoding by compiled code, to the same bits as ``compressed.py``; for when there is much of it.
+"""Compressing and decoding by compiled code, to the same bits as ``compressed.py``; for large amounts.
 
 What is read is given as bytes, or as its address; what is written as its address. See ``compressed_loops.py`` for the
 loops. Light.
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 PERCENTILE_STEP = 1.52590218966964e-05                # Kaldi's 1/65535 of the CM layout, a float
 _SCRATCH = 1024                                       # floats that decode_columns works in
 _PLACE, _RANGE = 40, 8                                # bytes of a matrix in places and ranges
-_FEWEST_EACH = 8                                      # matrices that a thread is worth starting for
+_FEWEST_EACH = 8                                      # matrices for which starting a thread pays
 _COUNTS = 513                                         # integers that compress_columns counts with
 
-# What compiled code saves for an element, and what it costs to load it. It is used once what it would have saved so far
-# exceeds that; so at worst the time is twice what it could have been.
+# What compiled code saves per element, and the cost of loading it. It is used once what it would have saved so far
+# exceeds that cost; so at worst the time is twice what it could have been.
 _SAVED_DECODING, _SAVED_COMPRESSING = 13e-9, 45e-9   # seconds
 COST_OF_LOADING, COST_IF_LOADED = 0.06, 0.005        # seconds, the latter where llvmlite is loaded already
 
@@ -43,7 +43,7 @@ class _Saving:
         self.seconds = 0.0
 
     def is_worthwhile(self, num_elements: int, each: float) -> bool:
-        """Whether to use compiled code for ``num_elements`` more, each of which it handles faster by ``each``."""
+        """Whether to use compiled code for ``num_elements`` more; it saves ``each`` on every one."""
         self.seconds += num_elements * each
         return self.seconds > (COST_IF_LOADED if "llvmlite" in sys.modules else COST_OF_LOADING)
 
@@ -62,7 +62,7 @@ def expect_compressing(num_elements: int) -> bool:
 
 
 def address(values: np.ndarray) -> int:
-    """Where the elements of an array begin, which must outlive what is done with that."""
+    """The address of an array's elements; the array must outlive the use of it."""
     return values.__array_interface__["data"][0]
 
 
@@ -113,8 +113,8 @@ def compress_columns(values: Source, places: bytes, most_rows: int, ranges: Sour
                      codes: int) -> None:
     """Compress matrices of floats, of 5 to ``most_rows`` rows, in the CM layout.
 
-    ``places`` and ``ranges`` are those of :func:`find_ranges`. Written are ``percentiles`` (uint16, four for each
-    column of each matrix) and ``codes`` (a byte where each float is); not those of a matrix whose range is not above 0
+    ``places`` and ``ranges`` are those of :func:`find_ranges`. It writes ``percentiles`` (uint16, four for each
+    column of each matrix) and ``codes`` (a byte for each float), except for a matrix whose range is not above 0
     and finite.
     """
     import ctypes

@@ -65,7 +65,7 @@ def find_ranges(values, places, count, ranges):
 
 
 def compress_columns(values, places, ranges, percentile_step, count, percentiles, codes, column, coded, counts):
-    """Compress ``count`` matrices in the CM layout; the last three are to work in: rows, rows and 513 elements."""
+    """Compress ``count`` matrices in the CM layout; the last three are work space: rows, rows and 513 elements."""
     percentiles_at = 0
     for m in range(count):
         begin, num_rows, num_cols = places[3 * m], places[3 * m + 1], places[3 * m + 2]

@@ -1,6 +1,6 @@
 """Matrices of binary archives as the bytes of dense ones, to be written without compression. Light.
 
-The compressed matrices of a block of the archive are decoded by one call of compiled code, to what is written.
+The compressed matrices of a block of the archive are decoded by one call of compiled code, to the bytes to be written.
 """
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _BLOCK = 1 << 20                # bytes; enough to be shared by threads
 
 
 class _Decoder:
-    """Makes values of what was found in a block; they must be written before those of the next block are made."""
+    """Makes values from what was found in a block; they must be written before those of the next block are made."""
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
-        self._memory: Any = b""          # kept, since fresh memory takes as long as decoding to it
+        self._memory: Any = b""          # kept, since getting fresh memory takes as long as decoding
 
     def values(self, data: bytes, entries: list[Found]) -> list[Any]:
         """Dense matrices as their bytes, compressed ones decoded: BytePieces or float32 (rows, cols)."""
@@ -69,8 +69,8 @@ def _dense(value: bytes) -> Any:
 def decoded_matrix(num_threads: int = 1) -> Holder[Any]:
     """The holder of matrices that are decoded by that many threads.
 
-    Compressed matrices that are not found in a binary archive stay so; all others are float32 (rows, cols). A value
-    must be written before the next one is read.
+    Compressed matrices that are not found in a binary archive stay compressed; all others are float32 (rows, cols). A
+    value must be written before the next one is read.
     """
     return Holder("matrix", STORED_MATRIX.read, STORED_MATRIX.write, select=STORED_MATRIX.select,
                   skimmer=lambda: MatrixSkimmer(_Decoder(num_threads).values, _BLOCK))

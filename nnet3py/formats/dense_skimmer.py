@@ -32,7 +32,7 @@ def _dense(matrix: Any) -> np.ndarray:
 
 
 def dense_matrix(value: Any) -> np.ndarray:
-    """A matrix, compressed or not or its bytes, as float32 (rows, cols)."""
+    """A matrix, dense, compressed or as bytes, as float32 (rows, cols)."""
     return _dense(_stored(value, head_of(value)) if isinstance(value, bytes) else value)
 
 

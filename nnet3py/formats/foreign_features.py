@@ -58,7 +58,7 @@ def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
 
 
 def htk_holder(kind: int) -> Holder[np.ndarray]:
-    """HTK files of frames every 10 ms that are said to be of ``kind``, such as 6 for MFCC. Kaldi: WriteHtk."""
+    """HTK files with a frame every 10 ms, whose header says ``kind``, such as 6 for MFCC. Kaldi: WriteHtk."""
     def write(writer: TokenWriter, matrix: np.ndarray) -> None:
         writer.raw(_HTK_HEADER.pack(matrix.shape[0], _TEN_MILLISECONDS, 4 * matrix.shape[1], kind))
         writer.raw(matrix.astype(">f4").tobytes())

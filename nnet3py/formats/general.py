@@ -59,7 +59,7 @@ def take_rows(matrix: GeneralMatrix, indexes: np.ndarray) -> GeneralMatrix:
 
 
 def row_range(matrix: GeneralMatrix, first: int, count: int) -> GeneralMatrix:
-    """``count`` rows from ``first`` on, in the form the matrix has; beyond its ends the first or last row is repeated.
+    """``count`` rows from ``first`` on, in the matrix's form; beyond its ends the first or last row is repeated.
 
     Kaldi: ExtractRowRangeWithPadding.
     """
@@ -79,7 +79,7 @@ def scaled(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
 
 
 def check_finite(matrix: GeneralMatrix, what: str) -> None:
-    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or what float32 cannot.
+    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or more than float32 can.
 
     A compressed matrix is not decoded: its header says how far its values reach. Complex numbers and texts are refused.
     """

@@ -53,7 +53,7 @@ def _bounds(part: tuple[int, int] | None, size: int, tolerance: int, what: str, 
 def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
     """The rows and columns of a matrix that ``first:last,first:last`` names, both included; a dense array.
 
-    Up to two rows beyond the end are forgiven. Nnet3Error for what lies outside.
+    Up to two rows beyond the end are tolerated. Nnet3Error for a range that lies outside.
     """
     dense = to_dense(matrix)
     rows, columns = parse_range(text, 2)

@@ -45,7 +45,8 @@ def _read_count(reader: TokenReader) -> int:
 def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[bytearray, list[int]]:
     """The bytes of ``count`` coded indexes, and where among them the full ones begin.
 
-    The length is known only when all are seen, so as many bytes are read as must be there at least, again and again.
+    The length is known only when all are seen, so the least number of bytes that must be there is read, again and
+    again.
     """
     data = bytearray(read(count))
     escapes = []

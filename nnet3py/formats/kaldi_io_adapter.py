@@ -1,9 +1,9 @@
 """The one place that uses the package kaldi-io: values of plain binary tables (matrices, vectors, integer vectors).
 
-kaldi-io decodes well what is well-formed and small enough for its 32-bit arithmetic. It looks at nothing it allocates,
-takes a truncated value for a ValueError, and knows neither ranges, CM2 nor CM3, nor empty frames of posteriors; so
-the header of a value is checked here before it sees it, and whatever is not plain is read by this package's own
-functions. Both ways give the same arrays.
+kaldi-io decodes well what is well-formed and small enough for its 32-bit arithmetic. It does not check what it
+allocates, reports a truncated value as a ValueError, and knows neither ranges, CM2 and CM3 nor empty frames of
+posteriors; so the header of a value is checked here before it sees it, and whatever is not plain is read by this
+package's own functions. Both ways give the same arrays.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 
 @functools.cache
 def kaldi_io() -> ModuleType:
-    """The package, imported so that no trace remains: importing it edits PATH and KALDI_ROOT and prints a warning."""
+    """The package, imported without side effects: importing it edits PATH and KALDI_ROOT and prints a warning."""
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
     stderr, popen = sys.stderr, os.popen
     os.environ["KALDI_ROOT"] = os.sep           # a folder that exists, which silences the warning

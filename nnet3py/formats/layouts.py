@@ -1,7 +1,7 @@
 """How the binary forms of matrices are laid out: the one table for whoever reads, finds, copies, moves or writes them.
 
 A form begins with its token and a blank. Dense ones go on with rows and columns, each an int32 with its size byte;
-compressed ones with minimum and range, and rows and columns without size bytes, then what each column has of its own
+compressed ones with minimum and range, and rows and columns without size bytes, then what is stored for each column
 (percentiles). The elements are last. Sparse ones are the token, a sized number of rows, and for each row a head and
 its elements. Kaldi: Matrix, CompressedMatrix, SparseMatrix. Light.
 """
@@ -49,7 +49,7 @@ _BY_TOKEN = {form.token: (kind, form) for kind, form in FORMS.items()}
 
 
 class Head(NamedTuple):
-    """What the bytes of a matrix say before its percentiles and elements, which lie from ``begin`` up to ``end``.
+    """The header of a matrix: what comes before its percentiles and elements, which lie from ``begin`` up to ``end``.
 
     ``kind`` is the token; minimum and range are 0 for dense matrices.
     """

@@ -1,4 +1,4 @@
-"""Compressing many matrices at once, from the bytes of their files to those bytes.
+"""Compressing many matrices at once, from the bytes of files to the bytes of files.
 
 Compiled code goes through a batch in one call, so that other threads can meanwhile read and write.
 """

@@ -25,7 +25,7 @@ class Found(NamedTuple):
 class MatrixSkimmer:
     """Finds the matrices, dense ones of floats and compressed ones, of an archive.
 
-    ``values(data, found)`` makes of those that were found in a block what the table's values are.
+    ``values(data, found)`` makes the table's values from those that were found in a block.
     """
 
     archive_bytes = 0

@@ -1,6 +1,6 @@
 """Dense matrices that go from one archive to another as they are: they are found by their heads, and never read.
 
-What moves the bytes is the system, from file to file or down a pipe. Light.
+The system moves the bytes, from file to file or down a pipe. Light.
 """
 from __future__ import annotations
 

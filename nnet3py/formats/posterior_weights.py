@@ -1,4 +1,4 @@
-"""Posteriors weighted, summed, and made of log-probabilities. Kaldi: ``posterior.h``."""
+"""Posteriors weighted, summed, and made from log-probabilities. Kaldi: ``posterior.h``."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,9 +66,9 @@ def summed_by_id(posterior: Posterior, ids: np.ndarray) -> Posterior:
 
 
 def of_log_probs(log_probs: np.ndarray, least: float, uniform: Callable[[], float] | None) -> Posterior:
-    """Posteriors of log-probabilities, float32 (frames, ids); ids are columns, counted from 0.
+    """Posteriors from log-probabilities, float32 (frames, ids); ids are columns, counted from 0.
 
-    What is below ``least`` is left out, or, with ``uniform`` to draw from, raised to it as often as keeps the mean.
+    Values below ``least`` are left out, or, with ``uniform`` to draw from, raised to it so often that the mean is kept.
     """
     with np.errstate(over="ignore", under="ignore"):
         posteriors = np.exp(log_probs)

@@ -11,7 +11,7 @@ from nnet3py.formats.pair_rows import pair_rows_bytes, read_pair_rows, text_pair
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _MAX_ROWS = 10_000_000          # Kaldi's limit
-_MAX_DENSE = 1 << 31            # elements; a larger dense matrix made of a sparse one is a damaged dimension
+_MAX_DENSE = 1 << 31            # elements; a sparse matrix that is larger when dense has a damaged dimension
 _ROW_DTYPE = np.dtype([("token", "S3"), ("dim_size", "i1"), ("dim", "<i4"), ("count_size", "i1"), ("count", "<i4")])
 
 

@@ -22,7 +22,7 @@ _KINDS = {(_PCM, 8): "u1", (_PCM, 16): "i2", (_PCM, 24): "i3", (_PCM, 32): "i4",
 FULL_SCALE = np.float32(32768.0)           # what 1 is among samples of 16 bits
 _SCALES = {"u1": 256.0, "i2": 1.0, "i3": 1 / 256, "i4": 1 / 65536, "f4": float(FULL_SCALE), "f8": float(FULL_SCALE)}
 
-# What programs that write into a pipe (sox, ffmpeg) give as a length they do not know yet: read to the end.
+# What programs that write into a pipe (sox, ffmpeg) give as a length that they do not know yet: read to the end.
 _UNKNOWN_LENGTHS = (0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF)
 _MAX_BYTES = 0xFFFFFFFF - 36
 _CONVERT = "convert it with sox, ffmpeg or sph2pipe, which may be a pipe in the script file"
@@ -47,7 +47,7 @@ class Wave(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What the header of a file tells."""
+    """What the header of a file says."""
 
     kind: str            # a key of _SCALES
     order: str           # byte order, as numpy writes it
@@ -93,7 +93,7 @@ def read_duration(reader: TokenReader) -> float:
 
 
 def write_wave(writer: TokenWriter, wave: Wave) -> None:
-    """Write 16-bit samples; fractions are cut off, and what is too large is clipped, with a warning.
+    """Write 16-bit samples; fractions are cut off, and values that are too large are clipped, with a warning.
 
     Raises Nnet3Error for what does not fit into a WAVE file. Kaldi: WaveData::Write.
     """

@@ -8,6 +8,6 @@ Language models: ``arpa.py`` (``read_arpa(rxfilename, WordIds(ids or None), Warn
 arrays), ``arpa_graph.py`` (grammars), ``const_arpa.py`` (``ConstArpa.read(rxfilename)``, ``log_prob(history, word)``,
 ``state(history)``). Compiled code is given ``ConstArpa.arrays`` and calls ``next_state`` of ``const_arpa_loops.py``,
 which follows a word from one row of an array of histories to another (name that module in ``uses=`` of your
-``Loop``). ``graphs/`` has what is made of them with a model: ``context.py``, ``windows.py``, ``hmms.py``,
+``Loop``). ``graphs/`` has what is made from them with a model: ``context.py``, ``windows.py``, ``hmms.py``,
 ``self_loops.py``. Scoring is in ``decoding/edit_distance.py``.
 """

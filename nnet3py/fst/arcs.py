@@ -1,6 +1,6 @@
 """Simple operations on all arcs of an FST: sorting, exchanging and replacing labels, loops. OpenFst; Kaldi: ``fstbin``.
 
-Results do not keep what a file said about its FST (``stored``), which may not hold any more.
+Results do not keep what a file said about its FST (``stored``), which may no longer hold.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPSILON = 0
 
 
 def changed(fst: Fst, **values: object) -> Fst:
-    """The FST with other values, such as ``input_labels``."""
+    """The FST with some values replaced, such as ``input_labels``."""
     return dataclasses.replace(fst, stored=None, **values)  # type: ignore[arg-type]
 
 
@@ -29,7 +29,7 @@ def taken(fst: Fst, arcs: np.ndarray, arc_starts: np.ndarray | None = None) -> F
 
 
 def kept(fst: Fst, which: np.ndarray) -> Fst:
-    """The FST with the arcs of which ``which`` (bool) is true; all states stay."""
+    """The FST with the arcs for which ``which`` (bool) is true; all states are kept."""
     counts = np.concatenate(([0], np.cumsum(which)))
     return taken(fst, np.flatnonzero(which), counts[fst.arc_starts])
 
@@ -61,7 +61,7 @@ def projected(fst: Fst, on_output: bool) -> Fst:
 
 
 def relabelled(fst: Fst, input_pairs: dict[int, int] | None = None, output_pairs: dict[int, int] | None = None) -> Fst:
-    """Other labels: new ones by old ones; what is not named stays. OpenFst: Relabel."""
+    """The FST with labels replaced: new ones by old ones; other labels are kept. OpenFst: Relabel."""
     return changed(fst, input_labels=_mapped(fst.input_labels, input_pairs or {}),
                    output_labels=_mapped(fst.output_labels, output_pairs or {}))
 
@@ -76,7 +76,7 @@ def _mapped(labels: np.ndarray, pairs: dict[int, int]) -> np.ndarray:
 
 
 def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
-    """Epsilons in place of some input (output) labels. Kaldi: RemoveSomeInputSymbols."""
+    """The FST with epsilons in place of some input (output) labels. Kaldi: RemoveSomeInputSymbols."""
     side = "output_labels" if on_output else "input_labels"
     labels = getattr(fst, side)
     replaced = np.where(np.isin(labels, list(symbols)), EPSILON, labels).astype(np.int32)
@@ -84,7 +84,7 @@ def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 
 def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
-    """Without the arcs of some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
+    """The FST without the arcs with some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
     from nnet3py.transducers.fst_operations import connected
 
     labels = fst.output_labels if on_output else fst.input_labels
@@ -92,16 +92,16 @@ def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 
 def with_penalty(fst: Fst, symbols: Collection[int], penalty: float, on_output: bool = False) -> Fst:
-    """``penalty`` added to the costs of arcs of some labels. Kaldi: PenalizeArcsWithSomeInputSymbols."""
+    """The FST with ``penalty`` added to arcs with some labels. Kaldi: PenalizeArcsWithSomeInputSymbols."""
     labels = fst.output_labels if on_output else fst.input_labels
     chosen = np.isin(labels, list(symbols))
     return changed(fst, weights=np.where(chosen, fst.weights + np.float32(penalty), fst.weights).astype(np.float32))
 
 
 def with_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
-    """Loops of the i-th input and output label at final states and at those with an output label on an exit.
+    """Add loops with the i-th input and output label at final states and at states with an output label on an exit.
 
-    So symbols of what is composed on the right, such as ``#0`` of a grammar, can pass. FormatError for lists of
+    They let symbols of an FST composed on the right, such as ``#0`` of a grammar, pass. FormatError for lists of
     different lengths. Kaldi: AddSelfLoops of ``fstaddselfloops``.
     """
     if len(inputs) != len(outputs):
@@ -139,7 +139,7 @@ def union(first: Fst, second: Fst) -> Fst:
 
 
 def closure(fst: Fst, plus: bool = False) -> Fst:
-    """What is accepted several times in a row; without ``plus`` also not at all. OpenFst: Closure."""
+    """Accepts what the FST accepts, one or more times in a row; without ``plus`` zero or more. OpenFst: Closure."""
     final = np.flatnonzero(fst.is_final)
     nothing = np.zeros(len(final) + (not plus), dtype=np.int32)
     sources, targets = final, np.full(len(final), fst.start)
@@ -158,10 +158,10 @@ def closure(fst: Fst, plus: bool = False) -> Fst:
 
 
 def reversed_fst(fst: Fst) -> Fst:
-    """What is accepted backwards.
+    """The reversed FST.
 
     State 0 is new, with an epsilon arc to each former final state; the others follow in their order. A state's arcs
-    are in the order of the states that they came from, and their former order. OpenFst: Reverse.
+    are in the order of the states that they come from, then in their former order. OpenFst: Reverse.
     """
     final = np.flatnonzero(fst.is_final)
     nothing = np.zeros(len(final), dtype=np.int32)
@@ -174,7 +174,7 @@ def reversed_fst(fst: Fst) -> Fst:
 
 
 def replaced(root: Fst, label: int, part: Fst) -> Fst:
-    """Each arc of output label ``label`` replaced by a copy of ``part``, with epsilons to it and from it.
+    """Each arc with output label ``label`` replaced by a copy of ``part``, with epsilons to it and from it.
 
     The first epsilon has the arc's cost and its input label. OpenFst: Replace.
     """
@@ -204,13 +204,13 @@ def replaced(root: Fst, label: int, part: Fst) -> Fst:
 
 
 def in_top_order(fst: Fst) -> Fst:
-    """States numbered such that arcs lead to higher numbers; the FST as it is if it has a cycle. OpenFst: TopSort."""
+    """The FST with states numbered so that arcs lead to higher ones; unchanged if it has a cycle. OpenFst: TopSort."""
     order = top_sorted(fst)
     return changed(fst) if order is None else order
 
 
 def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
-    """float64 (states,): cost of what leaves each state and of its end, added as probabilities or the least of them."""
+    """float64 (states,): the costs of leaving and of ending at each state, summed as probabilities, or the least."""
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
     costs = np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64)
@@ -224,6 +224,6 @@ def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
 
 
 def reachable(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """bool (states,): which states the start leads to; which lead to a final state."""
+    """Two arrays, bool (states,): which states the start leads to; which lead to a final state."""
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
     return reached(fst, start, backward=False), reached(fst, np.flatnonzero(fst.is_final), backward=True)

@@ -1,6 +1,6 @@
 """ARPA files: n-gram language models with back-off, read as arrays. Kaldi: ``ArpaFileParser``.
 
-What stands before ``\\data\\`` is ignored, and n-grams of words that a table lacks are left out, each with a warning.
+Anything before ``\\data\\`` is ignored, and n-grams of words that a table lacks are left out, each with a warning.
 """
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 LN10 = math.log(10.0)
 _LARGEST_ID = np.iinfo(np.int32).max
-_MOST_ORDER = 100                  # what a count says beyond this is damage
-_LARGEST_LOG = 1e30                # what is larger is damage
-_BLOCK = 1 << 22                   # bytes of text that are taken apart at a time
+_MOST_ORDER = 100                  # a larger order means a damaged file
+_LARGEST_LOG = 1e30                # a larger number means a damaged file
+_BLOCK = 1 << 22                   # bytes of text that are parsed at a time
 _SHOWN = 80                        # characters of a line in a message
 _COUNT = re.compile(rb"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,18})")
 _INTEGER = re.compile(rb"[0-9]{1,10}")
@@ -34,8 +34,8 @@ _BLANK[list(b" \t\n\r\v\f")] = True
 class Section(NamedTuple):
     """The n-grams of one order.
 
-    ``words`` int32 (count, order), ``log_probs`` and ``backoffs`` float32 (count,), natural logarithms; a back-off that
-    is not there is 0.
+    ``words`` int32 (count, order), ``log_probs`` and ``backoffs`` float32 (count,), natural logarithms; a missing
+    back-off is 0.
     """
 
     words: np.ndarray
@@ -51,18 +51,18 @@ class Arpa:
 
     @property
     def order(self) -> int:
-        """The longest n-grams."""
+        """The order of the longest n-grams."""
         return len(self.sections)
 
 
 class Warner:
-    """Warnings about single n-grams, of which at most ``most`` are shown; -1: all."""
+    """Warnings about single n-grams; at most ``most`` of them are shown; -1: all."""
 
     def __init__(self, most: int = 30) -> None:
         self.most, self.count = most, 0
 
     def __call__(self, messages: Callable[[int], str], count: int = 1) -> None:
-        """``count`` more warnings; ``messages(i)`` is the text of the i-th."""
+        """Give ``count`` more warnings; ``messages(i)`` is the text of the i-th."""
         shown = count if self.most < 0 else min(count, max(0, self.most - self.count))
         for i in range(shown):
             logger.warning("%s", messages(i), extra=kaldi_place("Read", "arpa-file-parser.cc", 219))
@@ -90,7 +90,7 @@ class WordIds:
         self._next = max(ids.values(), default=-1) + 1 if ids is not None else 0
 
     def __call__(self, words: list[bytes]) -> np.ndarray:
-        """int64 (words,); -1 for a word without a number. ValueError for what should be a number, and is none."""
+        """int64 (words,); -1 for a word without a number. ValueError for what should be a number but is not."""
         if self.ids is None:
             wrong = next((word for word in words if not _INTEGER.fullmatch(word)), None)
             if wrong is not None:
@@ -111,11 +111,11 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
     Parameters
     ----------
     words : numbers of its words
-    warn : is told about n-grams that are left out
+    warn : gets warnings about n-grams that are left out
 
     Raises
     ------
-    FormatError : what is no ARPA file; more n-grams than its head announces; a number 0 among words that are numbers
+    FormatError : not an ARPA file; more n-grams than its header announces; a number 0 among words that are numbers
     """
     with open_input(rxfilename) as stream:
         arpa = _Parser(stream, str(rxfilename), words, warn or Warner()).read()
@@ -130,7 +130,7 @@ class _Parser:
     def __init__(self, stream: Any, path: str, words: WordIds, warn: Warner) -> None:
         self._stream, self._path, self._words, self._warn = stream, path, words, warn
         self._line = 0                              # lines consumed
-        self._text, self._at = b"", 0               # what was read, of which the rest is not consumed
+        self._text, self._at = b"", 0               # the text read, and how much of it is consumed
         self._ended = False
 
     def read(self) -> Arpa:
@@ -233,7 +233,7 @@ class _Parser:
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))
 
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
-        """The n-grams of a block of lines whose words have numbers; and how many n-grams there were at all."""
+        """The n-grams of a block of lines whose words all have numbers; and how many n-grams there were in all."""
         fields = block.split()
         starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
@@ -262,7 +262,7 @@ class _Parser:
         return self._error(message, block.split(b"\n")[line].strip(), self._line + line + 1)
 
     def _numbers(self, texts: list[bytes], block: bytes, lines: np.ndarray) -> np.ndarray:
-        """float64: the numbers that ``texts`` are."""
+        """float64: the numbers in ``texts``."""
         try:
             values = np.array(list(map(float, texts)))
             right = _can_be(values) if not any(b"_" in text for text in texts) else None
@@ -296,7 +296,7 @@ class _Parser:
 
 
 def natural(log10: np.ndarray) -> np.ndarray:
-    """float32: natural logarithms of what stands in an ARPA file as float."""
+    """float32: an ARPA file's numbers as natural logarithms, by way of float32."""
     return (log10.astype(np.float32).astype(np.float64) * LN10).astype(np.float32)
 
 
@@ -313,12 +313,12 @@ def _is_number(text: bytes) -> bool:
 
 
 def _can_be(values: np.ndarray) -> np.ndarray:
-    """bool: which numbers can be logarithms of probabilities, or of back-offs: also minus infinity."""
+    """bool: which numbers can be logarithms of probabilities or of back-offs; minus infinity can."""
     return (np.abs(values) < _LARGEST_LOG) | (values == -np.inf)
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each line that is not blank: the number of its first field, how many it has, and its own number, from 0."""
+    """For each nonblank line: the number of its first field, how many fields it has, and its own number, from 0."""
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]
     begins = ~blank

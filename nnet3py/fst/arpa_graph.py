@@ -1,4 +1,4 @@
-"""Grammars: n-gram models with back-off as FSTs, a state for each history. Kaldi: ``ArpaLmCompiler``."""
+"""Grammars: n-gram models with back-off as FSTs, one state per history. Kaldi: ``ArpaLmCompiler``."""
 from __future__ import annotations
 
 import logging
@@ -23,7 +23,7 @@ EPSILON = 0
 class Sentence:
     """Words with a special meaning: the beginning and the end of sentences, and the input label of back-off arcs.
 
-    ``backoff`` 0: back-off arcs are epsilons, and beginnings and ends of sentences are words like others.
+    ``backoff`` 0: back-off arcs are epsilons, and beginnings and ends of sentences are words like any others.
     """
 
     bos: int
@@ -37,7 +37,7 @@ def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: 
     With a back-off label, states that are only backed off from are left out. N-grams whose history is not an n-gram,
     and those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
 
-    Raises FormatError if no sentence can begin: the model has no unigram ``special.bos``.
+    Raises FormatError if no sentence can begin because the model has no unigram ``special.bos``.
     """
     grammar = _Grammar(arpa, special, warn or Warner())
     for order, section in enumerate(arpa.sections, 1):
@@ -49,7 +49,7 @@ def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: 
 
 
 def _without_redundant_states(fst: Fst, backoff: int) -> Fst:
-    """Without the states whose one exit is the back-off arc: what enters them goes on to where it leads."""
+    """Remove the states whose only exit is the back-off arc: what enters them goes on to where it leads."""
     counts = np.diff(fst.arc_starts)
     only = (counts == 1) & ~fst.is_final
     arcs = fst.arc_starts[:-1][only]
@@ -68,18 +68,18 @@ class _Grammar:
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
         self._histories = Histories()
-        self._is_state = np.ones(1, dtype=bool)            # of each node: beginnings of histories need not be histories
+        self._is_state = np.ones(1, dtype=bool)            # by node: beginnings of histories need not be histories
         self._start = MISSING
         self._arcs: list[tuple[np.ndarray, ...]] = []      # source, input label, output label, cost, target
         self._ends: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, section: Section, order: int) -> None:
-        """The n-grams of one order; those of lower orders have been added."""
+        """Add the n-grams of one order, after those of lower orders."""
         words, costs, backoffs = section.words, -section.log_probs, -section.backoffs
         proper = self._proper(words)
         words, costs, backoffs = words[proper], costs[proper], backoffs[proper]
         pending = np.arange(len(words))
-        while len(pending):                                # again only if histories are made by n-grams of this order
+        while len(pending):                                # repeated only if n-grams of this order make histories
             sources = self._state_of(words[pending, :-1])
             there = pending[sources != MISSING]
             if not len(there):
@@ -119,7 +119,7 @@ class _Grammar:
         self._arcs.append((sources[goes_on][~begins], words_of, words_of, costs[goes_on][~begins], targets[~begins]))
 
     def _add_states(self, histories: np.ndarray, backoffs: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the state of each history; a new one has an arc to that of its longest end that has one."""
+        """int64 (rows,): the state of each history; a new one has an arc to that of its longest suffix with one."""
         nodes = self._histories.add(histories)
         grown = np.zeros(self._histories.num_nodes, dtype=bool)
         grown[:len(self._is_state)] = self._is_state

@@ -26,18 +26,18 @@ _longest_state = Loop(_LOOPS, "longest_state", "i8[] i4[] i8[] i8 i4[]")
 _first_damage = Loop(_LOOPS, "first_damage", "i8[] i4[] i8[]")
 
 _HEAD = 3                                   # int32 of a record before its children
-_LARGEST_OFFSET = (1 << 30) - 1             # of a child's record that an info can say itself
+_LARGEST_OFFSET = (1 << 30) - 1             # of a child's record that fits in an info
 _BAD_ADDRESS = -2
 _LARGEST_ORDER = 1000
 
 
 class ConstArpa:
-    """A model to look words up in. Compiled code is given its arrays; see ``const_arpa_loops.py`` for what to call.
+    """A model for looking words up. Compiled code is given its arrays; see ``const_arpa_loops.py`` for what to call.
 
     Attributes
     ----------
-    bos, eos, unk : the words that begin and end sentences, and that stands for unknown ones; -1: there is none
-    order : the longest n-grams
+    bos, eos, unk : the words that begin and end sentences, and that stand for unknown ones; -1: there is none
+    order : of the longest n-grams
     unigrams : int64 (words,): address of each word's record + 1, or 0
     pool : int32, the records
     scores : float32, the same memory
@@ -46,7 +46,7 @@ class ConstArpa:
 
     def __init__(self, bos: int, eos: int, unk: int, order: int, unigrams: np.ndarray, pool: np.ndarray,
                  overflow: np.ndarray, path: str = "") -> None:
-        """FormatError for arrays that do not fit each other."""
+        """FormatError for arrays that do not fit together."""
         self.bos, self.eos, self.unk, self.order, self._path = bos, eos, unk, order, path
         self.unigrams, self.pool, self.overflow = (
             np.require(values, dtype=dtype, requirements=["C", "W"])
@@ -75,7 +75,7 @@ class ConstArpa:
         return self.unigrams, self.pool, self.scores, self.overflow
 
     def log_prob(self, history: Sequence[int], word: int) -> float:
-        """Natural log P(word | history), the oldest word first; -infinity for a word that cannot come.
+        """Natural log P(word | history), the oldest word first; -infinity for an impossible word.
 
         Kaldi: GetNgramLogprob.
         """
@@ -83,7 +83,7 @@ class ConstArpa:
         return float(_log_prob(*self.arrays, self.unk, kept, int(word)))
 
     def state(self, history: Sequence[int]) -> tuple[int, ...]:
-        """The longest end of a history that something follows in the model: all that the next words depend on."""
+        """The longest suffix of a history that something follows in the model: all that the next words depend on."""
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         begin = _longest_state(self.unigrams, self.pool, self.overflow, self.unk, kept)
         return tuple(kept[begin:].tolist())
@@ -92,7 +92,7 @@ class ConstArpa:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> ConstArpa:
-        """Read a const-ARPA file, also one of the older kind without names; FormatError for anything else."""
+        """Read a const-ARPA file, or one of the older kind without names; FormatError for anything else."""
         return read_object(rxfilename, _read)
 
     def write(self, wxfilename: str | os.PathLike[str]) -> None:
@@ -214,7 +214,7 @@ class _Tree:
                                   f"{self.words[values[counts.argmax()], :order].tolist()}")
 
     def children(self, address: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64: all n-grams of two words and more by parent and word; and where each stands in its parent's record."""
+        """int64: all n-grams of two words and more by parent and word; and where each is in its parent's record."""
         inner = np.flatnonzero(self.length > 1)
         inner = inner[np.lexsort((self.last_word[inner], self.parent[inner]))]
         parents = self.parent[inner]

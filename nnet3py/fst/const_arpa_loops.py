@@ -14,7 +14,7 @@ NOTHING = np.float32(-np.inf)
 
 @inline
 def find_child(pool, address, word):
-    """The place in ``pool`` of the pair (word, info) of a record's child; -1 if it has none of that word."""
+    """The place in ``pool`` of the pair (word, info) of a record's child; -1 if it has none for that word."""
     low, high = np.int64(0), np.int64(pool[address + 2]) - 1
     while low <= high:
         middle = (low + high) >> 1
@@ -39,14 +39,14 @@ def child_address(pool, overflow, address, child):
 
 @inline
 def known_word(unigrams, unk, word):
-    """``word``, or the number of the unknown word (-1: there is none) for what the model has not."""
+    """``word``, or for a word that the model does not have the number of the unknown word (-1: there is none)."""
     missing = word < 0 or word >= len(unigrams) or unigrams[word] == 0
     return unk if missing and unk != -1 else word
 
 
 @inline
 def record_of(unigrams, pool, overflow, unk, history, begin, end):
-    """The address of the record of a history that is not empty; -1 if it has none."""
+    """The address of the record of a nonempty history; -1 if it has none."""
     word = known_word(unigrams, unk, history[begin])
     if word < 0 or word >= len(unigrams):
         return np.int64(-1)
@@ -85,7 +85,7 @@ def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
 
 @inline
 def first_word_of_state(unigrams, pool, overflow, unk, history, end):
-    """Where the longest end of a history begins that something follows in the model; ``end`` for the empty one."""
+    """Where the longest suffix of a history that something follows in the model begins; ``end`` for the empty one."""
     begin = 0
     while begin < end:
         address = record_of(unigrams, pool, overflow, unk, history, begin, end)
@@ -100,8 +100,8 @@ def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths,
     """Follow a word from one state of the model, and write the state that it leads to.
 
     States are rows of ``histories`` (their words, the oldest first) with their ``lengths``, at most ``order`` - 1.
-    Returns the word's log-probability; -inf, and nothing is written, for a word that cannot come. ``target``: the row
-    to write, another than ``state``.
+    Returns the word's log-probability; for an impossible word it returns -inf and writes nothing. ``target``: the row
+    to write, other than ``state``.
     """
     length = lengths[state]
     score = log_prob_after(unigrams, pool, scores, overflow, unk, histories[state], length, word)
@@ -131,14 +131,14 @@ def log_prob(unigrams, pool, scores, overflow, unk, history, word):
 
 
 def longest_state(unigrams, pool, overflow, unk, history):
-    """Where the longest end of ``history`` begins that is a state of the model."""
+    """Where the longest suffix of ``history`` that is a state of the model begins."""
     return first_word_of_state(unigrams, pool, overflow, unk, history, len(history))
 
 
 def first_damage(unigrams, pool, overflow):
-    """The place in ``pool`` of the first record that cannot be one; -1 if all are sound, -2 for a bad address of them.
+    """The place in ``pool`` of the first invalid record; -1 if all are sound, -2 for a bad address of one.
 
-    Records lie one behind the other, and a child's record lies in the pool.
+    Records follow each other without gaps, and a child's record must be in the pool.
     """
     size = np.int64(len(pool))
     at = np.int64(0)

@@ -1,4 +1,4 @@
-"""Numbers of word sequences, such as the histories of n-grams: a tree in which each node is a sequence."""
+"""Numbering word sequences, such as the histories of n-grams: a tree in which each node is a sequence."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,7 +8,7 @@ _SHIFT = 31                    # bits of a word in a key; words are from 0 to 2 
 
 
 class Histories:
-    """A growing set of word sequences, with the beginnings of each. The empty one is node 0.
+    """A growing set of word sequences, including the beginnings of each. The empty one is node 0.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Histories:
         return nodes
 
     def add(self, words: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the node of each row of ``words`` (rows, length), made if it is not there."""
+        """int64 (rows,): the node of each row of ``words`` (rows, length), made if it is new."""
         nodes = np.zeros(len(words), dtype=np.int64)
         for place in range(words.shape[1]):
             if place == len(self._keys):

@@ -58,7 +58,7 @@ def _sizes(fst: Fst) -> list[tuple[str, object]]:
 
 
 def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
-    """How many arcs of the same label its state has, on the average of arcs."""
+    """How many arcs with the same label its state has, averaged over arcs."""
     if not fst.num_arcs:
         return 0.0
     _, counts = np.unique((fst.sources.astype(np.int64) << 32) + labels, return_counts=True)

@@ -1,4 +1,4 @@
-"""Removing epsilons only where that makes nothing larger. Kaldi: ``RemoveEpsLocal``.
+"""Removing epsilons only where that does not enlarge the FST. Kaldi: ``RemoveEpsLocal``.
 
 Two arcs in a row become one if at most one of them has an input label, and at most one an output label: where the state
 between them is entered once (then all its exits that can be joined are), or has one exit.
@@ -19,13 +19,13 @@ _NONE = -1
 
 
 def without_local_epsilons(fst: Fst, use_log: bool = False, stochastic_in_log: bool = True) -> Fst:
-    """The FST with arcs joined; never more of them than before.
+    """The FST with arcs joined; it never has more arcs than before.
 
     Parameters
     ----------
-    use_log : ends that come together are summed as probabilities; otherwise the cheaper one stays
-    stochastic_in_log : where some exits of a state are moved, the costs that remain are shifted such that the sums of
-        probabilities that leave states stay the same; otherwise, such that the least costs do
+    use_log : final costs that come together are summed as probabilities; otherwise the cheaper one is kept
+    stochastic_in_log : where some exits of a state are moved, the remaining costs are shifted so that the sums of
+        probabilities leaving states stay the same; otherwise, so that the least costs do
     """
     fst = connected(fst)
     states = np.arange(fst.num_states)

@@ -1,6 +1,6 @@
-"""The loop of removing epsilons where it makes nothing larger; imported only to be compiled. See ``local_epsilons.py``.
+"""The loop of removing epsilons without enlarging the FST; imported only to be compiled. See ``local_epsilons.py``.
 
-A state's arcs are a list: ``first[state]``, ``following[arc]``, in the end -1. An arc that is gone has the target -1.
+A state's arcs are a linked list: ``first[state]``, ``following[arc]``, finally -1. A removed arc has the target -1.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GONE = -1
 
 @inline
 def _sum(a, b, in_log):
-    """The cost of two things together: the least, or that of the sum of probabilities."""
+    """The cost of two alternatives: the least, or that of the sum of probabilities."""
     low, high = min(a, b), max(a, b)
     if not in_log or not high < np.inf or low == -np.inf:
         return low
@@ -39,7 +39,7 @@ def _can_join(a, b, inputs, outputs):
 
 @inline
 def _join_final(state, arc, inner, weights, finals, leaving, use_log):
-    """An epsilon arc to a final state: the state that it leaves becomes final, too."""
+    """For an epsilon arc to a final state: make the state that it leaves final, too."""
     if finals[state] == np.inf:
         leaving[state] += 1
     finals[state] = _sum(finals[state], weights[arc] + finals[inner], use_log)
@@ -48,7 +48,7 @@ def _join_final(state, arc, inner, weights, finals, leaving, use_log):
 @inline
 def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following, entering, leaving,
                use_log, sum_in_log):
-    """``arc`` alone leads to ``inner``: what can be joined with it leaves ``state`` itself from now on."""
+    """Only ``arc`` leads to ``inner``: let what can be joined with it leave ``state`` directly."""
     removed, remaining = np.inf, np.inf
     before, other = GONE, first[inner]
     while other != GONE:
@@ -91,7 +91,7 @@ def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, fir
     shift = np.float32(remaining - _sum(removed, remaining, sum_in_log))
     if not abs(shift) < np.inf:
         return
-    weights[arc] += shift                    # so that what leaves each of the two states sums to what it did
+    weights[arc] += shift                    # so that the exits of each of the two states have the same sum as before
     finals[inner] -= shift
     other = first[inner]
     while other != GONE:
@@ -102,7 +102,7 @@ def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, fir
 @inline
 def _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following, entering,
                   leaving, use_log):
-    """``inner`` has one exit: what can be joined with it goes past it."""
+    """``inner`` has one exit: let what can be joined with it bypass ``inner``."""
     if finals[inner] != np.inf:
         if inputs[arc] == 0 and outputs[arc] == 0:
             _join_final(state, arc, inner, weights, finals, leaving, use_log)
@@ -133,7 +133,7 @@ def _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, 
 def remove(inputs, outputs, weights, targets, finals, first, last, following, entering, leaving, use_log, sum_in_log):
     """Join arcs of all states, in order, until none can be joined.
 
-    ``entering`` and ``leaving`` count each state's arcs, that of the start and those of ends included.
+    ``entering`` and ``leaving`` count each state's arcs, counting being the start and being final as arcs.
     """
     for state in range(len(finals)):
         arc = first[state]
@@ -153,7 +153,7 @@ def remove(inputs, outputs, weights, targets, finals, first, last, following, en
 
 
 def collect(first, following, targets, order, arc_starts):
-    """Write the arcs of all states in the order of their lists, and where those of each state begin; how many."""
+    """Write the arcs of all states in the order of their lists, and where each state's begin; returns their number."""
     count = 0
     for state in range(len(first)):
         arc_starts[state] = count

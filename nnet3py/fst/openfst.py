@@ -1,6 +1,6 @@
-"""The door to OpenFst: graphs go to kaldifst and come back through OpenFst's files.
+"""The interface to OpenFst: graphs go to kaldifst and come back as OpenFst's files.
 
-kaldifst hands out states and arcs one Python object at a time; whole graphs pass quickest as files of its format.
+kaldifst hands out states and arcs one Python object at a time; whole graphs pass fastest as files of its format.
 """
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from nnet3py.transducers.fst_properties import strong_parts
 
 
 def load_kaldifst() -> Any:
-    """The module ``kaldifst``; Nnet3Error that says how to get it if it is not installed."""
+    """The module ``kaldifst``; Nnet3Error, which says how to get it, if it is not installed."""
     return load("kaldifst", "operations on graphs need", "chain")
 
 
 @contextlib.contextmanager
 def _temporary_file() -> Iterator[str]:
-    """The name of an empty file of our own, which is removed in the end."""
+    """The name of an empty temporary file, which is removed at the end."""
     import tempfile  # slow to load
 
     handle, name = tempfile.mkstemp(suffix=".fst")
@@ -43,15 +43,15 @@ def _temporary_file() -> Iterator[str]:
 def to_openfst(fst: Fst) -> Any:
     """A graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
 
-    What the graph's own file said of its properties is not trusted but found out. Raises Nnet3Error if kaldifst is
-    missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are not numbers.
+    The properties that the graph's own file stated are not trusted but computed. Raises Nnet3Error if kaldifst is
+    missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are NaN.
     """
     kaldifst = load_kaldifst()
     kind = kaldifst.Lattice if fst.arc_type == "lattice4" else kaldifst.StdVectorFst
     if np.isnan(fst.weights).any() or np.isnan(fst.final_weights).any():
         raise FormatError("a graph has a cost that is not a number", hint="the file is damaged")
     least = min(int(fst.input_labels.min(initial=0)), int(fst.output_labels.min(initial=0)))
-    if least < 0:                                                    # of which OpenFst makes a crash
+    if least < 0:                                                    # these would crash OpenFst
         raise FormatError(f"a graph has the label {least}, but labels are 0 or more", hint="the file is damaged")
     with _temporary_file() as name:
         with open(name, "wb") as stream:
@@ -71,13 +71,13 @@ def from_openfst(fst: Any) -> Fst:
 
 # -- operations --------------------------------------------------------------------------------------------------------
 
-MOST_STATES = 50_000_000                   # of a determinised graph: what grows further never ends
+MOST_STATES = 50_000_000                   # of a determinised graph: if there are more, it would never end
 DELTA = 1.0 / 1024.0
 _AMBIGUOUS = "does the lexicon have disambiguation symbols, and the grammar #0 on its back-off arcs?"
 
 
 def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
-    """The composition, by the filter that takes epsilons of the left first. OpenFst: Compose; Kaldi: TableCompose."""
+    """The composition, with the filter that takes epsilons of the left first. OpenFst: Compose; Kaldi: TableCompose."""
     kaldifst = load_kaldifst()
     left = left if is_sorted(left, by_output=True) else arc_sorted(left, by_output=True)
     right = right if is_sorted(right) else arc_sorted(right)
@@ -85,9 +85,9 @@ def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
 
 
 def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, max_states: int = -1) -> bool:
-    """Remove epsilons and determinise a graph of kaldifst in place; whether it was whole before ``max_states``.
+    """Remove epsilons and determinise a graph of kaldifst in place; returns whether ``max_states`` sufficed.
 
-    Raises Nnet3Error for what cannot be determinised. Kaldi: DeterminizeStarInLog, DeterminizeStar.
+    Raises Nnet3Error for a graph that cannot be determinised. Kaldi: DeterminizeStarInLog, DeterminizeStar.
     """
     limit = max_states if max_states > 0 else MOST_STATES
     try:
@@ -101,7 +101,7 @@ def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, ma
 
 
 def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> Any:
-    """A deterministic graph of kaldifst that accepts the same; epsilons are labels like others. OpenFst: Determinize.
+    """An equivalent deterministic graph of kaldifst; epsilons are labels like any other. OpenFst: Determinize.
 
     Raises Nnet3Error for one that grows without end.
     """
@@ -126,7 +126,7 @@ def shortest_path(fst: Fst, count: int = 1) -> Any:
 
 
 def minimize_encoded(graph: Any, delta: float = DELTA) -> None:
-    """Merge states of a graph of kaldifst in place, labels and rounded costs together being letters.
+    """Merge states of a graph of kaldifst in place, with labels and rounded costs together as symbols.
 
     Kaldi: MinimizeEncoded.
     """

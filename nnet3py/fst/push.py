@@ -1,4 +1,4 @@
-"""Special push: costs shifted such that what leaves each state has the same sum. Kaldi: ``PushSpecial``."""
+"""Special push: costs shifted so that the exits of each state have the same sum. Kaldi: ``PushSpecial``."""
 from __future__ import annotations
 
 import logging
@@ -18,10 +18,10 @@ _DAMPING = 0.1                             # of the power iteration: parity must
 
 
 def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
-    """The FST with its costs shifted such that the probabilities that leave each state have the same sum.
+    """The FST with its costs shifted so that the probabilities leaving each state have the same sum.
 
-    That of stopping at a final state counts as going on at the start. The sum need not be 1. All states must be
-    reachable, and reach a final state. A warning if it is not found to within ``delta``.
+    Stopping at a final state counts as continuing at the start. The sum need not be 1. All states must be reachable,
+    and reach a final state. Warns if it is not found to within ``delta``.
     """
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
@@ -40,7 +40,7 @@ def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
 
 
 def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
-    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a matrix of few values."""
+    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a sparse matrix."""
     vector = np.full(size, 1.0 / np.sqrt(size))
     for iteration in range(_MAX_ITERATIONS):
         vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector

@@ -13,10 +13,10 @@ _END = -1
 
 def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int | None = None,
                  by_cost: bool = False) -> Fst:
-    """``count`` paths from the start to a final state, side by side from one start, without costs.
+    """An FST of ``count`` random paths from the start to a final state, side by side from one start, without costs.
 
-    At each state every arc, and the end if it is final, is equally probable; ``by_cost``: by their costs. Raises
-    Nnet3Error if no path of at most ``longest`` arcs is found.
+    At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, as their costs say.
+    Raises Nnet3Error if no path of at most ``longest`` arcs is found.
     """
     fst = connected(fst)
     random = np.random.default_rng(seed)

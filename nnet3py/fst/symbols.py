@@ -1,6 +1,6 @@
-"""OpenFst's tables of symbols: as text files, and inside of binary FSTs.
+"""OpenFst's tables of symbols: as text files, and inside binary FSTs.
 
-Symbols are bytes here: what they mean in an alphabet is nobody's business.
+Symbols are bytes here; no encoding is assumed.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Symbols = dict[bytes, int]
 
 
 def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
-    """Read lines ``SYMBOL NUMBER``. FormatError for another line, or a symbol of two numbers."""
+    """Read lines ``SYMBOL NUMBER``. FormatError for any other line, or a symbol with two numbers."""
     with open_input(rxfilename) as stream:
         data = stream.read()
     if stream.status:
@@ -56,7 +56,7 @@ def names_of(symbols: Symbols) -> dict[int, bytes]:
 
 
 def with_symbols(fst: Fst, inputs: Symbols | None, outputs: Symbols | None, name: str = "") -> Fst:
-    """The FST with tables to be written into its file; None: without."""
+    """The FST with symbol tables to be written into its file; None: without."""
     flags = (INPUT if inputs is not None else 0) | (OUTPUT if outputs is not None else 0)
     if not flags:
         return dataclasses.replace(fst, stored=None)
@@ -76,7 +76,7 @@ def _table_bytes(symbols: Symbols, name: str) -> bytes:
 
 
 def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
-    """The tables of input and of output symbols of the file that an FST was read from; None: it has none."""
+    """The input and output symbol tables of the file that an FST was read from; None: it has none."""
     if fst.stored is None or not fst.stored.flags:
         return None, None
     at, data, flags = 0, fst.stored.symbols, fst.stored.flags
@@ -90,7 +90,7 @@ def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
 
 
 def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
-    """The table at a place of bytes that were found to be tables; the place after it."""
+    """The table at a place in bytes known to be tables; and the place after it."""
     at += len(_MAGIC)
     at += 4 + struct.unpack_from("<i", data, at)[0]
     (size,) = struct.unpack_from("<q", data, at + 8)

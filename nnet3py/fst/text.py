@@ -1,6 +1,6 @@
 """FSTs as lines of text, with symbols or numbers. OpenFst: ``fstcompile``, ``fstprint``.
 
-A line is an arc: state, next state, input label, output label (not of acceptors), cost; or a final state: state, cost.
+A line is an arc: state, next state, input label, output label (not in acceptors), cost; or a final state: state, cost.
 A cost of 0 is left out. The first line begins with the start state; states are numbered as they appear.
 """
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
 
 _LARGEST = np.iinfo(np.int32).max
 _SHOWN = 60                                # characters of a line in a message
-_LINES = 100_000                           # that are made at a time
+_LINES = 100_000                           # lines that are made at a time
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """What lines look like: acceptors have one label; tables of symbols, None for numbers; states may keep numbers."""
+    """The form of lines: acceptors have one label; symbol tables, None for numbers; states may keep their numbers."""
 
     acceptor: bool = False
     inputs: Symbols | None = None
@@ -32,12 +32,12 @@ class TextForm:
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:
-    """The FST of lines of text. FormatError for another line, or a symbol that a table lacks."""
+    """The FST of lines of text. FormatError for any other line, or a symbol that a table lacks."""
     return _Compiler(data, form, path).fst()
 
 
 class _Compiler:
-    """The fields of all lines, while they become arrays."""
+    """The fields of all lines, being turned into arrays."""
 
     def __init__(self, data: bytes, form: TextForm, path: str) -> None:
         self._data, self._form, self._path = data, form, path
@@ -120,7 +120,7 @@ class _Compiler:
         return values
 
     def _costs(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """float32 (rows,): the costs in a column, 0 in lines that end before it."""
+        """float32 (rows,): the costs in a column, 0 for lines that end before it."""
         costs = np.zeros(len(rows))
         given = np.flatnonzero(self._counts[rows] > place)
         texts = self._column(rows[given], place)
@@ -153,7 +153,7 @@ def _is_cost(text: bytes) -> bool:
 def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int = 9) -> Iterator[bytes]:
     """Lines of an FST in pieces: the start state's first, then the others' by number.
 
-    Raises FormatError for a label that a table lacks, and for a transducer that is to be printed as acceptor.
+    Raises FormatError for a label that a table lacks, or for a transducer to be printed as an acceptor.
     """
     if fst.start < 0:
         return
@@ -175,7 +175,7 @@ def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int =
 
 def _lines_of(fst: Fst, states: np.ndarray, arcs: np.ndarray, names: list[dict[int, bytes] | None], acceptor: bool,
               show_zero: bool, digits: int) -> bytes:
-    """Lines of some states with their arcs."""
+    """The lines of some states with their arcs."""
     inputs = _label_texts(fst.input_labels[arcs], names[0])
     columns = [fst.sources[arcs].tolist(), fst.next_states[arcs].tolist(), inputs]
     if not acceptor:

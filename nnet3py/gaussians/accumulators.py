@@ -143,7 +143,7 @@ class GmmStats:
 
     @staticmethod
     def _about_means(occupancy: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """What the products of the means contribute."""
+        """The part that the products of the means contribute."""
         safe = np.where(occupancy != 0, occupancy, 1.0)[:, None]
         return np.where(occupancy[:, None] != 0, outer_products(means) / safe, 0.0)
 

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with diagonal covariance, and acoustic models of them. Kaldi: ``DiagGmm``, ``AmDiagGmm``."""
+"""Mixtures of Gaussians with diagonal covariance, and acoustic models with them. Kaldi: ``DiagGmm``, ``AmDiagGmm``."""
 from __future__ import annotations
 
 import math
@@ -15,11 +15,11 @@ _SMALLEST = 40          # bytes of a mixture in a file, at least
 
 
 def read_weights(reader: TokenReader, *openings: str) -> np.ndarray:
-    """How the file of a mixture of either kind begins: float32 (gaussians,), the weights."""
+    """Read the beginning of a mixture's file, of either kind: float32 (gaussians,), the weights."""
     reader.check_token(reader.token(), *openings)
     token = reader.token()
     if token == "<GCONSTS>":
-        read_vector(reader)              # made again of the rest
+        read_vector(reader)              # recomputed from the rest
         token = reader.token()
     reader.check_token(token, "<WEIGHTS>")
     return read_vector(reader)

@@ -22,14 +22,14 @@ from nnet3py.random_sequence import CRandom, float32
 logger = logging.getLogger(__name__)
 
 _SPLIT_PERTURBATION = 0.1
-_NO_DATA = 1.0e-10                 # frames, and the weight of a Gaussian that has none
+_NO_DATA = 1.0e-10                 # frames, and the weight of a Gaussian that has no data
 _FRAMES_PER_GAUSSIAN = 10          # at least, to begin with
 _BLOCK = 2000                      # frames whose posteriors are computed at a time: they stay in the processor's caches
 
 
 @dataclass(frozen=True)
 class DiagOptions:
-    """A Gaussian is estimated from more than ``min_occupancy`` frames, and ``min_weight`` of them; or it is removed."""
+    """A Gaussian needs more than ``min_occupancy`` frames, and ``min_weight`` of all; otherwise it is removed."""
 
     min_weight: float = 1.0e-5
     min_occupancy: float = 10.0
@@ -57,7 +57,7 @@ class Estimated(NamedTuple):
 
 
 def _learnt(stats: GmmStats, min_weight: float, min_occupancy: float) -> np.ndarray:
-    """bool (gaussians,): which have frames enough."""
+    """bool (gaussians,): which have enough frames."""
     total = stats.occupancy.sum()
     return (stats.occupancy > min_occupancy) & (stats.occupancy > min_weight * total)
 
@@ -68,7 +68,7 @@ def _new_weights(stats: GmmStats, learnt: np.ndarray, min_weight: float, old: np
 
 
 def _kept(learnt: np.ndarray, remove: bool) -> np.ndarray:
-    """Which Gaussians remain: one at least."""
+    """Which Gaussians remain: at least one."""
     if not remove or learnt.all():
         return np.ones_like(learnt)
     if not learnt.any():
@@ -90,7 +90,7 @@ def diag_objective(stats: GmmStats, gmm: DiagGmm) -> float:
 
 
 def estimate_diag(stats: GmmStats, gmm: DiagGmm, options: DiagOptions, flags: int) -> Estimated:
-    """A mixture of the statistics, with what ``flags`` do not name kept from the old one. Kaldi: MleDiagGmmUpdate."""
+    """A mixture from the statistics; what ``flags`` do not name is kept from the old one. Kaldi: MleDiagGmmUpdate."""
     if stats.means.shape != gmm.means_inv_vars.shape:
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim}")
@@ -126,7 +126,7 @@ def full_objective(stats: GmmStats, gmm: FullGmm) -> float:
 
 
 def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: int) -> Estimated:
-    """A mixture of the statistics. Kaldi: MleFullGmmUpdate."""
+    """A mixture from the statistics. Kaldi: MleFullGmmUpdate."""
     if stats.means.shape != gmm.means_inv_covars.shape or not stats.is_full:
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim} with full covariances")
@@ -154,7 +154,7 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
 
 
 def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGmm:
-    """A mixture of the statistics alone. Kaldi: fgmm-global-init-from-accs.
+    """A mixture from the statistics alone. Kaldi: fgmm-global-init-from-accs.
 
     A Gaussian without data gets next to no weight, a mean at random and covariance 1.
     """
@@ -189,7 +189,7 @@ def _floored(covariances: np.ndarray, options: FullOptions) -> np.ndarray:
 
 
 def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom) -> DiagGmm:
-    """The mixture with its heaviest Gaussians halved, at random a little apart, until there are ``num_gaussians``.
+    """The mixture with its heaviest Gaussians halved and moved a little apart at random, up to ``num_gaussians``.
 
     Kaldi: DiagGmm::Split.
     """
@@ -206,7 +206,7 @@ def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom
 
 
 class FrameSample:
-    """Keeps at most that many of the frames that it is given, all alike. Kaldi: gmm-global-init-from-feats."""
+    """Keeps at most that many of the frames that it is given, each as likely. Kaldi: gmm-global-init-from-feats."""
 
     def __init__(self, most: int, random: CRandom) -> None:
         self._most, self._random = most, random
@@ -263,7 +263,7 @@ def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> Di
 
 
 class Iteration(NamedTuple):
-    """What an iteration found: log-likelihood and improvement a frame; ``split_to`` Gaussians after it, or 0."""
+    """What an iteration found: log-likelihood and improvement per frame; ``split_to`` Gaussians after it, or 0."""
 
     number: int
     log_like: float
@@ -274,7 +274,7 @@ class Iteration(NamedTuple):
 
 def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iters: int, options: DiagOptions,
                   random: CRandom) -> Iterator[Iteration]:
-    """Expectation and maximisation on all frames, with more and more Gaussians; an item for each iteration."""
+    """Expectation and maximisation on all frames, with more and more Gaussians; yields an item per iteration."""
     current = len(gmm.weights)
     step = (num_gaussians - current) // max(num_iters // 2, 1) if num_iters > 1 else 0
     for number in range(num_iters):
@@ -290,7 +290,7 @@ def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iter
 
 def add_frames(stats: GmmStats, gmm: DiagGmm | FullGmm, features: np.ndarray,
                weights: np.ndarray | None = None) -> float:
-    """Add frames with the posteriors of all Gaussians; the sum of (weighted) log-likelihoods."""
+    """Add frames with the posteriors of all Gaussians; returns the sum of (weighted) log-likelihoods."""
     total = 0.0
     for first in range(0, len(features), _BLOCK):
         block = features[first:first + _BLOCK]

@@ -23,7 +23,7 @@ def pruned(log_likes: Any, cuts: Any, starts: Any, ids: Any, weights: Any, sums:
     place = np.int64(0)
     for t in range(frames):
         size = 0
-        for g in range(count):                   # the likeliest first; of equal ones that of the higher number
+        for g in range(count):                   # the likeliest first; of equal ones the one with the higher number
             value = log_likes[t, g]
             if size == most and not value >= weights[place + size - 1]:
                 continue

@@ -92,7 +92,7 @@ def _likeliest(log_likes: np.ndarray, most: int) -> np.ndarray:
     return chosen
 
 
-Selection: TypeAlias = "Sequence[np.ndarray]"      # of each frame, the numbers of Gaussians
+Selection: TypeAlias = "Sequence[np.ndarray]"      # the numbers of each frame's Gaussians
 
 
 class Selected(NamedTuple):

@@ -7,6 +7,6 @@ Graphs are ``transducers.fst.Fst`` everywhere; labels of supervisions and denomi
 transition-ids, no self-loops), ``hmm_transducer(windows, tree, model, transition_scale) -> (fst, labels of
 disambiguation symbols)`` (transition-ids to window ids) and ``to_pdfs(fst, model)``; ``self_loops.py``:
 ``add_self_loops(fst, model, scale, check=True, reorder=True)``. Grammars in parts: ``nonterminals.py`` (labels),
-``grammar_context.py`` (as ``context.py``, with nonterminals), ``grammar_fst.py`` (``GrammarFst``: files, and what a
-graph must be like to be a part). docs/chain.md is for users.
+``grammar_context.py`` (as ``context.py``, with nonterminals), ``grammar_fst.py`` (``GrammarFst``: files, and
+preparing a graph to be a part). docs/chain.md is for users.
 """

@@ -1,7 +1,7 @@
 """Phones in context: a graph of phones as a graph of windows. Kaldi: ``InverseContextFst``, ``ComposeContext``.
 
-A window is a tuple of as many phones as the tree looks at; 0 stands for what lies before the first or after the last
-phone. Windows are known by their ids, which count from 1 in the order in which they are met.
+A window is a tuple of as many phones as the tree looks at; 0 stands for what is before the first or after the last
+phone. Windows have ids, numbered from 1 in the order in which they are met.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
 NO_PHONE = 0          # in a window: before the first phone or after the last
-REFUSED = -1          # what leads nowhere
+REFUSED = -1          # for symbols that cannot follow
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
 _DONE, _NEW_STEP, _MORE_STATES, _MORE_ARCS = range(4)      # what _expand returns
@@ -32,26 +32,26 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
                    ) -> tuple[Fst, list[Window]]:
     """Replace the phones on the arcs of a graph by windows of phones.
 
-    If windows look at phones to the right, a window comes out as many arcs after its central phone went in; until then
-    the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
+    If windows look at phones to the right, a window is output that many arcs after its central phone was read; until
+    then the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
 
     Parameters
     ----------
     fst : input labels are phones, epsilons (0) and symbols in ``disambig``
     width : phones in a window
     central : position of the phone itself in it, from 0
-    disambig : labels that are not phones and come through; the window of such a label d is ``(-d,)``. If there are
-        any, and windows look to the right, what comes out before the first window is ``(0,)``, another such symbol
-    keep_outputs : output labels stay; otherwise the result is an acceptor of windows
+    disambig : labels that are not phones and are passed on; the window of such a label d is ``(-d,)``. If there are
+        any, and windows look to the right, the output before the first window is ``(0,)``, another such symbol
+    keep_outputs : output labels are kept; otherwise the result is an acceptor of windows
 
     Returns
     -------
-    the graph, whose input labels are window ids; the windows, that of id i at place i - 1
+    the graph, whose input labels are window ids; and the windows, with id i at place i - 1
 
     Raises
     ------
     FormatError : a label below 0
-    Nnet3Error : a central position outside of the window, a graph without states
+    Nnet3Error : a central position outside the window, a graph without states
     """
     if not 0 <= central < width:
         raise Nnet3Error(f"expected a central position inside of a window of {width} phones, found {central}")
@@ -80,12 +80,12 @@ def _with_ends(fst: Fst, end_symbol: int) -> Fst:
 
 
 class _Contexts:
-    """The transducer from phones to windows, made as it is used. Its states are numbered histories of phones."""
+    """The transducer from phones to windows, made on demand. Its states are numbered histories of phones."""
 
     def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
         self.width, self.central, self.end_symbol = width, central, end_symbol
         self.disambig = frozenset(disambig)
-        # graphs with disambiguation symbols can be determinised only if windows that have not come are not epsilons
+        # graphs with disambiguation symbols can be determinised only if windows yet to come are not epsilons
         self.marks_starts = bool(self.disambig) and central < width - 1
         self.windows: list[Window] = []
         self._ids: dict[Window, int] = {(): EPSILON}
@@ -129,7 +129,7 @@ class _Contexts:
 
 
 class _Table:
-    """A table of int64 keys, none of them -1, in compiled code's form, with int32 values; it grows."""
+    """A growing hash table of int64 keys, none of them -1, with int32 values, in the form for compiled code."""
 
     def __init__(self, columns: int) -> None:
         self.keys = np.full(_FIRST_ROOM, -1, dtype=np.int64)
@@ -137,7 +137,7 @@ class _Table:
         self.count = 0
 
     def add(self, key: int, values: tuple[int, ...]) -> None:
-        """Add a key that is not there."""
+        """Add a new key."""
         self.count += 1
         if 2 * self.count > len(self.keys):
             self.grow()
@@ -146,7 +146,7 @@ class _Table:
         self.values[slot[0]] = values
 
     def grow(self) -> None:
-        """Twice the room."""
+        """Double the room."""
         used = np.flatnonzero(self.keys != -1)
         keys, values = self.keys[used], self.values[used]
         self.keys = np.full(2 * len(self.keys), -1, dtype=np.int64)

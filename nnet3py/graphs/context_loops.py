@@ -13,7 +13,7 @@ _REFUSED = -1
 
 @inline
 def slot_of(keys, key):
-    """Where ``key`` stands in a table of keys, or the empty place where it would; the size is a power of 2."""
+    """Where ``key`` is in a hash table of keys, or the empty place where it belongs; the size is a power of 2."""
     mask = len(keys) - 1
     at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
     while keys[at] != EMPTY and keys[at] != key:
@@ -69,7 +69,7 @@ def expand(place, arc_starts, labels, targets, step_keys, step_values, state_key
 
 
 def insert(keys, new_keys, slots):
-    """Put keys into a table that has room; ``slots`` gets where each stands."""
+    """Put keys into a table that has room; ``slots`` gets the place of each."""
     for i in range(len(new_keys)):
         at = slot_of(keys, new_keys[i])
         keys[at] = new_keys[i]

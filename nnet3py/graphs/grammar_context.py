@@ -17,11 +17,11 @@ _ENTERED, _CALLED, _LEFT = -1, -2, -3
 
 def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Collection[int] = (),
                            ) -> tuple[Fst, list[Window]]:
-    """As :func:`nnet3py.graphs.context.expand_context` with a window of a phone and the one before, and nonterminals.
+    """As :func:`nnet3py.graphs.context.expand_context` with left biphones as windows, and with nonterminals.
 
     The window of #nonterm_begin and the phone that follows it is ``(-begin, phone)``, that of #nonterm_end
     ``(-end, phone before)``; #nonterm:X and the phone that follows become ``(-X, phone before)`` and
-    ``(-reenter, phone)``. Output labels stay.
+    ``(-reenter, phone)``. Output labels are kept.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Colle
 
 
 def check_left_biphones(width: int, central: int) -> None:
-    """UsageError for windows of phones that grammars in parts cannot be made with."""
+    """UsageError for windows of phones from which grammars in parts cannot be made."""
     if (width, central) != (2, 1):
         raise UsageError("grammars that are put together while decoding need windows of a phone and the one before it, "
                          f"but these have {width} phones, with place {central} for the phone itself",
@@ -45,7 +45,7 @@ def check_left_biphones(width: int, central: int) -> None:
 
 
 class _LeftBiphones:
-    """The transducer from phones to windows. A history is a phone, or what else came last."""
+    """The transducer from phones to windows. A history is a phone, or whatever else came last."""
 
     def __init__(self, nonterminals: Nonterminals, disambig: Collection[int]) -> None:
         self._nonterminals, self._disambig = nonterminals, frozenset(disambig)
@@ -68,7 +68,7 @@ class _LeftBiphones:
         if symbol in self._disambig:
             return self._id((-symbol,)), history
         names, before = self._nonterminals, self._histories[history]
-        if before in (_ENTERED, _CALLED):                    # a phone that may have come before is all that can follow
+        if before in (_ENTERED, _CALLED):                    # only a phone that may have come before can follow
             if symbol > names.bos:
                 return REFUSED, REFUSED
             window = (-(names.begin if before == _ENTERED else names.reenter), symbol)

@@ -1,6 +1,6 @@
 """Graphs that are put together while decoding: a top graph, and one for each nonterminal.
 
-Files of them, and what must be changed in a graph of transition-ids before it can be part of one. Kaldi:
+Their files, and the changes that a graph of transition-ids needs before it can be part of a grammar. Kaldi:
 ``GrammarFst``, ``PrepareForGrammarFst``.
 """
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GrammarFst:
     ----------
     nonterminals : numbers of the nonterminals among the phones
     top : the graph in which decoding begins
-    parts : the graph of each nonterminal of the user, which may call others, or itself
+    parts : the graph of each user-defined nonterminal, which may call others, or itself
     """
 
     nonterminals: Nonterminals
@@ -41,7 +41,7 @@ class GrammarFst:
 
     @classmethod
     def of(cls, nonterminals: Nonterminals, top: Fst, parts: Mapping[int, Fst]) -> GrammarFst:
-        """Graphs as they are made, prepared. FormatError for what cannot be prepared, and for what cannot be called."""
+        """Prepares newly made graphs. FormatError for graphs that cannot be prepared, or cannot be called."""
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
                 raise UsageError(f"{number} is not a nonterminal of the user: those are {nonterminals.first_of_user} "
@@ -91,7 +91,7 @@ def _read(reader: TokenReader) -> GrammarFst:
 
 
 class _Arcs:
-    """The arcs of a graph while they are changed; ``sources`` and so on are arrays of the same length."""
+    """The arcs of a graph while it is changed; ``sources`` and so on are arrays of equal length."""
 
     def __init__(self, fst: Fst) -> None:
         self.final = fst.final_weights.copy()
@@ -106,9 +106,9 @@ class _Arcs:
         return first + np.arange(count)
 
     def put_between(self, arcs: np.ndarray, group: np.ndarray, inputs: np.ndarray, outputs: np.ndarray) -> None:
-        """Let arcs (their numbers) leave a new state for each ``group`` (from 0), reached by one arc with these labels.
+        """Let arcs (by number) leave a new state for each ``group`` (from 0), reached by one arc with these labels.
 
-        That arc has the least of their costs, which theirs are lowered by.
+        That arc has the least of their costs, which is subtracted from theirs.
         """
         count = len(inputs)
         least, sources = np.full(count, np.inf, dtype=np.float32), np.zeros(count, dtype=np.int64)
@@ -127,15 +127,15 @@ class _Arcs:
 
 
 def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
-    """A graph of transition-ids as part of a grammar: what leads into another graph leaves a state of its own kind.
+    """A graph of transition-ids as part of a grammar: arcs that lead into another graph leave states of a special kind.
 
     All arcs of such a state call one nonterminal (and then lead to one state), or are #nonterm_end; they have no output
-    labels; the state's final cost is 4096. At entries there is one arc for each phone that may come before. What was
-    prepared already stays as it is.
+    labels; the state's final cost is 4096. At entries there is one arc for each phone that may come before. A graph
+    that was prepared already stays as it is.
 
     Raises
     ------
-    FormatError : labels that are not nonterminals; nonterminals where they cannot be
+    FormatError : labels that are not nonterminals; nonterminals in the wrong places
     """
     labels = fst.input_labels
     if fst.start < 0 or not (labels >= FIRST_LABEL).any():
@@ -169,7 +169,7 @@ def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray
 
 
 def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_top: bool) -> None:
-    """FormatError for nonterminals that stand where they cannot."""
+    """FormatError for nonterminals in the wrong places."""
     sources, ends = fst.sources, names == nonterminals.end
     for name, what in ((nonterminals.begin, "#nonterm_begin"), (nonterminals.reenter, "#nonterm_reenter")):
         has = np.zeros(fst.num_states, dtype=bool)
@@ -195,7 +195,7 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
 
 
 def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
-    """Arcs of #nonterm_end have the costs of ending, so that these need not be looked at."""
+    """Add final costs to arcs of #nonterm_end, so that decoders need not look at them."""
     costs = changed.final[changed.targets[ends]]
     if costs.any():
         changed.weights[ends] += costs
@@ -203,7 +203,7 @@ def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
 
 
 def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray, names: np.ndarray) -> None:
-    """Give arcs that leave the graph a state of their own if their state has other arcs, too, or they have words."""
+    """Give arcs that leave the graph a state of their own if their state also has other arcs, or if they have words."""
     sources, outputs = changed.sources[arcs], changed.outputs[arcs]
     kinds, group = np.unique(np.stack((sources, names, called_from, outputs)), axis=1, return_inverse=True)
     group = group.reshape(-1)
@@ -221,7 +221,7 @@ def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray,
 
 
 def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
-    """Arcs of one state with one label become one, with arcs without label after it."""
+    """Merge arcs of one state with one label into one, followed by arcs without label."""
     if not len(arcs):
         return
     kinds, group, counts = np.unique(np.stack((changed.sources[arcs], changed.inputs[arcs])), axis=1,
@@ -236,13 +236,13 @@ def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
 
 
 def of_part(fst: Fst, nonterminals: Nonterminals) -> Fst:
-    """A graph that is to become part of a grammar, top graph or not, prepared. FormatError as :func:`prepared`."""
+    """Prepare a graph as part of a grammar, whether the top graph or not. FormatError as :func:`prepared`."""
     is_begin = _decoded(fst.input_labels, nonterminals)[0] == nonterminals.begin
     return prepared(fst, nonterminals, is_top=not is_begin.any())
 
 
 def can_be_empty(part: Fst, nonterminals: Nonterminals) -> bool:
-    """Whether a graph of a nonterminal can be passed without a transition-id, its own nonterminals left aside."""
+    """Whether a nonterminal's graph has a path without transition-ids, disregarding the nonterminals in it."""
     names, _ = _decoded(part.input_labels, nonterminals)
     ends = np.zeros(part.num_states, dtype=bool)
     ends[part.sources[names == nonterminals.end]] = True

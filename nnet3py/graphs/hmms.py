@@ -39,13 +39,12 @@ class Hmm(NamedTuple):
 def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, transition_scale: float) -> Hmm:
     """The HMM of a window of phones.
 
-    Costs are those of the transition probabilities if it is known that no self-loop is taken, times
-    ``transition_scale``.
+    Costs are those of the transition probabilities given that no self-loop is taken, times ``transition_scale``.
 
     Raises
     ------
     FormatError : a phone that the topology does not have
-    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have: they are not of one system
+    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have: tree and model do not match
     """
     if len(window) != tree.context_width:
         raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")
@@ -78,7 +77,7 @@ def _state_arcs(number: int, state: HmmState, window: Window, tree: ContextDepen
 
 
 class _Expansion:
-    """Arcs of the graph of transition-ids while it is made; its first states are those of the graph of windows."""
+    """The arcs of the graph of transition-ids being made; its first states are those of the graph of windows."""
 
     def __init__(self, num_states: int) -> None:
         self.num_states = num_states
@@ -104,14 +103,14 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
                 transition_scale: float = 1.0) -> Fst:
     """Replace the windows on the arcs of a graph by their HMMs without self-loops.
 
-    What Kaldi gets by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states, and
-    every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is
+    Kaldi gets the same by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states,
+    and every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is
     entered by arcs of two transition-states. States are numbered breadth first.
 
     Parameters
     ----------
-    fst : input labels are window ids, 0 for epsilon; of ``expand_context``
-    windows : of which ids
+    fst : input labels are window ids, 0 for epsilon; from ``expand_context``
+    windows : the windows of the ids
     transition_scale : factor of the costs of transitions
 
     Returns
@@ -148,7 +147,7 @@ def _phones(window: Window) -> Window:
 
 
 def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
-    """Add what lies after the first transition of an HMM that leads to state ``target``; return its states."""
+    """Add what follows the first transition of an HMM that leads to state ``target``; return its states."""
     entered = {arc.target for arc in hmm.arcs}
     last = hmm.num_states - 1
     states = [expansion.new_state() if number in entered else target for number in range(hmm.num_states)]
@@ -167,7 +166,7 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
     Windows of the same HMM share its states.
 
     Windows that are disambiguation symbols, such as ``(-5,)``, get labels after the transition-ids, in their order.
-    With ``nonterminals``, windows may be such with the phone before, as ``(-104, 3)``, whose labels are coded.
+    With ``nonterminals``, windows may be nonterminals with the phone before, as ``(-104, 3)``, whose labels are coded.
 
     Returns
     -------
@@ -200,7 +199,7 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
 
 def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
-    """The graph with pdf-ids + 1 in place of transition-ids; epsilons stay. FormatError for other labels."""
+    """The graph with pdf-ids + 1 in place of transition-ids; epsilons are kept. FormatError for other labels."""
     labels = fst.input_labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
         raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "

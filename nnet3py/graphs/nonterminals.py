@@ -1,7 +1,7 @@
-"""Labels of grammars that are put together while decoding: which FST is entered or left, after which phone. Light.
+"""Labels of grammars in parts: which FST is entered or left, after which phone. Light.
 
 phones.txt has, from ``nonterm_phones_offset`` on, #nonterm_bos, #nonterm_begin, #nonterm_end, #nonterm_reenter, and
-then the nonterminals of the user, such as #nonterm:contacts. Kaldi: ``grammar-context-fst.h``, doc/grammar.
+then the user-defined nonterminals, such as #nonterm:contacts. Kaldi: ``grammar-context-fst.h``, doc/grammar.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nnet3py.errors import UsageError
 
 FIRST_LABEL = 10_000_000          # input labels of graphs from here on are pairs of a nonterminal and a phone
-_ROUND = 1000                     # pairs are coded with a multiple of it, so that people can read them
+_ROUND = 1000                     # pairs are coded with a multiple of it, for human readers
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ class Nonterminals:
 
     @property
     def reenter(self) -> int:
-        """#nonterm_reenter: where an FST goes on after a nonterminal."""
+        """#nonterm_reenter: where an FST continues after a nonterminal."""
         return self.offset + 3
 
     @property
     def first_of_user(self) -> int:
-        """The first nonterminal of the user."""
+        """The first user-defined nonterminal."""
         return self.offset + 4
 
     @property
     def multiple(self) -> int:
-        """By what nonterminals are multiplied in labels."""
+        """The factor of nonterminals in labels."""
         return _ROUND * (self.offset // _ROUND + 1)
 
     def label(self, nonterminal: int, phone: int) -> int:

@@ -18,8 +18,8 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
                    disambig: Collection[int] = (), reorder: bool = True) -> Fst:
     """Give each state the self-loop of the transition-state whose arcs enter it.
 
-    So a self-loop comes after the transition that leaves its HMM state ("reordered"). States that arcs of several
-    transition-states enter get a state with an epsilon arc to them for each, which has the self-loop.
+    So a self-loop comes after the transition that leaves its HMM state ("reordered"). For a state that arcs of
+    several transition-states enter, a new state with an epsilon arc to it is added for each, and has the self-loop.
     Without ``reorder`` it is the transition-state whose arcs leave the state, so that the self-loop comes before.
 
     Parameters
@@ -30,7 +30,7 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
 
     Raises
     ------
-    FormatError : a label that is no transition-id of the model; with ``check`` one of a self-loop
+    FormatError : a label that is not a transition-id of the model; with ``check``, one of a self-loop
     """
     classes = _classes(fst.input_labels, model, check, disambig)
     fst, class_of = _one_class_enters(fst, classes) if reorder else _one_class_leaves(fst, classes)
@@ -64,7 +64,7 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
 
 
 def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """The graph with states added, such that all arcs that enter a state are of one class; and the class of each."""
+    """The graph with states added so that all arcs that enter a state are of one class; and each state's class."""
     low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
     low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
     mixed = low < high
@@ -86,10 +86,10 @@ def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """The graph with states added, such that all arcs that leave a state are of one class; and the class of each.
+    """The graph with states added so that all arcs that leave a state are of one class; and each state's class.
 
-    An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a state of
-    its own, which the transition-id leaves.
+    An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a new state,
+    which the transition-id leaves.
     """
     low, high = _range_of_classes(fst.sources, classes, fst.num_states)
     low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)        # left as if by an epsilon
@@ -110,7 +110,7 @@ def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _range_of_classes(states: np.ndarray, classes: np.ndarray, num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (states,) each: the lowest and the highest class of the arcs of a state; of none, low is above high."""
+    """int64 (states,) each: the lowest and the highest class of a state's arcs; without arcs, low is above high."""
     low, high = np.full(num_states, np.iinfo(np.int64).max), np.full(num_states, _NO_CLASS)
     np.minimum.at(low, states, classes)
     np.maximum.at(high, states, classes)

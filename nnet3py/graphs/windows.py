@@ -13,7 +13,7 @@ _LEAST_BYTES = 2        # of a window in a file
 
 
 def read_windows(rxfilename: str) -> list[Window]:
-    """Read the windows of labels 1, 2, ...; FormatError for what is no such file."""
+    """Read the windows of labels 1, 2, ...; FormatError for any other file."""
     return read_object(rxfilename, _read)
 
 

@@ -1,4 +1,4 @@
-"""Phones' models: topologies, transition models, decision trees, and alignments, which they give their meaning.
+"""Phones' models: topologies, transition models, decision trees, and the alignments that refer to them.
 
 ``transition_model.py``, ``topology.py``: arrays index by transition-id. ``tree.py``: decision trees, and the
 transition model that a tree and a topology make. ``align_phones.py``: ``PhoneAligner(model, tree).align(phones,

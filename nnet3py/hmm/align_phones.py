@@ -22,7 +22,7 @@ NO_PHONE = 0     # in a window of phones, beyond the utterance
 
 @dataclass(frozen=True)
 class _States:
-    """What a phone in context passes through: of each HMM state the id that leaves it, and of its self-loop or 0."""
+    """What a phone in context passes through: for each HMM state the id that leaves it, and its self-loop's or 0."""
 
     leaving: np.ndarray
     loops: np.ndarray
@@ -67,7 +67,7 @@ class PhoneAligner:
 
     def convert(self, old_model: TransitionModel, ids: np.ndarray, factor: int = 1, repeat_frames: bool = False,
                 phone_map: dict[int, int] | None = None) -> np.ndarray:
-        """An alignment of another model as one of this: int32, of every ``factor``-th frame.
+        """An alignment of another model as one of this one: int32, of every ``factor``-th frame.
 
         ``repeat_frames``: as many frames as before, made of the ``factor`` alignments that begin one frame later each,
         interleaved. ``phone_map``: old to new phones; None: they are the same. Phones that would become too short take
@@ -112,7 +112,7 @@ class PhoneAligner:
         is_start = np.concatenate(([True], (states[1:] != states[:-1]) | np.diff(phone_of_frame).astype(bool)))
         starts = np.flatnonzero(is_start)
         leaving = np.flatnonzero(~old_model.is_self_loop[ids])
-        if len(leaving) != len(starts):     # a state left for itself, by other than its self-loop: no usual HMM
+        if len(leaving) != len(starts):     # a transition to the same state that is not its self-loop: an unusual HMM
             return None
         windows, result = self._windows(phones), []
         hmm_states, indexes = old_model.transition_id_to_hmm_state[ids], old_model.transition_id_to_index[ids]
@@ -209,7 +209,7 @@ def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
 
 
 def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | None:
-    """The phone with frames to spare that fewest frames part from phone ``number``; the left of two."""
+    """The phone with frames to spare that is the fewest frames away from phone ``number``; the left of two."""
     best: tuple[int, int] | None = None
     for others in (range(number - 1, -1, -1), range(number + 1, len(lengths))):
         distance = 0

@@ -23,8 +23,8 @@ def phone_starts(model: TransitionModel, ids: np.ndarray) -> tuple[np.ndarray, b
     """Where each phone begins: frames, int64 (phones,); and whether every phone is complete.
 
     A phone ends with a transition into its final state, which in "reordered" alignments stands before the self-loops
-    of the last state. An alignment that is cut anywhere still gives phones, and False. ShapeError for what is no
-    transition-id. Kaldi: SplitToPhones.
+    of the last state. An alignment that is cut anywhere still gives phones, and False. ShapeError for numbers that
+    are not transition-ids. Kaldi: SplitToPhones.
     """
     check_transition_ids(model, ids)
     if not len(ids):
@@ -62,7 +62,7 @@ def _begin_at_first_state(model: TransitionModel, first_ids: np.ndarray) -> bool
 
 
 def describe_transitions(model: TransitionModel, phone_names: dict[int, str], counts: np.ndarray | None) -> str:
-    """All transitions as a text: of each state its phone and pdfs, of each transition its probability and target.
+    """All transitions as a text: each state's phone and pdfs, each transition's probability and target.
 
     ``counts`` float (pdfs,): how often each pdf occurred, or None. Raises ShapeError for other counts, and for a phone
     without a name. Kaldi: TransitionModel::Print.

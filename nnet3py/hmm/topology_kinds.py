@@ -11,14 +11,14 @@ _CHAIN = 0.5
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """One state a phone, with a pdf for the phone's first frame and one for all others. UsageError for bad phones."""
+    """One state per phone, with a pdf for the phone's first frame and one for all others. UsageError for bad phones."""
     states = [HmmState(0, 1, [(0, _CHAIN), (1, _CHAIN)]), HmmState()]
     return _topology([(list(phones), states)])
 
 
 def left_to_right_topology(nonsilence: Sequence[int], silence: Sequence[int], num_states: int = 3,
                            num_silence_states: int = 5) -> HmmTopology:
-    """``num_states`` states a phone, one after the other; those of silence between its first and last in any order.
+    """``num_states`` states per phone, one after the other; those of silence between its first and last in any order.
 
     UsageError for phones of 0 or less, phones given twice, and fewer than one state.
     """

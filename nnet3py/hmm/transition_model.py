@@ -113,7 +113,7 @@ class TransitionModel:
                               f"{len(log_probs)}")
         _check_log_probs(log_probs)
         self.log_probs = np.asarray(log_probs, dtype=np.float32)
-        self.__dict__.pop("non_self_loop_log_probs", None)     # was derived of the old ones
+        self.__dict__.pop("non_self_loop_log_probs", None)     # was derived from the old ones
 
     def num_transition_indices(self, transition_state: int) -> int:
         """How many transitions leave a transition-state. Kaldi: NumTransitionIndices."""
@@ -152,7 +152,7 @@ class TransitionModel:
                              f"{self.num_transition_states}")
 
     def _of_state(self, values: np.ndarray, none: int) -> np.ndarray:
-        """int32 (transition-ids + 1,): of each id the value of its transition-state; ``none`` at 0."""
+        """int32 (transition-ids + 1,): for each id the value of its transition-state; ``none`` at 0."""
         return np.concatenate(([none], values)).astype(np.int32)[self.transition_id_to_state]
 
     def _derive(self) -> None:

@@ -51,7 +51,7 @@ Map = Constant | Table | Split
 
 @dataclass(frozen=True)
 class _Values:
-    """What is known of a key: one of ``allowed`` (None: of all), and none of ``excluded``."""
+    """What is known of a key: one of ``allowed`` (None: any), and none of ``excluded``."""
 
     allowed: frozenset[int] | None = None
     excluded: frozenset[int] = frozenset()
@@ -238,7 +238,7 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Root:
-    """Phones that share a tree: with one root for all their pdf classes (``shared``), or one a class.
+    """Phones that share a tree: with one root for all their pdf classes (``shared``), or one for each class.
 
     ``split``: whether more questions may be asked below.
     """

@@ -95,7 +95,7 @@ class NetworkFacts:
 
 @dataclass
 class TransitionFacts:
-    """What a transition model is about.
+    """What a transition model consists of.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class FolderFacts:
     other_models : names of further model files
     settings : name of a small file -> its text, such as ``cmvn_opts``
     files : other known files that are there -> what they are for
-    graphs : decoding graphs; of those that are composed while decoding the first part, ``HCLr.fst``
+    graphs : decoding graphs; for those that are composed while decoding, the first part, ``HCLr.fst``
     extractor : the folder of an i-vector extractor in it; empty for none
     num_phones : symbols of ``phones.txt``, epsilon and disambiguation symbols excepted; None without the file
     num_tree_pdfs : leaves of ``tree``; None without the file
@@ -187,7 +187,7 @@ class Readiness:
 
     Attributes
     ----------
-    takes : what is given to it each time, such as features of a dimension
+    takes : what it is given each time, such as features of a dimension
     missing : what it cannot do without
     notes : what to keep in mind
     """

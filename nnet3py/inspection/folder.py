@@ -44,7 +44,7 @@ GRAPHS = ("HCLG.fst", "graph*/HCLG.fst")
 LOOKAHEAD_GRAPHS, GRAMMAR = ("HCLr.fst", "graph*/HCLr.fst"), "Gr.fst"     # composed with each other while decoding
 EXTRACTORS = ("ivector", "ivector_extractor")
 EXTRACTOR_FILES = ("final.ie", "final.dubm", "final.mat", "global_cmvn.stats")
-PUBLISHED_MODELS = "am"        # the folder of the model in models that are published for recognition
+PUBLISHED_MODELS = "am"        # the model's folder in models that are published for recognition
 LARGEST_SETTING = 4096         # bytes of a small text file that are read
 LARGEST_PHONES = 1 << 24       # bytes of phones.txt; the largest known are below 1 MB
 _NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
@@ -53,8 +53,8 @@ _NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
 def model_names(folder: Path) -> list[str]:
     """The model files of a folder, the one that decoding would take first.
 
-    That is ``final``, then the highest number; an acoustic model comes before a raw network of the same name. Without
-    any those in ``am/``.
+    That is ``final``, then the highest number; an acoustic model comes before a raw network of the same name. If there
+    is none, those in ``am/``.
     """
     def rank(name: str) -> tuple[int, int, bool, str]:
         stem, suffix = name.rsplit(".", 1)
@@ -100,7 +100,7 @@ def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
 
 
 def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[str, str]:
-    """The texts of small files, those of them that are there."""
+    """The texts of those small files that are there."""
     texts = {}
     for name in names:
         if (folder / name).is_file():

@@ -19,8 +19,8 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
 
     Parameters
     ----------
-    path : a model file (any rxfilename; raw or acoustic, text or binary, or a transition model), or a folder, of
-        which the final model is taken, else the one with the highest number
+    path : a model file (any rxfilename; raw or acoustic, text or binary, or a transition model), or a folder,
+        whose final model is taken, or else the one with the highest number
 
     Returns
     -------
@@ -29,8 +29,8 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
     Raises
     ------
     FormatError : bytes that are not a model
-    UsageError : something else than a path
-    Nnet3Error : a path that cannot be opened, or a folder in which nothing is of a model
+    UsageError : something other than a path
+    Nnet3Error : a path that cannot be opened, or a folder that holds nothing of a model
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"expected a path, found {type(path).__name__}", "nnet3py.summary(nnet) looks at a network")
@@ -97,7 +97,7 @@ def _integer(text: str | None) -> int | None:
 
 
 def _contradictions(folder: FolderFacts, model: ModelFacts | None) -> list[str]:
-    """What the folder's files say otherwise than the model."""
+    """Where the folder's files contradict the model."""
     if model is None or model.network is None:
         return []
     network, transitions = model.network, model.transitions

@@ -19,7 +19,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, InputNode
 from nnet3py.network.surgery_components import FIXED_ARRAYS
 
-# kind, is it binary, and what there is of the three parts
+# kind, whether it is binary, and the three parts that may be there
 Contents = tuple[str, bool, TransitionModel | None, Nnet | None, "np.ndarray | None"]
 
 
@@ -90,7 +90,7 @@ def network_facts(nnet: Nnet) -> NetworkFacts:
 
 
 def _contexts(nnet: Nnet) -> tuple[int | None, int | None, str]:
-    """Left and right context, and if they cannot be told, why."""
+    """Left and right context, and the reason if they cannot be told."""
     from nnet3py.compiler.context import compute_simple_nnet_context
 
     if not nnet.is_simple():
@@ -110,7 +110,7 @@ def _layer(name: str, component: Component, nodes: list[str]) -> Layer:
 
 
 def _frames(component: Any) -> float | None:
-    """The rows that a component's statistics have seen; the most of any, for those inside a composite."""
+    """The rows that a component's statistics have seen; for a composite, the most of any component inside it."""
     inner = [frames for child in getattr(component, "children", ()) if (frames := _frames(child)) is not None]
     for attribute in ("counters", "count"):      # the first counter counts rows
         if attribute in component.STATISTICS:

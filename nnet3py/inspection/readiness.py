@@ -52,7 +52,7 @@ def _computing(inspection: Inspection, model: ModelFacts, network: NetworkFacts)
 
 
 def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -> None:
-    """What has to be given for each utterance."""
+    """What must be given for each utterance."""
     folder = inspection.folder or FolderFacts("")
     for port in network.inputs:
         if port.name == "input":

@@ -22,7 +22,7 @@ _ADVICE = (
 
 
 def judge_recognition(inspection: Inspection) -> None:
-    """Fill in what is said about recognition, in place; nothing for what is not a folder."""
+    """Fill in the part about recognition, in place; nothing for anything but a folder."""
     from nnet3py.recognition.model_folder import look_at_folder
 
     if inspection.folder is None:
@@ -65,7 +65,7 @@ def _advice(what: str) -> str:
 
 
 def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFolder) -> None:
-    """What the network takes and the folder does not make."""
+    """Dimensions that the network takes but the folder's options do not give."""
     missing = inspection.recognition.missing
     options, wanted = folder.features, network.input_dim("input")
     if folder.feature_kind == "mfcc":

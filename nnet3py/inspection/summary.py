@@ -1,4 +1,4 @@
-"""A network as a table: what each node takes, of which frames, and what it makes of it."""
+"""A network as a table: what each node takes, from which frames, and its output."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class Row:
     Attributes
     ----------
     type : of its component, without the word Component; ``input``, ``output``, ``range``
-    takes : the nodes that feed it, with the frames that it takes of each relative to its own, where there are others
+    takes : the nodes that feed it, with the frames it takes of each, relative to its own, where they are others
     input_dim, output_dim : columns; 0 for what an input takes
-    num_parameters : that training changes, of its component; 0 where an earlier node has the same component
+    num_parameters : of its component, those that training changes; 0 where an earlier node has the same component
     """
 
     node: str

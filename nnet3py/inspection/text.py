@@ -26,7 +26,7 @@ class Inspection:
     folder : None for a file
     frame_subsampling_factor : input frames per output frame when decoding; None if nothing says
     recognition : of sound; says nothing for a file
-    fine_tuning : of a folder that recognises; None for others
+    fine_tuning : for a folder that recognises; None for others
     problems : what does not fit together
     """
 

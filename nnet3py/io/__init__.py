@@ -1,4 +1,4 @@
-r"""Streams, files and tables, and Kaldi's tokens and numbers; what the values of tables are is said in ``formats``.
+r"""Streams, files and tables, and Kaldi's tokens and numbers; ``formats`` has the types of tables' values.
 
 ``tokens.py``: ``TokenReader(stream, path="", size=None)`` and ``TokenWriter(stream, binary)`` are the two ends of
 every Kaldi object file::
@@ -34,7 +34,7 @@ managers. A ``Holder(name, read(reader), write(writer, value), …)`` (``holder.
 
 ``skim.py``: ``Skimmer(walk)`` finds where binary values end in blocks of an archive, by walking over what says how
 much follows; values that are laid out alike are then found by a regular expression. A holder with a ``skimmer`` gets
-values so. What is unusual is read token by token, and so errors are those of reading. ``bytes`` that are written to a
-table go out as they are. ``read_ahead.py``: ``read_ahead(items, most, most_bytes, size)``, ``map_ahead(function,
+values this way. What is unusual is read token by token, so that errors are those of reading. ``bytes`` that are written
+to a table go out as they are. ``read_ahead.py``: ``read_ahead(items, most, most_bytes, size)``, ``map_ahead(function,
 items, num_threads)``.
 """

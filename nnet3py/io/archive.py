@@ -19,12 +19,12 @@ Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
 _LONGEST_KEY = 10000        # bytes; what is longer is not an archive
-_PATIENCE = 1 << 22         # bytes; a value that has not ended after that many is read
+_PATIENCE = 1 << 22         # bytes; a value that has not ended after so many is read
 _MOST_UNUSUAL = 3           # values in a row; then all are read
 
 
 class Moved(NamedTuple):
-    """An entry: its key, where its value begins, counted from the begin of its run, and its rows."""
+    """An entry: its key, where its value begins, counted from the beginning of its run, and its rows."""
 
     key: str
     value_at: int

@@ -1,4 +1,4 @@
-"""A value as what is written of it in binary, in pieces that need not be put together first."""
+"""A value as its bytes in binary, in pieces that need not be put together first."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

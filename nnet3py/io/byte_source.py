@@ -10,7 +10,7 @@ import os
 import stat
 from typing import Any
 
-_PIECE = 1 << 20        # bytes; how much of a length that nothing vouches for is read at a time
+_PIECE = 1 << 20        # bytes; how much is read at a time of a length that cannot be checked
 _PEEKED = 1 << 12       # bytes; how much more than asked for is shown of what was pushed back, which is copied
 
 
@@ -132,7 +132,7 @@ class ByteSource:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes that are left; None if nobody knows."""
+        """Bytes that are left; None if that is unknown."""
         if self._size is None or not self._seekable:
             return None
         return max(self._size - self.offset, 0)

@@ -1,6 +1,6 @@
 """What a table reader or writer is given besides its specifier. Kaldi: the Holder classes of ``kaldi-holder.h``.
 
-Light: whoever moves bytes only needs no numpy.
+Light: moving bytes does not need numpy.
 """
 from __future__ import annotations
 

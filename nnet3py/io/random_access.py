@@ -103,7 +103,7 @@ def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
 
 
 class _ArchiveLookup(Generic[Value]):
-    """What the three ways to search an archive share: reading on, and failing."""
+    """What the three ways of searching an archive share: reading on, and failing."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-_PATIENCE_S = 5.0        # how long a thread is waited for that nobody needs; what it reads may never come
+_PATIENCE_S = 5.0        # how long to wait for a thread that nobody needs; what it reads may never come
 
 
 class _Ahead:

@@ -65,7 +65,7 @@ class Script:
 
 
 class _OpenArchive:
-    """The file in which the last offset was, which the next one often is in, too."""
+    """The file of the last offset; the next one often is in it, too."""
 
     def __init__(self) -> None:
         self._path: str | None = None

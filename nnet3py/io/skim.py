@@ -4,7 +4,8 @@ A kind of value is known by a function that walks over one: over the bytes that 
 ``integer``), and over what follows (``skip``). Most values of an archive are laid out alike. So the bytes walked over
 become a regular expression, which finds such values at the speed of copying them; what it does not match is walked.
 That halves the time of nnet3-copy-egs (``benchmarks/tables.py``, "copying: finding examples").
-Whatever is unusual, such as text, is left to whoever reads values properly, who also says what is wrong with it.
+Whatever is unusual, such as text, is left to the code that reads values properly, which also says what is wrong with
+it.
 """
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as 
 _HEADER = b"\0B"
 _ENTRY = re.compile(KEY)
 _PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)
-_MOST_LAYOUTS = 6               # that are tried on each value; more would cost more than walking
+_MOST_LAYOUTS = 6               # layouts that are tried on each value; more would cost more than walking
 _FEWEST_PEEKED, _MOST_PEEKED = 1 << 14, 1 << 26        # bytes that are looked at in order to find a single value
 _MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
-_MOST_SEEN = 10_000             # layouts that are counted
+_MOST_SEEN = 10_000             # layouts whose values are counted
 _FEWEST_ALIKE = 3               # values for the first layout, that many more for each other: making one takes 0.3 ms
 
 
@@ -167,7 +168,7 @@ class EntryFinder(Protocol):
 class Skimmer:
     """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
 
-    ``runs`` says of the entries found last where those of another layout begin; None for one that no other was like.
+    ``runs`` says where, among the entries found last, another layout begins; None for an entry that no other was like.
     """
 
     block_bytes = 1 << 16            # stay in the cache while they are searched

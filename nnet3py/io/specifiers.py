@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nnet3py.errors import SpecifierError
 
 WHITESPACE = " \t\n\r\f\v"             # C's isspace; Python's str.isspace knows many more
-RANGE_TOLERANCE = 3                    # rows by which a range may end beyond the object before it is an error
+RANGE_TOLERANCE = 3                    # rows that a range may end beyond the object before it is an error
 
 _OFFSET = re.compile(r"(.*):([0-9]+)", re.DOTALL)
 _NUMBERS = re.compile(r"([0-9]+):([0-9]+)")

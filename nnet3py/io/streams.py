@@ -21,10 +21,10 @@ from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfi
 logger = logging.getLogger(__name__)
 
 BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
-_FILE_BUFFER_SIZE = 1 << 18    # of files that are written; others wait for what goes down a pipe
-_NOT_BY_SYSTEM = (None, errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)    # no file, or appended to
+_FILE_BUFFER_SIZE = 1 << 18    # of files that are written; with pipes, others wait for the data
+_NOT_BY_SYSTEM = (None, errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)    # not a file, or appended to
 PIPES_VARIABLE = "NNET3PY_PIPES"               # any value but "yes" forbids them
-_BROKEN_PIPE = (-system.SIGPIPE, 128 + system.SIGPIPE)     # statuses of a command whose reader went away
+_BROKEN_PIPE = (-system.SIGPIPE, 128 + system.SIGPIPE)     # exit statuses of a command whose reader went away
 _pipes_forbidden = False
 
 
@@ -42,7 +42,7 @@ def _reason(error: OSError) -> str:
 
 
 class PipeProcess(Protocol):
-    """What runs behind a pipe, as far as streams know it: a subprocess.Popen has all of it."""
+    """The process at the other end of a pipe, as far as streams use it; a subprocess.Popen has all of it."""
 
     stdin: Any
     stdout: Any
@@ -55,7 +55,7 @@ class PipeProcess(Protocol):
 def forbid_pipes() -> None:
     """Refuse every ``command |`` and ``| command`` in this process from now on; there is no way back.
 
-    For services that are given names of files by others. Processes that this one starts obey ``NNET3PY_PIPES=no``.
+    For services that get names of files from others. Processes that this one starts obey ``NNET3PY_PIPES=no``.
     """
     global _pipes_forbidden
     _pipes_forbidden = True
@@ -119,7 +119,7 @@ def failed_command(path: str, status: int) -> Nnet3Error:
 
 
 class InputStream(io.BufferedReader):
-    """A binary stream to read, with Kaldi's manners at its end.
+    """A binary stream to read, which behaves as Kaldi's when it is closed.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class InputStream(io.BufferedReader):
         if process is not None:
             self.status = process.wait()
             if self.status in _BROKEN_PIPE and not at_end:
-                self.status = 0      # we stopped reading: its fault was ours
+                self.status = 0      # we stopped reading: its failure was our doing
             if self.status:
                 logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
 

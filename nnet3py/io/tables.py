@@ -43,7 +43,7 @@ class _Closing:
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Let go of everything without a word."""
+        """Let go of everything silently."""
         raise NotImplementedError
 
     def __enter__(self: Table) -> Table:
@@ -98,9 +98,9 @@ class SequentialReader(_Closing, Generic[Value]):
         return self.stream.size if self.specifier.kind == "ark" else None
 
     def share_read(self) -> float | None:
-        """How much of the archive or script was read until now, from 0 to 1; None where that cannot be known (pipes).
+        """How much of the archive or script was read so far, from 0 to 1; None where that cannot be known (pipes).
 
-        Some of an archive is read ahead.
+        Part of an archive is read ahead.
         """
         try:
             return self.stream.tell() / self.stream.size if self.stream.size else None
@@ -168,7 +168,7 @@ class SequentialReader(_Closing, Generic[Value]):
             raise error
 
     def abandon(self) -> None:
-        """Close without a word of what went wrong."""
+        """Close without reporting what went wrong."""
         self.stream.close()
 
 

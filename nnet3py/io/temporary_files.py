@@ -20,7 +20,7 @@ _LONGEST = 60               # characters of the output's name that are part of i
 _numbers = itertools.count()
 _unfinished: dict[str, str] = {}               # each file that is being written -> its final name
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unfinished.clear)      # they are its parent's
+    os.register_at_fork(after_in_child=_unfinished.clear)      # they belong to its parent
 
 
 def create(final: str) -> tuple[int, str]:
@@ -51,7 +51,7 @@ def is_output(final: str) -> bool:
 
 
 def is_ours(path: str) -> bool:
-    """False in a child of the process that made it, which is to leave it alone."""
+    """False in a child of the process that made it: the child must leave it alone."""
     return path in _unfinished
 
 
@@ -94,7 +94,7 @@ def _left_behind(folder: str) -> dict[str, list[str]]:
 
 
 def _remove_if_unlocked(path: str) -> None:
-    """Remove what another process has left, unless it still writes it, or that cannot be found out."""
+    """Remove what another process has left, unless that still writes it, or this cannot be found out."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | system.UNFOLLOWED | system.PLAIN)
         try:

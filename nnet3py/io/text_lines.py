@@ -24,7 +24,7 @@ def read_lines(rxfilename: str) -> list[str]:
 
 
 def read_integer_lines(rxfilename: str, keep_empty: bool = False) -> list[list[int]]:
-    """The numbers, from 0, of each line, or of each line that has any. FormatError for what is not a number."""
+    """The numbers, from 0, of each line, or of each line that has any. FormatError for anything but a number."""
     lines = [line.split() for line in read_lines(rxfilename)]
     for number, words in enumerate(lines, 1):
         if not all(word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS for word in words):

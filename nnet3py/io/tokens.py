@@ -18,10 +18,10 @@ from nnet3py.io.byte_source import ByteSource
 _BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
 _INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
 _REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
-_LONGEST_TOKEN = 10000          # bytes; what is longer is not a token, and no file of ours
+_LONGEST_TOKEN = 10000          # bytes; anything longer is not a token, and the file not one of ours
 _LONGEST_TAG = 100              # bytes; the tags of fields are shorter
 _LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
-_SKIPPED = 1 << 20              # bytes; how much is read at a time of what nobody wants
+_SKIPPED = 1 << 20              # bytes; how much of what is passed over is read at a time
 _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -253,7 +253,7 @@ class TokenReader:
 
     def unexpected_bytes(self, found: bytes, expected: str, hint: str | None = None,
                          offset: int | None = None) -> FormatError:
-        """A FormatError for ``found`` that stands where ``expected`` should, none meaning the end of the file."""
+        """A FormatError for ``found`` in place of ``expected``; empty means the end of the file."""
         shown = f"'{_shown(found)}'" if found.strip() else "a blank" if found else "the end of the file"
         return self.error(f"expected {expected}, found {shown}", hint, offset)
 

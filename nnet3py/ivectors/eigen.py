@@ -1,8 +1,8 @@
 """Eigenvectors of a symmetric matrix in the order and with the signs that Kaldi's method leaves: ``SpMatrix::Eig``.
 
-They are arbitrary, but the axes of i-vectors follow them where they are not chosen otherwise, and files are compared.
-The method is the textbook's: Householder's reflections to three diagonals, from the last row upwards, then QR steps
-with Wilkinson's shift (Golub and Van Loan, Matrix Computations, 8.3).
+Order and signs are arbitrary, but the axes of i-vectors follow them where nothing else determines these, and files are
+compared. The method is the textbook one: Householder reflections to three diagonals, from the last row upwards, then QR
+steps with Wilkinson's shift (Golub and Van Loan, Matrix Computations, 8.3).
 """
 from __future__ import annotations
 

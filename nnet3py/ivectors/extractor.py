@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_OFFSET = 100.0          # of the prior, in a new extractor
 _WEIGHT_ITERATIONS = 4         # of the weights that depend on the i-vector
-_CONVERGED = 0.1               # 2-norm of a change of the i-vector that needs no more of them
+_CONVERGED = 0.1               # 2-norm of a change of the i-vector after which they are enough
 
 
 @dataclass
@@ -181,7 +181,7 @@ class IvectorExtractor:
         return unpacked(gamma @ self.quadratics)
 
     def terms(self, stats: UtteranceStats) -> UtteranceTerms:
-        """What the statistics say of the i-vector."""
+        """What the statistics say about the i-vector."""
         return UtteranceTerms(self.linear_term(stats), self.quadratic_term(stats.gamma))
 
     def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
@@ -286,7 +286,7 @@ def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 class Objective(NamedTuple):
-    """How likely the features of an utterance are with its i-vector, for logs. Kaldi: GetAuxf."""
+    """How likely the features of an utterance are, given its i-vector; for logs. Kaldi: GetAuxf."""
 
     acoustic: float
     prior: float

@@ -31,9 +31,9 @@ _sum_terms = Loop("nnet3py.ivectors.online_loops", "sum_terms",
 _add_triangle = Loop("nnet3py.ivectors.online_loops", "add_triangle", "f8[] f8[,]")
 
 CG_ITERATIONS = 15
-_GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: then the likeliest Gaussian is left
-_PIECES = 64                                          # of an utterance whose terms are in memory at a time
-_PITCH = 3                                            # columns that may follow the features, and are not used
+_GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: at this value only the likeliest Gaussian is left
+_PIECES = 64                                          # of an utterance: their terms are in memory together
+_PITCH = 3                                            # columns that may follow the features, and are ignored
 
 
 class Terms(NamedTuple):
@@ -137,7 +137,7 @@ class EstimationStats:
         return _conjugate_gradients(self.quadratic, self.linear, first, iterations)
 
     def objective_change(self, ivector: np.ndarray) -> float:
-        """What the i-vector gains over the prior's mean, a frame."""
+        """What the i-vector gains over the prior's mean, per frame."""
         if self.count <= 0:
             return 0.0
         gained = float(self.linear @ ivector - 0.5 * ivector @ self.quadratic @ ivector)
@@ -145,7 +145,7 @@ class EstimationStats:
         return float(gained - default) / self.count
 
     def copy(self) -> EstimationStats:
-        """Another one of the same frames."""
+        """A copy with the same frames."""
         duplicate = EstimationStats(len(self.linear), self.offset, self.max_count)
         duplicate.linear, duplicate.quadratic, duplicate.count = self.linear.copy(), self.quadratic.copy(), self.count
         return duplicate
@@ -169,7 +169,7 @@ class OnlineModels(OnlineSettings):
     extractor, ubm : the model of i-vectors, and of the Gaussians that frames belong to
     lda : float32 (dim, spliced dim, or one more), applied to spliced features
     global_stats : float64 (2, base dim + 1), for normalising
-    cmvn : of normalising
+    cmvn : how features are normalised
     """
 
     extractor: IvectorExtractor
@@ -220,8 +220,8 @@ class OnlineModels(OnlineSettings):
     def posteriors(self, features: np.ndarray, weights: np.ndarray) -> Chosen:
         """Scaled posteriors of normalised, transformed features, and log-likelihoods.
 
-        ``weights`` is float32 (frames,), and may be negative: what each frame counts. Less is left of frames that count
-        little.
+        ``weights`` is float32 (frames,), and may be negative: what each frame counts. Frames that count little keep
+        fewer posteriors.
         """
         with np.errstate(divide="ignore"):
             least = np.minimum(_GREATEST_PRUNING, np.float32(self.min_post) / np.abs(weights))
@@ -249,7 +249,7 @@ class AdaptationState:
                    EstimationStats(extractor.ivector_dim, extractor.offset, models.max_count))
 
     def limited(self, most_frames: float, posterior_scale: float) -> AdaptationState:
-        """No more than that many frames of it. Kaldi: LimitFrames."""
+        """The state with at most that many frames. Kaldi: LimitFrames."""
         count = float(self.cmvn[0, -1])
         cmvn = self.cmvn * float(np.float32(most_frames) / np.float32(count)) if count > most_frames else self.cmvn
         stats, most = self.stats.copy(), float(np.float32(most_frames * posterior_scale))
@@ -282,7 +282,7 @@ class OnlineIvectors:
         self._posterior, self.log_likes = models.posteriors(for_posteriors, weights)
         self._stats = state.stats.copy()
         self._done = 0
-        self._coming: Iterator[Terms] | None = None       # what the coming pieces add, if they are whole periods
+        self._coming: Iterator[Terms] | None = None       # what the next pieces add, if they are whole periods
         self._current = models.extractor.prior_mean()
         self._history: list[np.ndarray] = []
 
@@ -332,7 +332,7 @@ class OnlineIvectors:
         return not (self._models.use_most_recent or self._models.greedy)
 
     def objective_change(self) -> float:
-        """What the latest estimate gains over none, a frame."""
+        """What the latest estimate gains over none, per frame."""
         return self._stats.objective_change(self._current)
 
     def state(self) -> AdaptationState:
@@ -344,7 +344,7 @@ class OnlineIvectors:
 def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior, period: int,
                            iterations: int, max_count: float, after: Callable[[EstimationStats, np.ndarray], None]
                            ) -> np.ndarray:
-    """float32 (rows, ivector dim): an estimate every ``period`` frames, of given posteriors, as frames come in.
+    """float32 (rows, ivector dim): an estimate every ``period`` frames, from given posteriors, as frames come in.
 
     ``after`` gets the statistics and the last i-vector. Kaldi: EstimateIvectorsOnline.
     """

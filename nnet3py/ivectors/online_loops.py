@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 _TINY = 2.2e-308
-_RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # when residuals are computed anew
+_RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # after so many steps residuals are computed anew
 
 
 def conjugate_gradients(matrix: Any, right: Any, solution: Any, work: Any, most: int) -> int:

@@ -18,7 +18,7 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 @dataclass
 class Plda:
-    """A model in coordinates in which the covariance within speakers is one, and between them diagonal.
+    """A model in coordinates in which the covariance within speakers is the unit matrix, and between them diagonal.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Plda:
 
     @classmethod
     def of_covariances(cls, mean: np.ndarray, within: np.ndarray, between: np.ndarray) -> Plda:
-        """The model of a mean and of covariances (dim, dim). NumericError if that within is not positive definite."""
+        """The model from a mean and covariances (dim, dim). NumericError if that within is not positive definite."""
         try:
             whitening = np.linalg.inv(np.linalg.cholesky(within))
         except np.linalg.LinAlgError:
@@ -71,7 +71,7 @@ class Plda:
 
     def transformed(self, vectors: np.ndarray, counts: np.ndarray, normalize_length: bool = True,
                     simple: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """float32 (vectors, dim) in the model's coordinates, and the factors (vectors,) that made their length usual.
+        """float32 (vectors, dim) in the model's coordinates, and the factors (vectors,) that normalised their lengths.
 
         ``counts``: how many vectors each is the mean of; ``simple`` makes all lengths the same. ShapeError for
         vectors of another dimension. Kaldi: TransformIvector.
@@ -118,9 +118,9 @@ class Plda:
 
     def adapted(self, vectors: np.ndarray, mean_diff_scale: float, within_scale: float,
                 between_scale: float) -> tuple[Plda, np.ndarray]:
-        """The model for vectors of other data without speakers; and the eigenvalues of their covariance.
+        """The model adapted to vectors of other data without speakers; and the eigenvalues of their covariance.
 
-        Where they vary more than the model says, parts of that go within and between speakers.
+        Where they vary more than the model says, parts of that are added within and between speakers.
         Kaldi: PldaUnsupervisedAdaptor.
         """
         double = vectors.astype(np.float64)
@@ -189,14 +189,14 @@ class PldaTraining:
         self.between = _symmetric(between / classes)
 
     def model(self) -> Plda:
-        """The model of the covariances so far."""
+        """The model from the covariances so far."""
         return Plda.of_covariances(self._mean, self.within, self.between)
 
 
 def dense_ratios(plda: Plda, vectors: np.ndarray, target_energy: float) -> np.ndarray:
     """float32 (vectors, vectors): log-likelihood ratios of all pairs, in the directions in which they vary most.
 
-    ``target_energy``: the part of their variance that is kept; all within a thousandth of 1.
+    ``target_energy``: the part of their variance that is kept; all if it is within a thousandth of 1.
     Kaldi: ivector-plda-scoring-dense.
     """
     if abs(target_energy - 1.0) > 1.0e-3:

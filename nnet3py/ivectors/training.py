@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StatsOptions:
-    """What is gathered: for variances, for logs; samples of each utterance for weights; how many utterances wait."""
+    """What is gathered: for variances, for logs; samples per utterance for weights; how many utterances may wait."""
 
     update_variances: bool = True
     compute_auxf: bool = True
@@ -56,7 +56,7 @@ class ExtractorStats:
 
     @classmethod
     def zeros(cls, extractor: IvectorExtractor, options: StatsOptions) -> ExtractorStats:
-        """Statistics of nothing."""
+        """Statistics of no utterances."""
         count, dim, size = extractor.num_gaussians, extractor.dim, extractor.ivector_dim
         triangle = size * (size + 1) // 2
         rows = count if extractor.weights_depend else 0
@@ -194,7 +194,7 @@ def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribut
     used = stats.gamma > 0
     gamma = stats.gamma[used]
     total = float(gamma @ extractor.log_constants[used])
-    if stats.second is not None:          # about the means, and these about the origin: together about the origin
+    if stats.second is not None:          # about the means, and these about the origin: their sum is about the origin
         total -= 0.5 * float(np.vdot(stats.second, extractor.doubled_inverses))
     else:
         means = stats.first[used] / gamma[:, None]
@@ -207,7 +207,7 @@ def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribut
 
 @dataclass(frozen=True)
 class EstimationOptions:
-    """A part of the mean variance as floor; frames that a Gaussian must have; whether the prior's axes are chosen."""
+    """The floor, a part of the mean variance; frames that a Gaussian needs; whether the prior's axes are chosen."""
 
     variance_floor_factor: float = 0.1
     gaussian_min_count: float = 100.0
@@ -272,7 +272,7 @@ def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarr
 
 
 def _counted(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
-    """The Gaussians with frames enough."""
+    """The Gaussians with enough frames."""
     few = np.flatnonzero(stats.gamma < options.gaussian_min_count)
     for number in few.tolist():
         logger.warning("Skipping Gaussian index %d because count %.6g is below min-count.", number, stats.gamma[number])

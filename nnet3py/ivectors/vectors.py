@@ -46,14 +46,14 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
 
 
 class EqualErrorRate(NamedTuple):
-    """In per cent, and the score at which as many targets are rejected as non-targets accepted."""
+    """The rate in per cent, and the score at which as many targets are rejected as non-targets accepted."""
 
     per_cent: float
     threshold: float
 
 
 def equal_error_rate(targets: np.ndarray, nontargets: np.ndarray) -> EqualErrorRate:
-    """From scores of trials of one speaker and of two. Kaldi: compute-eer. Nnet3Error if either is empty."""
+    """The rate, from scores of trials of one speaker and of two. Kaldi: compute-eer. Nnet3Error if either is empty."""
     if not len(targets) or not len(nontargets):
         raise Nnet3Error(f"expected scores of target and of nontarget trials, found {len(targets)} and "
                          f"{len(nontargets)}")

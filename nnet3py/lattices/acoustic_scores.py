@@ -14,7 +14,7 @@ class AcousticScores:
     """The mean acoustic cost of the arcs of each transition-id in each frame."""
 
     def __init__(self, lattice: Fst) -> None:
-        """LatticeError for a lattice whose arcs without transition-id, or final weights, have acoustic costs."""
+        """LatticeError if arcs without transition-id, or final weights, have acoustic costs."""
         lattice = from_start(lattice)
         emits = lattice.input_labels != 0
         if lattice.weights[~emits, 1].any() or lattice.final_weights[lattice.is_final, 1].any():
@@ -27,12 +27,12 @@ class AcousticScores:
 
     @staticmethod
     def _keys(lattice: Fst, emits: np.ndarray) -> np.ndarray:
-        """int64, a number for frame and transition-id of each arc that has one."""
+        """int64, a number for frame and transition-id of each arc that has a transition-id."""
         frames = state_times(lattice)[lattice.sources[emits]].astype(np.int64)
         return frames << 32 | lattice.input_labels[emits]
 
     def restored(self, lattice: Fst) -> Fst:
-        """A lattice made of that one, top sorted, with these acoustic costs on its arcs, and none elsewhere."""
+        """A lattice made from that one, top sorted, with these acoustic costs on its arcs, and none elsewhere."""
         lattice = from_start(lattice)
         emits = lattice.input_labels != 0
         keys = self._keys(lattice, emits)

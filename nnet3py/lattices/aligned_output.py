@@ -1,4 +1,4 @@
-"""What aligning a lattice with words or phones makes: arcs one after the other, and no epsilons in the end."""
+"""The output of aligning a lattice with words or phones: arcs made one by one, and finally no epsilons."""
 from __future__ import annotations
 
 from collections.abc import Hashable
@@ -19,7 +19,7 @@ NO_WORD = -1              # the label of arcs that have transition-ids but no wo
 
 
 class AlignedOutput:
-    """The lattice that is made. A state stands for what is known where it is reached, any hashable value."""
+    """The lattice being made. A state stands for what is pending where it is reached, any hashable value."""
 
     def __init__(self, most_states: int | None) -> None:
         self.arcs: list[list[Arc]] = []
@@ -29,7 +29,7 @@ class AlignedOutput:
         self._most_states = most_states
 
     def state_of(self, pending: Hashable) -> int:
-        """The state that stands for ``pending``; a new one waits to be looked at."""
+        """The state that stands for ``pending``; a new one is queued."""
         state = self._states.get(pending)
         if state is None:
             state = len(self.arcs)
@@ -40,7 +40,7 @@ class AlignedOutput:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether there are more states than there may be."""
+        """Whether there are more states than allowed."""
         return self._most_states is not None and len(self.arcs) > self._most_states
 
     def lattice(self, remove_epsilons: bool) -> CompactLattice:
@@ -64,7 +64,7 @@ class AlignedOutput:
         return newly_sorted(trimmed(lattice))
 
     def _remove_epsilons(self) -> None:
-        """Give each state the arcs of those that epsilons lead to; of arcs of a label to a state, the best stays.
+        """Give each state the arcs of those that epsilons lead to; of arcs with one label and target, the best stays.
 
         Epsilons may have transition-ids: these come before those of the arcs that follow. OpenFst: RmEpsilon.
         """
@@ -113,12 +113,12 @@ def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], we
 
 
 def times(a: Weight, other: Weight) -> Weight:
-    """Both weights, one after the other."""
+    """The product of two weights: costs added, strings one after the other."""
     return a[0] + other[0], a[1] + other[1], a[2] + other[2]
 
 
 def is_better(a: Weight, other: Weight) -> bool:
-    """Whether ``a`` costs less; of equal ones the shorter string is better, then the smaller one."""
+    """Whether ``a`` costs less; of equal costs the shorter string is better, then the smaller one."""
     key_of_one, key_of_other = a[0] + a[1], other[0] + other[1]
     if key_of_one != key_of_other:
         return bool(key_of_one < key_of_other)

@@ -12,7 +12,7 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 
 def arc_lines(key: str, lattice: CompactLattice, model: TransitionModel | None, print_alignment: bool,
               least: float) -> list[str]:
-    """A line for each arc of at least that probability; LatticeError for a lattice without paths."""
+    """A line for each arc with at least the given posterior; LatticeError for a lattice without paths."""
     lattice = from_start(trimmed(lattice))
     if lattice.start < 0:
         raise LatticeError("the lattice is empty")

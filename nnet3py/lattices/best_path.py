@@ -1,4 +1,4 @@
-"""The best path through a lattice, the n best ones, random ones; linear lattices."""
+"""The best path through a lattice, the n best paths, random paths; linear lattices."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _FIRST_ROOM = 1 << 12            # nodes of the search for n paths
 
 
 class Path(NamedTuple):
-    """What a linear lattice says.
+    """The contents of a linear lattice.
 
     ``words`` and ``ids``: int32, labels and transition-ids that are not 0. ``graph_cost`` and ``acoustic_cost`` are
     float32 sums along the path.
@@ -36,14 +36,14 @@ class Path(NamedTuple):
 
 
 def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
-    """float64 (states,) least costs from the start of a top sorted lattice, and int64 the arcs that they come by."""
+    """For a top sorted lattice: float64 (states,) least costs from the start, and int64 the arcs that reach them."""
     best, entered_by = np.empty(lattice.num_states), np.empty(lattice.num_states, dtype=np.int64)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, arc_costs(lattice), best, entered_by)
     return best, entered_by
 
 
 def best_path(lattice: CompactLattice) -> CompactLattice | None:
-    """The cheapest path, a linear lattice; None if there is none. Of equal ones, that of the earlier states.
+    """The cheapest path, a linear lattice; None if there is none. Of equal ones, the one through earlier states.
 
     LatticeError for a lattice with a cycle. Kaldi: CompactLatticeShortestPath.
     """
@@ -78,7 +78,7 @@ def linear(lattice: CompactLattice, arcs: np.ndarray, end: int) -> CompactLattic
 
 
 def path_of(lattice: CompactLattice) -> Path | None:
-    """What a linear lattice says; None for one that is empty, or not linear. OpenFst: GetLinearSymbolSequence."""
+    """The contents of a linear lattice; None if it is empty or not linear. OpenFst: GetLinearSymbolSequence."""
     size = lattice.num_states
     # Linear lattices need not have their states in order.
     state, states, arcs = lattice.start, list[int](), list[int]()
@@ -133,7 +133,7 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
 
 
 def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
-    """The arcs that lead to a node that ends a path, and the state where it ends."""
+    """The arcs on the way to a node that ends a path, and the state where it ends."""
     way, node = [], int(parents[end])
     while node > 0:
         way.append(int(arcs[node]))
@@ -142,7 +142,7 @@ def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) ->
 
 
 def random_paths(lattice: CompactLattice, count: int, random: np.random.Generator) -> list[CompactLattice]:
-    """Paths that are drawn at random: at each state all arcs, and its end, are equally likely."""
+    """Random paths: at each state all arcs, and ending there, are equally likely."""
     if lattice.start < 0:
         return []
     is_final, starts = lattice.is_final, lattice.arc_starts.tolist()
@@ -152,7 +152,7 @@ def random_paths(lattice: CompactLattice, count: int, random: np.random.Generato
         while True:
             choices = starts[state + 1] - starts[state] + bool(is_final[state])
             if not choices:
-                break                                     # not a path: this cannot be in a trimmed lattice
+                break                                     # a dead end, which a trimmed lattice does not have
             arc = starts[state] + int(random.integers(choices))
             if arc == starts[state + 1]:
                 paths.append(linear(lattice, np.array(arcs, dtype=np.int64), state))

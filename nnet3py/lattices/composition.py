@@ -1,4 +1,4 @@
-"""Composing lattices with FSTs and with each other, by words; lattices put together."""
+"""Composing lattices with FSTs and with each other, by words; unions and concatenations."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,13 +20,13 @@ _MOST_STATES = 1 << 28
 
 
 class Composer:
-    """An FST made ready to be composed with lattices, which it may be many of."""
+    """An FST prepared to be composed with any number of lattices."""
 
     def __init__(self, fst: Fst, phi: int = -1, rho: int = -1) -> None:
         """``fst`` has costs, or pairs of them.
 
-        ``phi``: arcs of this label are taken if no other matches a word, and the word is looked for again; ``rho``:
-        arcs of this label stand for all words that no other matches. -1: there are none.
+        ``phi``: an arc with this label is taken if no other matches a word, and the word is looked up again after it;
+        ``rho``: an arc with this label stands for all words that no other matches. -1: there are none.
         """
         order = np.lexsort((fst.input_labels, fst.sources))
         self.start, self.phi, self.rho = fst.start, phi, rho
@@ -40,7 +40,7 @@ class Composer:
             self._propagate_finals()
 
     def _propagate_finals(self) -> None:
-        """Where a state is not final, let it be as final as what failure arcs lead to. Kaldi: PropagateFinal."""
+        """Give states that are not final the final cost of what failure arcs lead to. Kaldi: PropagateFinal."""
         at_phi = np.flatnonzero(self._inputs == self.phi)
         sources = np.searchsorted(self._starts, at_phi, side="right") - 1
         failure = dict(zip(sources.tolist(), at_phi.tolist(), strict=True))
@@ -55,9 +55,9 @@ class Composer:
                 self._finals[state] = cost + self._finals[here]
 
     def compose(self, lattice: CompactLattice) -> CompactLattice:
-        """The paths of a lattice whose words the FST accepts, with what it makes of them.
+        """The paths of a lattice whose words the FST accepts, with the FST's output and costs.
 
-        Trimmed, topologically sorted. LatticeError if there is no end of them.
+        Trimmed, topologically sorted. LatticeError if there are infinitely many.
         """
         if lattice.start < 0 or self.start < 0:
             return CompactLattice.empty()
@@ -103,7 +103,7 @@ class Composer:
 
 
 def _pairs(weights: np.ndarray) -> np.ndarray:
-    """float32 (n, 2): costs as graph costs; infinite ones as two infinities."""
+    """float32 (n, 2): costs as graph costs; infinite ones as pairs of infinities."""
     if weights.ndim == 2:
         return np.array(weights, dtype=np.float32, order="C")
     pairs = np.zeros((len(weights), 2), dtype=np.float32)
@@ -113,7 +113,7 @@ def _pairs(weights: np.ndarray) -> np.ndarray:
 
 
 def union(lattices: list[CompactLattice]) -> CompactLattice:
-    """All paths of some lattices. OpenFst: Union."""
+    """All paths of several lattices. OpenFst: Union."""
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
         return lattices[0] if lattices else CompactLattice.empty()
@@ -138,12 +138,12 @@ def union(lattices: list[CompactLattice]) -> CompactLattice:
 
 
 def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
-    """What lattices say, one after the other; those without states say nothing. OpenFst: Concat."""
+    """Lattices one after the other; those without states are skipped. OpenFst: Concat."""
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
         return lattices[0] if lattices else CompactLattice.empty()
     whole, offsets = lattices[0], np.cumsum([0, *(lattice.num_states for lattice in lattices)]).tolist()
-    # From each end of a lattice an arc without a word, with what the end costs, leads to the next lattice's start.
+    # From each end of a lattice an arc without a word, with the final cost, leads to the next lattice's start.
     ends = [np.flatnonzero(lattice.is_final) for lattice in lattices[:-1]]
     pairs = list(zip(lattices, offsets, strict=False))
     links = list(zip(pairs, ends, strict=False))
@@ -182,7 +182,7 @@ def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:
 
 
 def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice:
-    """The paths of a lattice whose words are those of no path of another; trimmed, topologically sorted."""
+    """The paths of a lattice whose words are on no path of another; trimmed, topologically sorted."""
     if lattice.start < 0 or other.start < 0:
         return lattice
     lattice, words = top_sorted(lattice), _WordSets(other)
@@ -208,7 +208,7 @@ def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice
 
 
 class _WordSets:
-    """A lattice as a deterministic acceptor: where some words lead to is a set of states, without epsilons."""
+    """A lattice as a deterministic acceptor: a sequence of words leads to a set of states, without epsilons."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = trimmed(top_sorted(lattice))
@@ -220,7 +220,7 @@ class _WordSets:
         return range(self._starts[state], self._starts[state + 1])
 
     def _closed(self, states: set[int]) -> frozenset[int]:
-        """With what arcs without a word lead to."""
+        """The states, and those that arcs without a word lead to."""
         closed, stack = set(states), list(states)
         while stack:
             for arc in self._arcs(stack.pop()):
@@ -230,10 +230,10 @@ class _WordSets:
         return frozenset(closed)
 
     def after(self, states: frozenset[int], word: int) -> frozenset[int]:
-        """Where a word leads from some states."""
+        """The states that a word leads to from a set of states."""
         return self._closed({self._targets[arc] for state in states for arc in self._arcs(state)
                              if self._labels[arc] == word})
 
     def has_final(self, states: frozenset[int]) -> bool:
-        """Whether the words may end in one of some states."""
+        """Whether one of a set of states is final."""
         return any(self._final[state] for state in states)

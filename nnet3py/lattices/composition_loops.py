@@ -11,12 +11,12 @@ from nnet3py.engine.inline import inline
 FINISHED, NO_STATES, NO_ARCS, NO_END = range(4)
 QUEUE, STATES, ARCS = range(3)                  # places of the counts
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_LONGEST_FAILURE = 1000                         # failure arcs one after the other; more are a cycle
+_LONGEST_FAILURE = 1000                         # failure arcs in a row; more are taken for a cycle
 
 
 @inline
 def _slot(table, keys, key):
-    """Where a key is in a table of numbers of states, or where it belongs."""
+    """Where a key is in a hash table of states, or where it belongs."""
     mask = np.uint64(len(table) - 1)
     place = (np.uint64(key) * _MULTIPLIER >> np.uint64(20)) & mask
     while table[place] >= 0 and keys[table[place]] != key:
@@ -38,7 +38,7 @@ def _state(table, keys, counts, key):
 
 @inline
 def _first_match(starts, labels, state, label):
-    """The first arc of a state with a label or a greater one."""
+    """The first arc of a state whose label is at least ``label``."""
     low, high = starts[state], starts[state + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -51,11 +51,11 @@ def _first_match(starts, labels, state, label):
 
 def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs, nexts, phi, rho, table, keys, counts,
             made, made_costs):
-    """Go on composing until all is done, or there is no room.
+    """Continue composing until done, or until there is no room.
 
     A state is a pair; its key is (lattice state * 2 + what the last move was) * FST states + FST state, where the
     last move is 1 if it was by an epsilon of the FST: then the lattice's own epsilons must wait, so that no path is
-    made twice. ``made`` gets of each arc: source, arc of the lattice or -1, label, target; ``made_costs`` the FST's.
+    made twice. ``made`` gets for each arc: source, arc of the lattice or -1, label, target; ``made_costs`` the FST's.
     """
     size = len(starts) - 1
     while counts[QUEUE] < counts[STATES]:

@@ -1,4 +1,4 @@
-"""How sure the best word sequence of a lattice is, by what the second best costs. Kaldi: SentenceLevelConfidence."""
+"""Confidence of a lattice's best word sequence, from the cost of the second best. Kaldi: SentenceLevelConfidence."""
 from __future__ import annotations
 
 import numpy as np
@@ -14,7 +14,7 @@ LARGEST = 1.0e10           # the confidence if there is only one word sequence
 
 
 def confidence(lattice: CompactLattice) -> float | None:
-    """The cost of the second best path of a determinized lattice less that of the best; None if there is no path."""
+    """The cost of a determinized lattice's second best path minus that of the best; None if there is no path."""
     costs = [path.cost for path in map(path_of, best_paths(lattice, 2)) if path is not None]
     if not costs:
         return None
@@ -22,7 +22,7 @@ def confidence(lattice: CompactLattice) -> float | None:
 
 
 def determinized_for_confidence(lattice: Fst) -> CompactLattice:
-    """A lattice determinized so far that its two best word sequences are in it: it may have few arcs."""
+    """A lattice determinized just far enough to contain its two best word sequences: it may have few arcs."""
     lattice = top_sorted(trimmed(lattice))
     longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
     sources, has_word = lattice.sources, lattice.output_labels != 0

@@ -23,14 +23,14 @@ def on_transitions(lattice: Fst) -> Fst:
 
 
 def costs_of(weights: np.ndarray) -> np.ndarray:
-    """float32: of pairs of costs their sums; infinity for two infinities. Kaldi: ConvertLatticeWeight."""
+    """float32: the sums of pairs of costs; infinity for two infinities. Kaldi: ConvertLatticeWeight."""
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(np.isposinf(weights).all(axis=1), NO_WEIGHT,
                         (weights[:, 0].astype(np.float64) + weights[:, 1])).astype(np.float32)
 
 
 def as_fst(lattice: Fst) -> Fst:
-    """An FST of one cost for each arc, of a lattice."""
+    """A lattice as an FST with one cost per arc."""
     return dataclasses.replace(lattice, weights=costs_of(lattice.weights), arc_type="standard", stored=None,
                                final_weights=costs_of(lattice.final_weights))
 

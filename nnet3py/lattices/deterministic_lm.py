@@ -1,6 +1,6 @@
 """Language models that are looked up word by word: from each state a word leads to one state, at one cost.
 
-States are numbers, made as they are met; what was looked up is kept. Kaldi: DeterministicOnDemandFst.
+States are numbered as they are met; lookups are cached. Kaldi: DeterministicOnDemandFst.
 """
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
 State = TypeVar("State")
-_MOST_KEPT = 5_000_000         # words looked up; then all are forgotten
+_MOST_KEPT = 5_000_000         # cached lookups; beyond that the cache is emptied
 _LONGEST_BACKOFF = 1000
 
 
 class DeterministicLm(Protocol):
-    """What a model must have."""
+    """The methods that a model must have."""
 
     start: int
 
@@ -46,13 +46,13 @@ class _Numbered(Generic[State]):
 
 
 class FstLm:
-    """A model that is an FST with back-off arcs: a word without an arc in a state is looked up where its epsilon leads.
+    """An FST with back-off arcs as a model: a word without an arc in a state is looked up where its epsilon leads.
 
     Kaldi: BackoffDeterministicOnDemandFst.
     """
 
     def __init__(self, fst: Fst) -> None:
-        """FormatError for an FST without a start, or of other weights."""
+        """FormatError for an FST without a start, or with other weights."""
         if fst.start < 0 or fst.weights.ndim != 1:
             raise FormatError("expected a language model, an FST with a start and costs")
         order = np.lexsort((fst.output_labels, fst.sources))
@@ -124,7 +124,7 @@ class ConstArpaLm:
 
 
 class LmDifference:
-    """What a new model costs more than an old one, times a scale; what was looked up is kept."""
+    """How much more a new model costs than an old one, times a scale; lookups are cached."""
 
     def __init__(self, old: DeterministicLm, new: DeterministicLm, scale: float) -> None:
         self._old, self._new, self._scale = old, new, scale

@@ -1,7 +1,7 @@
 """Lattices with one path for each word sequence, the best one, within a beam. Kaldi: ``DeterminizeLatticePruned``.
 
-Words are determinized on, the transition-ids that go with them are strings. The work is done by compiled loops on
-arrays that grow here (``determinize_loops.py``).
+Determinization is on words; the transition-ids that go with them are strings. Compiled loops do the work, on arrays
+that are enlarged here (``determinize_loops.py``).
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _drop_strings = Loop(f"{_HERE}determinize_loops", "drop_strings",
 _rebuild_heads = Loop(f"{_HERE}string_tree", "rebuild_heads", "i4[,] i4[] i8[]", _USES)
 _write_strings = Loop(f"{_HERE}string_tree", "write_strings", "i4[,] i4[] i8[] i4[]", _USES)
 
-_ENOUGH = 0.8                      # of max-mem, after strings were dropped: more than that is too much
+_ENOUGH = 0.8                      # share of max-mem that may be in use after dropping strings
 _MOST_TRIES = 10
 _FIRST_ROOM = 1 << 10
 _FILE = "determinize-lattice-pruned.cc"
@@ -59,13 +59,13 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
     Parameters
     ----------
-    lattice : with the scales by which paths are to be compared; it may have any order of states
+    lattice : scaled as paths are to be compared; its states may be in any order
     beam : infinity for all paths
     options : limits
 
     The states of the result are numbered as they were made; some near the beam may lead nowhere: trim it. Raises
-    LatticeError for a lattice with a cycle, NumericError for costs that are not numbers. Kaldi:
-    DeterminizeLatticePruned with its retries.
+    LatticeError for a lattice with a cycle, NumericError for NaN costs. Kaldi: DeterminizeLatticePruned with its
+    retries.
     """
     options = options or DeterminizeOptions()
     lattice = top_sorted(lattice)
@@ -155,7 +155,7 @@ class _Determinization:
         return float(self._priorities[self._queue[0]] - self._limits[layout.BEST])
 
     def _make_room(self, status: int) -> None:
-        """Give the loop what it needs before it goes on."""
+        """Give the loop the room that it needs to continue."""
         if status == layout.MORE_NODES:
             self._nodes = enlarged(self._nodes)
         elif status == layout.MORE_HEADS:
@@ -179,7 +179,7 @@ class _Determinization:
             self._queue = enlarged(self._queue)
 
     def _drop_strings(self) -> bool:
-        """Give up strings that nothing needs; whether it is small enough then. Kaldi: CheckMemoryUsage."""
+        """Drop strings that nothing needs; returns whether memory is small enough then. Kaldi: CheckMemoryUsage."""
         before = self._sizes()
         _log.info("Rebuilding repository.", extra=kaldi_place("RebuildRepository", _FILE, 283))
         _drop_strings(self._nodes, np.zeros(len(self._nodes), dtype=np.uint8), self._states, self._final_strings,
@@ -227,7 +227,7 @@ class _Determinization:
 def _prepared(lattice: Fst) -> tuple[np.ndarray, ...]:
     """The arrays of a lattice that the loop takes, its arcs sorted by word; NumericError for invalid costs.
 
-    Arcs of infinite cost are left out: no path that counts goes by them.
+    Arcs of infinite cost are left out: no useful path has them.
     """
     costs = lattice.weights
     if np.isnan(costs).any() or np.isneginf(costs).any() or np.isnan(lattice.final_weights).any():

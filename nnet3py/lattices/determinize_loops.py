@@ -1,4 +1,4 @@
-"""The loops of lattice determinization with pruning. Arrays and what they answer: ``subset_layout.py``.
+"""The loops of lattice determinization with pruning. Their arrays and return values: ``subset_layout.py``.
 
 States of the output are subsets of the lattice's states, each with the string and the cost by which it lags behind.
 Transitions wait in a queue by the cost of the best path through them, so a state's first visit is its best one.
@@ -82,7 +82,7 @@ _NO_PATH = np.inf
 
 def prepare(arc_starts: np.ndarray, labels: np.ndarray, costs: np.ndarray, next_states: np.ndarray,
             final_costs: np.ndarray, epsilon_ends: np.ndarray, kept: np.ndarray, backward: np.ndarray) -> None:
-    """Fill in what is known of the lattice's states."""
+    """Fill in what is known about the lattice's states."""
     for state in range(len(final_costs) - 1, -1, -1):
         least = np.float64(final_costs[state, 0]) + np.float64(final_costs[state, 1])
         end = arc_starts[state]
@@ -106,7 +106,7 @@ def determinize(arc_starts: np.ndarray, epsilon_ends: np.ndarray, labels: np.nda
                 element_costs: np.ndarray, closure: np.ndarray, closure_costs: np.ndarray, moves: np.ndarray,
                 move_costs: np.ndarray, slots: np.ndarray, heap: np.ndarray, keys: np.ndarray, order: np.ndarray,
                 scratch_symbols: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
-    """Determinize, until the queue is empty or something is needed."""
+    """Determinize until the queue is empty or more room is needed."""
     lattice = Input(arc_starts, epsilon_ends, labels, symbols, costs, next_states, final_costs, kept, backward)
     tree = Tree(nodes, heads, counts)
     output = Output(states, state_heads, forward, final_strings, output_finals, subsets, subset_costs, subset_heads,
@@ -145,7 +145,7 @@ def _limits_reached(output: Output) -> int:
 
 @inline
 def _room(lattice: Input, tree: Tree, output: Output) -> int:
-    """Whether there is room for what a task can add, but for nodes of strings that are made anew."""
+    """Whether there is room for what a task can add, except nodes of strings that are made anew."""
     counts, most = output.counts, len(lattice.labels)
     if counts[NUM_NODES] + most_nodes(lattice) > len(tree.nodes):
         return MORE_NODES
@@ -167,7 +167,7 @@ def _room(lattice: Input, tree: Tree, output: Output) -> int:
 
 @inline
 def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> int:
-    """Make the transition whose best path is best. If there is no room, nothing has happened but to the tree."""
+    """Make the transition with the best path. If there is no room, nothing but the tree has changed."""
     counts, tasks, closure = output.counts, output.tasks, scratch.closure
     task = np.int64(output.queue[0])
     count, source, label = tasks[task, TASK_COUNT], tasks[task, SOURCE], tasks[task, LABEL]
@@ -199,9 +199,9 @@ def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> in
 @inline
 def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
                 bucket: int) -> int:
-    """Enter the normalised subset of the first task, in ``closure``, and find or make its state; the entry.
+    """Enter the normalised subset of the first task, in ``closure``, and find or make its state; returns the entry.
 
-    If there is no room for strings, the answer is -1, and the task waits.
+    If there is no room for strings, it returns -1, and the task waits.
     """
     counts, saved = output.counts, len(scratch.moves) - count
     for place in range(count):
@@ -213,7 +213,7 @@ def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
     if num_closed > 0:
         prefix, graph, acoustic = normalize(tree, scratch, num_closed)
     first = output.tasks[output.queue[0], TASK_FIRST]
-    for place in range(count):           # the task's elements have been normalised, and are kept so
+    for place in range(count):           # the task's elements were normalised, and stay so
         copy_element(scratch.moves, saved + place, output.elements, first + place)
     _pop_task(output)
     state_bucket = bucket_of_subset(scratch.closure, np.int64(0), num_closed, len(output.state_heads))
@@ -308,7 +308,7 @@ def _add_tasks(lattice: Input, tree: Tree, output: Output, scratch: Scratch, cou
 @inline
 def _add_task(tree: Tree, output: Output, scratch: Scratch, place: int, end: int, state: int, label: int,
               priority: float) -> None:
-    """A task of the moves from ``place`` to ``end``, of which those to the same state become the best one."""
+    """A task of the moves from ``place`` to ``end``; of those to the same state only the best is kept."""
     counts, elements, moves = output.counts, output.elements, scratch.moves
     first = counts[NUM_ELEMENTS]
     count = np.int64(0)
@@ -347,9 +347,9 @@ def _sift_up(output: Output, place: int, task: int) -> None:
 
 @inline
 def _pop_task(output: Output) -> None:
-    """Take the first task out: the gap moves to a leaf, where the last task is put and moves up again.
+    """Take the first task out: the gap moves down to a leaf, where the last task is put and moves up again.
 
-    So tasks of equal priority come in the order in which the C++ library's queues give them.
+    So tasks of equal priority come in the same order as from the C++ library's queues.
     """
     queue, priorities, counts = output.queue, output.priorities, output.counts
     task = queue[0]
@@ -370,7 +370,7 @@ def _pop_task(output: Output) -> None:
 
 
 def rebuild_table(entries: np.ndarray, count: int, elements: np.ndarray, heads: np.ndarray) -> None:
-    """Put entries into ``heads`` again, which may have another size; those of later ones come first."""
+    """Put entries into ``heads`` again, whose size may have changed; later ones come first."""
     for bucket in range(len(heads)):
         heads[bucket] = -1
     for entry in range(count):
@@ -389,7 +389,7 @@ def _mark(nodes: np.ndarray, needed: np.ndarray, string: int) -> None:
 def drop_strings(nodes: np.ndarray, needed: np.ndarray, states: np.ndarray, final_strings: np.ndarray,
                  subsets: np.ndarray, arcs: np.ndarray, tasks: np.ndarray, queue: np.ndarray, elements: np.ndarray,
                  counts: np.ndarray) -> None:
-    """Give up all strings that nothing refers to. ``needed`` (uint8, zeros) has room for all nodes."""
+    """Drop all strings that nothing refers to. ``needed`` (uint8, zeros) has room for all nodes."""
     needed[0] = 1
     for state in range(counts[NUM_STATES]):
         _mark(nodes, needed, np.int64(final_strings[state]))

@@ -10,14 +10,14 @@ DELTA = 1.0 / 1024.0               # Kaldi's kDelta
 
 @dataclass(frozen=True)
 class DeterminizeOptions:
-    """Limits of determinization. -1 or 0: none.
+    """Limits of determinization. -1 or 0: no limit.
 
     Attributes
     ----------
-    delta : subsets of states whose costs differ by no more are the same
-    max_mem : bytes, as Kaldi counts them; what reaches them is given up, and the lattice is narrower than the beam
+    delta : subsets of states whose costs differ by no more than this are the same
+    max_mem : bytes, as Kaldi counts them; when they are reached it stops, and the lattice is narrower than the beam
     max_states, max_arcs : of the result
-    retry_cutoff : where less than this part of the beam was reached, the lattice is pruned and determinized again
+    retry_cutoff : if less than this part of the beam was reached, the lattice is pruned and determinized again
     """
 
     delta: float = DELTA
@@ -31,7 +31,7 @@ class DeterminizeOptions:
 class PhoneDeterminizeOptions:
     """How lattices are determinized after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
 
-    delta: float = opt("delta", DELTA, "By how much costs of states may differ that count as the same in determinizing")
+    delta: float = opt("delta", DELTA, "By how much the costs of states that count as the same may differ")
     max_mem: int = opt("max-mem", 50000000, "Bytes that determinizing an utterance may take, about; a lattice that "
                        "needs more is made narrower, with a warning")
     phone_determinize: bool = opt("phone-determinize", True, "Determinize on phones and words first, which is faster")

@@ -55,7 +55,7 @@ def forward_backward(lattice: Lattice) -> ForwardBackward:
 
 
 class FramePosteriors(NamedTuple):
-    """Posteriors of the transition-ids of each frame, the log-likelihood of all paths, the expected acoustic one."""
+    """Posteriors of each frame's transition-ids, the log-likelihood of all paths, the expected acoustic one."""
 
     posterior: Posterior
     total: float
@@ -63,7 +63,7 @@ class FramePosteriors(NamedTuple):
 
 
 def frame_posteriors(lattice: Fst) -> FramePosteriors:
-    """Posteriors of transition-ids by frame; LatticeError for what has no path. Kaldi: LatticeForwardBackward."""
+    """Posteriors of transition-ids by frame; LatticeError if there is no path. Kaldi: LatticeForwardBackward."""
     lattice = from_start(lattice)
     times = state_times(lattice)
     result = forward_backward(lattice)
@@ -79,7 +79,7 @@ def frame_posteriors(lattice: Fst) -> FramePosteriors:
 
 
 def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, num_frames: int) -> Posterior:
-    """Weights of ids in frames; those of one id in one frame are added. Sums of 0 are left out.
+    """Weights of ids in frames; weights of the same id and frame are added. Sums of 0 are left out.
 
     Kaldi: MergePairVectorSumming.
     """

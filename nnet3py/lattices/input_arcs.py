@@ -1,4 +1,4 @@
-"""A lattice and a transition model as Python's own values, for what goes through them arc by arc."""
+"""A lattice and a transition model as plain Python values, for going through them arc by arc."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 
 
 class Transitions(NamedTuple):
-    """What there is to know of each transition-id, by it."""
+    """Properties of each transition-id, indexed by it."""
 
     phones: list[int]
     is_final: list[bool]
@@ -20,14 +20,14 @@ class Transitions(NamedTuple):
 
     @classmethod
     def of(cls, model: TransitionModel) -> Transitions:
-        """Those of a model."""
+        """Those of a transition model."""
         return cls(model.transition_id_to_phone.tolist(), model.is_final.tolist(), model.is_self_loop.tolist())
 
     def phone_end(self, ids: Ids, begin: int, reorder: bool) -> tuple[int, bool]:
-        """Where the phone ends that begins at ``begin``, 0 if that is not to be seen yet; whether it is broken.
+        """Where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet; and whether it is broken.
 
-        It ends after a transition into its final state, and if ``reorder`` after the self-loops that follow; an id
-        beyond shows that there are no more. A phone is broken if another begins before that.
+        It ends after a transition into its final state, and if ``reorder`` after the self-loops that follow; a later id
+        shows that there are no more of them. A phone is broken if another begins before that.
         """
         phone, broken, end = self.phones[ids[begin]], False, begin
         while end < len(ids):
@@ -50,7 +50,7 @@ class Transitions(NamedTuple):
 
 
 class InputArcs(NamedTuple):
-    """A lattice with one final state: of each state its arcs, as (word, transition-ids, weight, next state)."""
+    """A lattice with one final state: the arcs of each state, as (word, transition-ids, weight, next state)."""
 
     start: int
     arcs: list[list[tuple[int, Ids, Weight, int]]]

@@ -1,4 +1,4 @@
-"""Lattices whose arcs are whole words, by a lexicon of the words' phones. Kaldi: WordAlignLatticeLexicon."""
+"""Aligning lattices so that arcs are whole words, with a lexicon. Kaldi: WordAlignLatticeLexicon."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -20,9 +20,9 @@ class AlignmentLexicon:
 
     Attributes
     ----------
-    entries : of a word of the lattice (0: none) and its phones, the word that it becomes
-    num_phones : of each word, the least and the greatest number of phones
-    beginnings : of each sequence of phones that is less than a whole pronunciation, the words that begin so
+    entries : for a word of the lattice (0: none) and its phones, the word that it becomes
+    num_phones : for each word, the least and the greatest number of phones
+    beginnings : for each proper beginning of a pronunciation, the words that begin so
     """
 
     def __init__(self, rows: list[tuple[int, int, Ids]]) -> None:
@@ -38,13 +38,13 @@ class AlignmentLexicon:
                 self.beginnings[phones[:length]].add(word)
 
     def may_go_on(self, phones: Ids, words: Ids) -> bool:
-        """Whether more phones can make a word of ``phones``."""
+        """Whether more phones can complete ``phones`` to a word."""
         lengths = self.beginnings.get(phones)
         return lengths is not None and (not words or words[0] in lengths or 0 in lengths)
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
-    """Read lines ``WORD-IN-LATTICE WORD PHONE ...`` of numbers. FormatError for any other line."""
+    """Read lines ``WORD-IN-LATTICE WORD PHONE ...``, all numbers. FormatError for any other line."""
     rows: list[tuple[int, int, Ids]] = []
     entries: set[tuple[int, Ids]] = set()
     for number, line in enumerate(text.splitlines(), 1):
@@ -64,15 +64,15 @@ def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
 
 
 class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not put out yet.
+    """Where the search is: a state of the lattice, and what was passed but not output yet.
 
-    What can be put out is put out as soon as it can: so only that is tried which ``last_phone_is_new``,
-    ``first_word_is_new`` or, just after something was put out, ``all_is_new`` makes possible. No arc is made twice.
+    Everything is output as soon as possible: so only what ``last_phone_is_new``, ``first_word_is_new`` or, just after
+    an output, ``all_is_new`` makes possible is tried. No arc is made twice.
     """
 
     state: int
     phones: Ids
-    ids: tuple[Ids, ...]            # of each of the phones
+    ids: tuple[Ids, ...]            # of each phone
     words: Ids
     all_is_new: bool
     last_phone_is_new: bool
@@ -81,9 +81,9 @@ class _Pending(NamedTuple):
 
 def align_words_by_lexicon(lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
                            partial_word_label: int = 0, reorder: bool = True, max_expand: float = -1.0) -> Alignment:
-    """The lattice with an arc for each word; what it was may come out as several paths.
+    """The lattice with an arc for each word; one path may become several.
 
-    ``max_expand``: if positive, at most 1000 more states than that times those of the lattice.
+    ``max_expand``: if positive, at most that many times the lattice's states plus 1000.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
@@ -123,7 +123,7 @@ class _LexiconAligner:
         return Alignment(output.lattice(remove_epsilons=True), self.problem)
 
     def _put_out_words(self, pending: _Pending, state: int) -> None:
-        """An arc for each word, and each filler, that the first phones are and that has not been put out before."""
+        """An arc for each word, and each filler, that the first phones make and that was not output before."""
         size = len(pending.phones)
         for word in (0, *pending.words[:1]):
             least, most = self.lexicon.num_phones.get(word, (1, 0))
@@ -143,7 +143,7 @@ class _LexiconAligner:
         self.output.arcs[state].append((label or (NO_WORD if ids else 0), following, (*ONE[:2], ids)))
 
     def _go_on(self, pending: _Pending, state: int) -> None:
-        """Go along the arcs of the lattice, if what is waiting can still become a word."""
+        """Follow the arcs of the lattice, if what is pending can still become a word."""
         if pending.state == self.input.final:
             if not pending.phones and not pending.words:
                 self.output.finals[state] = ONE
@@ -160,7 +160,7 @@ class _LexiconAligner:
             self.output.arcs[state].append((0, following, weight))
 
     def _force_ends(self) -> None:
-        """Let all that is waiting at the end be a word."""
+        """Make everything pending at the end a word."""
         for pending, state in self.unfinished:
             label = pending.words[0] if pending.words else self.partial_word_label
             if pending.ids:

@@ -1,4 +1,4 @@
-"""Lattices of one path: made of an alignment and words, and the times of their words."""
+"""Lattices of one path: made from an alignment and words; the times of their words."""
 from __future__ import annotations
 
 import logging
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoustic_cost: float) -> CompactLattice:
-    """A path with these transition-ids and words, int32, the first together with the first and so on.
+    """A path with these transition-ids and words, int32, paired in order.
 
-    The costs stand at its end. Kaldi: MakeLatticeFromLinear.
+    The costs are at its end. Kaldi: MakeLatticeFromLinear.
     """
     size = max(len(ids), len(words))
     inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
@@ -34,7 +34,7 @@ def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoust
 def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
     """Label, first frame and number of frames of each arc of a linear lattice; None for one that is not linear.
 
-    What has neither a label nor frames is left out. Kaldi: CompactLatticeToWordAlignment.
+    Arcs with neither a label nor frames are left out. Kaldi: CompactLatticeToWordAlignment.
     """
     if path_of(lattice) is None:
         return None
@@ -53,7 +53,7 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
 
 
 def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
-    """The phones of each arc that :func:`word_times` has, one for each that ends in it; None as there.
+    """The phones of each arc that :func:`word_times` returns, one for each that ends in it; None as there.
 
     ShapeError for a transition-id that the model does not have. Kaldi: CompactLatticeToWordProns.
     """

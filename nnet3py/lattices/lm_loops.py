@@ -16,7 +16,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 @inline
 def _mixed(value):
-    """A number from which all bits of another can be told."""
+    """A hash whose bits depend on all bits of a number."""
     mixed = np.uint64(value) * _MULTIPLIER
     return mixed ^ (mixed >> np.uint64(29))
 
@@ -32,7 +32,7 @@ def _pair_slot(table, keys, key):
 
 @inline
 def _history_slot(table, histories, lengths, row):
-    """Where a row is in a table of rows, or where it belongs."""
+    """Where a row is in a hash table of rows, or where it belongs."""
     mask = np.uint64(len(table) - 1)
     mixed = _mixed(lengths[row] + 1)
     for place in range(lengths[row]):
@@ -50,9 +50,9 @@ def _history_slot(table, histories, lengths, row):
 
 def compose(arc_starts, words, targets, unigrams, pool, scores, overflow, unk, order, histories, lengths, model_table,
             table, keys, counts, made, made_costs):
-    """Go on composing, breadth first, until all is done or there is no room for more.
+    """Continue composing, breadth first, until done or until there is no room.
 
-    A state is a pair; its key is lattice state * 2 ** 32 + model state. ``made`` gets of each arc: source, arc of the
+    A state is a pair; its key is lattice state * 2 ** 32 + model state. ``made`` gets for each arc: source, arc of the
     lattice, target; ``made_costs`` the model's cost of its word.
     """
     while counts[QUEUE] < counts[STATES]:
@@ -99,6 +99,6 @@ def rehash(keys, num_states, table, histories, lengths, num_model_states, model_
 
 
 def final_costs(unigrams, pool, scores, overflow, unk, eos, histories, lengths, costs):
-    """The cost of the end of the sentence in each state of the model."""
+    """The cost of ending the sentence in each state of the model."""
     for row in range(len(costs)):
         costs[row] = -log_prob_after(unigrams, pool, scores, overflow, unk, histories[row], lengths[row], eos)

@@ -1,4 +1,4 @@
-"""Costs of other language models for lattices. Kaldi: ComposeCompactLatticeDeterministic and lattice-lmrescore*."""
+"""Rescoring lattices with language models. Kaldi: ComposeCompactLatticeDeterministic and lattice-lmrescore*."""
 from __future__ import annotations
 
 import dataclasses
@@ -75,7 +75,7 @@ class _Rooms:
         self._fill_tables()
 
     def result(self, lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
-        """What was composed."""
+        """The composed lattice."""
         keys = self.keys[:self.counts[_STATES]]
         made, costs = self.made[:self.counts[_ARCS]], self.costs[:self.counts[_ARCS]]
         size = int(self.counts[_MODEL_STATES])
@@ -97,7 +97,7 @@ class _Rooms:
 
 
 def _grown(array: np.ndarray, needed: int) -> np.ndarray:
-    """An array of a power of two of rows, at least ``needed``, that begins with those of this one."""
+    """An array whose number of rows is a power of two, at least ``needed``, beginning with those of this one."""
     size = max(len(array), 1 << max(needed - 1, 1).bit_length())
     larger = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     larger[:len(array)] = array
@@ -114,9 +114,9 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
-    """The lattice with ``scale`` times the costs of the model's best ways added, determinized.
+    """The lattice with ``scale`` times the costs of the model's best paths added, determinized.
 
-    Back-off arcs of the model are epsilons, which may be taken although there is an arc of the word.
+    Back-off arcs of the model are epsilons, which may be taken although the word has an arc of its own.
     """
     if scale == 0.0:
         return lattice
@@ -125,7 +125,7 @@ def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) ->
 
 
 def as_acceptor_of_words(fst: Fst) -> Fst:
-    """A language model as an acceptor of what it puts out; Nnet3Error for one of other weights."""
+    """A language model as an acceptor of its output labels; Nnet3Error for one with other weights."""
     if fst.weights.ndim != 1:
         raise Nnet3Error("expected a language model whose arcs have one cost, found a lattice")
     return dataclasses.replace(fst, input_labels=fst.output_labels, stored=None)

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: the words with the least expected number of errors, how sure each is, and when it was said.
+"""Minimum Bayes risk: the words with the least expected number of errors, their confidences, and their times.
 
 Xu, Povey, Mangu, Zhu: "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance",
 2011. Kaldi: MinimumBayesRisk.
@@ -25,7 +25,7 @@ _statistics = Loop("nnet3py.lattices.mbr_loops", "statistics",
                    "i8[] i4[] i4[] f8[] i4[] i4[] f8[,] f8[,] f8[] i4[] f8[] f8[,] f8[,] f8[,]",
                    uses=["nnet3py.lattices.path_loops"])
 _MOST_ROUNDS = 102
-_WRONG_SUM = 0.1            # by how much the probabilities at a place may differ from 1 before that is told
+_WRONG_SUM = 0.1            # by how much the probabilities at a place may differ from 1 without a warning
 _MOST_NUMBERS = 1 << 28     # in one of the tables of states or words by places
 
 Pair = tuple[float, float]
@@ -33,15 +33,15 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class MbrResult:
-    """What minimum Bayes risk decoding finds.
+    """The result of minimum-Bayes-risk decoding.
 
     Attributes
     ----------
-    words : the words, without gaps unless they were asked for
+    words : the words, without gaps unless requested
     risk : the expected number of errors
     sausages : at each place, gaps included, words with their probabilities, the most probable first
-    sausage_times : of each place, when it begins and ends, in frames
-    times, confidences : of each of the words
+    sausage_times : when each place begins and ends, in frames
+    times, confidences : of each word
     """
 
     words: list[int]
@@ -53,7 +53,7 @@ class MbrResult:
 
 
 class _Alignment:
-    """A lattice made ready, and what aligning it with a sequence of words says."""
+    """A lattice prepared to be aligned with sequences of words."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = with_super_final(lattice)[0]
@@ -76,7 +76,7 @@ class _Alignment:
         self.risk = 0.0
 
     def align(self, reference: list[int]) -> tuple[list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
-        """Align with words: of each place words with probabilities, the times of each of them, and those of all."""
+        """Align with words: for each place words with probabilities, the times of each word, and of the place."""
         self.vocabulary = np.union1d(self.vocabulary, reference) if not np.isin(reference, self.vocabulary).all() \
             else self.vocabulary
         places, size, states = len(reference) + 1, len(self.vocabulary), len(self.times)
@@ -115,7 +115,7 @@ class _Alignment:
 
 def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, decode: bool = True,
                        print_silence: bool = False) -> MbrResult:
-    """Find the words of least expected errors in a lattice whose costs are scaled already.
+    """Find the words with the least expected number of errors in a lattice whose costs are scaled already.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 
 
 def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float:
-    """Put the most probable word at each place; returns how much more probable they are than the old ones, or 0."""
+    """Put the most probable word at each place; returns how much more probable they are than the old ones, else 0."""
     change = 0.0
     for place, candidates in enumerate(sausages):
         word, probability = candidates[0]
@@ -163,7 +163,7 @@ def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float
 
 
 def _in_order(times: list[Pair]) -> list[Pair]:
-    """Times of words one after the other, changed where a word begins before the one before it ends."""
+    """Times of successive words, changed where a word begins before its predecessor ends."""
     result: list[Pair] = []
     for begin, end in times:
         if result and result[-1][1] > begin:

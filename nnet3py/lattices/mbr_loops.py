@@ -18,7 +18,7 @@ _NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words agai
 
 @intrinsic
 def _fused(typingctx, first, second, total):
-    """``first * second + total`` rounded once, as compilers make it for processors of today.
+    """``first * second + total`` rounded once, as compilers do it for today's processors.
 
     Alignments are often equally good, and then rounding decides: so it must be that of Kaldi's programs.
     """
@@ -42,7 +42,7 @@ def _loss_against_nothing(word):
 
 
 def arc_shares(enter_starts, sources, log_likes, alphas, shares):
-    """What share of the ways into its destination goes by each arc; ``alphas`` are filled in."""
+    """Each arc's share of the probability of its destination; fills in ``alphas``."""
     alphas[0] = 0.0
     for state in range(1, len(alphas)):
         total = -math.inf
@@ -56,7 +56,7 @@ def arc_shares(enter_starts, sources, log_likes, alphas, shares):
 
 @inline
 def _arc_distances(word, expected, source, reference, distances, choices):
-    """Expected distances at an arc's end, if its source has ``expected``, and where each comes from (1, 2, 3)."""
+    """Expected distances at an arc's end, given ``expected`` at its source, and where each comes from (1, 2, 3)."""
     nothing = _loss_against_nothing(word)
     distances[0] = expected[source, 0] + nothing
     for q in range(1, len(reference)):
@@ -75,7 +75,7 @@ def statistics(enter_starts, sources, words, shares, times, reference, expected,
                gamma, begins, ends):
     """Align a lattice with ``reference`` (words from place 1 on); returns the expected distance.
 
-    ``gamma`` gets how probable each word is at each place, ``begins`` and ``ends`` that times its times.
+    ``gamma`` gets the probability of each word at each place, ``begins`` and ``ends`` the same times the word's times.
     ``expected``, ``back``, ``gamma``, ``begins``, ``ends`` must be 0.
     """
     num_states, length = len(times), len(reference) - 1

@@ -21,7 +21,7 @@ _find_equal_states = Loop(_HERE, "find_equal_states",
 
 
 def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with its transition-ids as near to the start as they can be; those of the start's arcs stay there.
+    """The lattice with its transition-ids moved as near to the start as possible; those of the start's arcs stay there.
 
     LatticeError for a cycle. Kaldi: PushCompactLatticeStrings.
     """
@@ -43,7 +43,7 @@ def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with its costs as near to the start as they can be; what is common to all paths is on the first arcs.
+    """The lattice with its costs moved as near to the start as possible; the first arcs have what all paths share.
 
     LatticeError for a cycle. Kaldi: PushCompactLatticeWeights.
     """
@@ -57,9 +57,9 @@ def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
-    """The lattice with states merged from which the same strings lead on at about the same costs; trimmed.
+    """The lattice with states merged that are followed by the same strings at about the same costs; trimmed.
 
-    ``delta`` is by how much costs may differ. Strings and weights should have been pushed. LatticeError for a cycle.
+    ``delta`` is how much costs may differ. Strings and weights should have been pushed. LatticeError for a cycle.
     Kaldi: MinimizeCompactLattice.
     """
     lattice = top_sorted(lattice)

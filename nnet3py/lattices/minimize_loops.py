@@ -24,7 +24,7 @@ class Strings(NamedTuple):
 
 @inline
 def _symbol(strings: Strings, arc: int, place: int) -> int:
-    """The symbol at ``place`` of what begins with an arc's string and goes on along first arcs.
+    """The symbol at ``place`` of the string that begins with an arc's and continues along first arcs.
 
     ``arc`` is -1 - state for the string of that state's final weight.
     """
@@ -52,7 +52,7 @@ def _common(strings: Strings, left: int, right: int, most: int) -> int:
 def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
                 final_string_starts: np.ndarray, final_ids: np.ndarray, is_final: np.ndarray,
                 shifts: np.ndarray) -> None:
-    """Write how many symbols (int64) all strings that begin in a state have in common; 0 for the start."""
+    """Write how many symbols (int64) all strings from each state have in common; 0 for the start."""
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts) - 1, -1, -1):
         first, end = arc_starts[state], arc_starts[state + 1]
@@ -72,7 +72,7 @@ def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, str
 def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
                  final_string_starts: np.ndarray, final_ids: np.ndarray, shifts: np.ndarray, new_starts: np.ndarray,
                  new_ids: np.ndarray) -> None:
-    """Write the arcs' strings with what is common to all that follows, and without what has moved before them."""
+    """Write the arcs' strings, each with the common beginning of all that follows, and without what moved before it."""
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts)):
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -165,7 +165,7 @@ def _mixed(value: float, word: int) -> float:
 
 @inline
 def _sort_arcs(arcs: Arcs, state: int) -> None:
-    """Bring the arcs of a state in the order of labels and what their destinations have become."""
+    """Sort the arcs of a state by label and by what their destinations have become."""
     starts, order, labels, mapped = arcs.strings.arc_starts, arcs.order, arcs.labels, arcs.mapped
     next_states = arcs.strings.next_states
     for place in range(starts[state], starts[state + 1]):
@@ -183,7 +183,7 @@ def find_equal_states(arc_starts: np.ndarray, labels: np.ndarray, next_states: n
                       string_starts: np.ndarray, ids: np.ndarray, final_weights: np.ndarray,
                       final_string_starts: np.ndarray, final_ids: np.ndarray, final_delta: float, delta: float,
                       order: np.ndarray, mapped: np.ndarray, heads: np.ndarray, chain: np.ndarray) -> None:
-    """Write which later state each one is equal to, or its own number, to ``mapped`` (int32).
+    """Write to ``mapped`` (int32) the later state that each state is equal to, or its own number.
 
     ``heads`` (int32, -1; a power of 2) and ``chain`` (int32, states) are a table.
     """

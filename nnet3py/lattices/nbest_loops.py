@@ -9,7 +9,7 @@ _HEAP, _NODES, _PATHS = range(3)         # places of the counts
 
 @inline
 def _push(priorities, heap, size, node):
-    """Add a node to a heap that has the least priority first; of equal ones, the node that was made first."""
+    """Add a node to a heap with the least priority first; of equal ones, the node that was made first."""
     at = size
     while at > 0:
         above = (at - 1) >> 1
@@ -24,7 +24,7 @@ def _push(priorities, heap, size, node):
 
 @inline
 def _pop(priorities, heap, size):
-    """Take the first node off a heap of ``size`` nodes, which has one less then."""
+    """Take the first node off a heap of ``size`` nodes, which then has one less."""
     first, node = heap[0], heap[size - 1]
     size -= 1
     at = 0
@@ -48,10 +48,10 @@ def _pop(priorities, heap, size):
 
 def next_paths(arc_starts, next_states, costs, final_costs, rest, most_arcs, priorities, so_far, parents, arcs, states,
                heap, counts, ends):
-    """Find paths in the order of their costs, until ``ends`` is full, or there is no room for another node.
+    """Find paths in order of their costs, until ``ends`` is full, or there is no room for another node.
 
-    A node is a way from the start: the node before it, its last arc (-1: to the end), where it leads, its cost.
-    ``rest`` are least costs to the end, so the first way that is taken off the heap is one of the best.
+    A node is a partial path: the node before it, its last arc (-1: to the end), where it leads, its cost.
+    ``rest`` are least costs to the end, so the first path taken off the heap is one of the best.
     """
     while counts[_HEAP] > 0 and counts[_PATHS] < len(ends):
         if counts[_NODES] + most_arcs + 1 > len(priorities):

@@ -1,4 +1,4 @@
-"""The path of a lattice whose words are nearest to what was said. Kaldi: lattice-oracle."""
+"""The path of a lattice whose words are nearest to the reference. Kaldi: lattice-oracle."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Oracle(NamedTuple):
 
 
 def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray) -> Oracle:
-    """The path with the fewest errors against ``reference`` (int32 words); words of ``wildcards`` count nothing.
+    """The path with the fewest errors against ``reference`` (int32 words); words in ``wildcards`` do not count.
 
     LatticeError for a lattice without paths.
     """

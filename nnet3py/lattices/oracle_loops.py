@@ -8,10 +8,10 @@ INSERTED, MATCHED, DELETED, PASSED = range(4)         # how a place is reached: 
 
 
 def distances(arc_starts, next_states, words, sources, reference, costs, came_arcs, came_how):
-    """Edit distances of ways to each state (row) from the beginnings of ``reference`` (column).
+    """Edit distances between paths to each state (row) and beginnings of ``reference`` (column).
 
-    The lattice begins at state 0 and is top sorted; words of 0 count nothing. ``came_arcs`` and ``came_how`` tell how
-    the best way to each place came.
+    The lattice begins at state 0 and is top sorted; word 0 does not count. ``came_arcs`` and ``came_how`` get the last
+    step of the best path to each place.
     """
     num_states, length = costs.shape[0], len(reference)
     for state in range(num_states):

@@ -10,7 +10,7 @@ import math
 from nnet3py.engine.inline import inline
 
 _LEAST_DIFFERENCE = math.log(2.220446049250313e-16)     # of logarithms: beyond it the smaller one adds nothing
-UNKNOWN = -1                                            # the time of a state that is not reached
+UNKNOWN = -1                                            # the time of an unreachable state
 
 
 @inline
@@ -25,7 +25,7 @@ def log_add(a, b):
 
 
 def forward_costs(start, arc_starts, next_states, costs, best, entered_by):
-    """Least costs from the start (``best``), and the arcs by which they are reached: the first of equal ones."""
+    """Least costs from the start (``best``), and the arcs that reach them: the first of equal ones."""
     num_states = len(best)
     for state in range(num_states):
         best[state] = math.inf
@@ -56,7 +56,7 @@ def backward_costs(arc_starts, next_states, costs, final_costs, best):
 
 
 def forward_logs(start, arc_starts, next_states, log_likes, final_log_likes, alphas):
-    """Log-likelihoods of reaching each state; returns that of all paths."""
+    """Log-likelihoods of reaching each state; returns the total of all paths."""
     total = -math.inf
     num_states = len(alphas)
     for state in range(num_states):

@@ -1,4 +1,4 @@
-"""Lattices whose arcs are whole phones. Kaldi: PhoneAlignLattice, ConvertLatticeToPhones."""
+"""Aligning lattices so that arcs are whole phones. Kaldi: PhoneAlignLattice, ConvertLatticeToPhones."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,7 +17,7 @@ from nnet3py.transducers.fst import Fst
 
 
 class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not put out yet."""
+    """Where the search is: a state of the lattice, and what was passed but not output yet."""
 
     state: int
     ids: Ids
@@ -26,10 +26,10 @@ class _Pending(NamedTuple):
 
 def align_phones(lattice: CompactLattice, model: TransitionModel, reorder: bool = True, remove_epsilons: bool = True,
                  replace_words: bool = False) -> Alignment:
-    """The lattice with an arc for each phone, with the words where they were, or later.
+    """The lattice with an arc for each phone; words stay where they were, or move later.
 
-    ``remove_epsilons`` puts arcs without a word together with those that follow, although they have transition-ids;
-    so only with ``replace_words``, which makes the phones the labels, does each arc stay one phone.
+    ``remove_epsilons`` joins arcs without a word to those that follow, although they have transition-ids; so each arc
+    stays one phone only with ``replace_words``, which makes the phones the labels.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
@@ -75,7 +75,7 @@ class _PhoneAligner:
             self.output.arcs[state].append((0, following, weight))
 
     def _put_out(self, state: int, pending: _Pending, num_ids: int) -> None:
-        """An arc with that many transition-ids, and the first word that waits."""
+        """Output an arc with ``num_ids`` transition-ids and the first pending word."""
         label = pending.words[0] if pending.words else 0
         if self.replace_words and num_ids:
             label = self.transitions.phones[pending.ids[0]]
@@ -93,7 +93,7 @@ def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
 
 
 def with_phones_as_ids(lattice: CompactLattice, model: TransitionModel) -> CompactLattice:
-    """A lattice whose strings are phones instead of transition-ids, one where each phone ends.
+    """A lattice whose strings are phones instead of transition-ids, each where its phone ends.
 
     Kaldi: ConvertCompactLatticeToPhones.
     """

@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
                              options: PhoneDeterminizeOptions | None = None) -> Determinized:
-    """Determinize a state-level lattice for paths within a beam of the best; trimmed.
+    """Determinize a state-level lattice, for paths within a beam of the best; trimmed.
 
     Parameters
     ----------
     model : knows the phones of the lattice's transition-ids
-    lattice : with the scales by which paths are to be compared
+    lattice : scaled as paths are to be compared
 
     Raises LatticeError for a lattice with a cycle, ShapeError for transition-ids that the model does not know. Kaldi:
     DeterminizeLatticePhonePrunedWrapper.

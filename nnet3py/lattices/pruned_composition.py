@@ -1,6 +1,6 @@
-"""Composing a lattice with a language model, the best first, and only as far as paths are within a beam.
+"""Composing a lattice with a language model, best paths first, and only for paths within a beam.
 
-What a composed state will still cost is guessed from what its state of the lattice costs, and from how much more than
+The remaining cost of a composed state is estimated from that of its state of the lattice, and from how much more than
 that the composed states on the way to it turned out to cost. Kaldi: ComposeCompactLatticePruned.
 """
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nnet3py.transducers.fst import NO_WEIGHT
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 _END = -1                        # stands for the end among the arcs of a state
-_DEPTH_REWARD = 1000.0           # for each arc, until an end is found: so one is found soon
+_DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that one is found soon
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PrunedCompositionOptions:
 
     Attributes
     ----------
-    beam : how much worse than the best path may be
+    beam : how much worse than the best a path may be
     max_arcs : the most arcs, once an end was found
     growth_ratio : costs are computed again when there are that many times as many arcs
     initial_num_arcs : when they are computed again first
@@ -41,7 +41,7 @@ class PrunedCompositionOptions:
     initial_num_arcs: int = 100
 
     def __post_init__(self) -> None:
-        """Nnet3Error for values that make no sense."""
+        """Nnet3Error for invalid values."""
         if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
             raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
                              f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")
@@ -94,7 +94,7 @@ class PrunedComposition:
         return self._result()
 
     def _prepare(self) -> None:
-        """Costs of the lattice, and for each state what leaves it, the best first."""
+        """Compute the costs of the lattice, and for each state what leaves it, best first."""
         lattice = self._lattice
         costs, finals, rest = arc_costs(lattice), final_costs(lattice), np.empty(lattice.num_states)
         _backward_costs(lattice.arc_starts, lattice.next_states, costs, finals, rest)
@@ -117,7 +117,7 @@ class PrunedComposition:
         return min(limit, self._options.max_arcs) if self._found_end else limit
 
     def _key(self, state: _Composed) -> float:
-        """What the best path is thought to cost, more than the lattice's, that goes by the state's next arc."""
+        """How much more than the lattice's best path the best one through the state's next arc is expected to cost."""
         turns = self._turns[state.lattice_state]
         if state.turn >= len(turns):
             return math.inf
@@ -131,7 +131,7 @@ class PrunedComposition:
 
     def _number(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
                 previous: int) -> int:
-        """The number of a composed state that was reached at a cost."""
+        """The number of a composed state that was reached at the given cost."""
         number = self._numbers.setdefault((lattice_state, model_state), len(self._states))
         if number == len(self._states):
             self._states.append(_Composed(lattice_state, model_state, depth, forward, delta, previous))

@@ -1,4 +1,4 @@
-"""Pruning lattices by the costs of their best paths, and by how many arcs a frame has; depth."""
+"""Pruning lattices by the costs of their best paths, and by the number of arcs per frame; depth."""
 from __future__ import annotations
 
 import numpy as np
@@ -34,7 +34,7 @@ def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 
 def pruned(lattice: Lattice, beam: float) -> Lattice:
-    """The lattice without arcs and final weights on no path whose cost is within ``beam`` of the best.
+    """The lattice without the arcs and final weights that are on no path within ``beam`` of the best.
 
     States and arcs keep their order. LatticeError for a cycle. Kaldi: PruneLattice.
     """
@@ -53,7 +53,7 @@ def pruned(lattice: Lattice, beam: float) -> Lattice:
 
 
 def depth(lattice: CompactLattice) -> tuple[float, int]:
-    """How many arcs a frame has on average, and the frames. An empty lattice has depth 1. Kaldi: CompactLatticeDepth.
+    """The average number of arcs per frame, and of frames. An empty lattice has depth 1. Kaldi: CompactLatticeDepth.
 
     LatticeError if paths to a state differ in length.
     """
@@ -79,7 +79,7 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
     lengths = np.concatenate((lattice.lengths, lattice.final_lengths))
     reached = first >= 0
     changes = np.zeros(frames + 1, dtype=np.int64)
-    np.add.at(changes, np.minimum(first, frames)[reached], 1)      # what leads nowhere may lie beyond the end
+    np.add.at(changes, np.minimum(first, frames)[reached], 1)      # dead ends may lie beyond the end
     np.add.at(changes, np.minimum(first + lengths, frames)[reached], -1)
     return np.cumsum(changes)[:-1].astype(np.int32)
 

@@ -1,4 +1,4 @@
-"""Costs changed arc by arc: scaled, with a penalty for words, with transition probabilities, boosted."""
+"""Changing costs arc by arc: scaling, word penalties, transition probabilities, boosting."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,7 +15,7 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 @dataclasses.dataclass(frozen=True)
 class Scales:
-    """What graph and acoustic costs are multiplied by; and how much of one is added to the other.
+    """The factors of graph and acoustic costs, and how much of each is added to the other.
 
     Kaldi: LatticeScale, with the matrix [[graph, acoustic_to_graph], [graph_to_acoustic, acoustic]].
     """
@@ -26,7 +26,7 @@ class Scales:
     graph_to_acoustic: float = 0.0
 
     def undone(self) -> Scales:
-        """The scales that take these back; UsageError for a scale of 0."""
+        """The inverse scales; UsageError for a scale of 0."""
         if self.graph == 0.0 or self.acoustic == 0.0:
             raise UsageError("Do not use a zero acoustic scale (cannot be inverted)",
                              "--acoustic-scale and --lm-scale must not be 0 here")
@@ -46,7 +46,7 @@ def scaled(lattice: Lattice, scales: Scales) -> Lattice:
 
 
 def _multiplied(weights: np.ndarray, scales: Scales) -> np.ndarray:
-    """Pairs of costs multiplied in double, then rounded to float."""
+    """Pairs of costs, multiplied in double precision, then rounded to float."""
     none = np.asarray(np.isposinf(weights).all(axis=1))
     with np.errstate(invalid="ignore", over="ignore"):
         result = (np.where(none[:, None], 0.0, weights.astype(np.float64)) @ scales.matrix.T).astype(np.float32)
@@ -87,8 +87,8 @@ def with_transition_probs(lattice: CompactLattice, model: TransitionModel, trans
 def transition_costs(model: TransitionModel, transition_scale: float, self_loop_scale: float) -> np.ndarray:
     """float64 (transition-ids + 1,), the scaled cost of each transition. Kaldi: GetScaledTransitionLogProb.
 
-    ``transition_scale`` is that of probabilities among the transitions that leave a state, ``self_loop_scale`` of
-    staying and leaving.
+    ``transition_scale`` scales probabilities among the transitions that leave a state, ``self_loop_scale`` those of
+    staying and of leaving.
     """
     log_probs = model.log_probs.astype(np.float64)
     if transition_scale == self_loop_scale:
@@ -99,16 +99,16 @@ def transition_costs(model: TransitionModel, transition_scale: float, self_loop_
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """float32: of each string of values the sum."""
+    """float32: the sum of each string of values."""
     before = np.concatenate(([0.0], np.cumsum(values)))
     return (before[starts[1:]] - before[starts[:-1]]).astype(np.float32)
 
 
 def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor: float, silence_phones: np.ndarray,
             max_silence_error: float) -> Fst:
-    """The lattice with ``factor`` times its phone errors against an alignment taken off its graph costs.
+    """The lattice with ``factor`` times its phone errors against an alignment subtracted from its graph costs.
 
-    A frame's error is 0 where the phone is that of the alignment, ``max_silence_error`` for a silence phone, else 1.
+    A frame's error is 0 if the phone is that of the alignment, ``max_silence_error`` for a silence phone, else 1.
     LatticeError if the alignment has another length. Kaldi: LatticeBoost.
     """
     lattice = from_start(lattice)
@@ -129,7 +129,7 @@ def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor:
 
 
 def inverse_scale(acoustic_scale: float, inverse: float) -> float:
-    """The acoustic scale that --acoustic-scale or --inv-acoustic-scale asks for; Nnet3Error for both."""
+    """The acoustic scale from --acoustic-scale or --inv-acoustic-scale; Nnet3Error if both are given."""
     if inverse == 1.0:
         return acoustic_scale
     if acoustic_scale != 1.0 or inverse == 0.0:

@@ -1,4 +1,4 @@
-"""What all work on lattices needs, for both kinds: order of states, trimming, costs, times."""
+"""Basic functions for both kinds of lattices: order of states, trimming, costs, times."""
 from __future__ import annotations
 
 import dataclasses
@@ -30,20 +30,20 @@ def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarra
 
 
 def with_states(lattice: Lattice, states: np.ndarray, keep: np.ndarray | None = None) -> Lattice:
-    """The lattice of ``states``, in their order, and of the arcs between them of which ``keep`` (bool) is true."""
+    """The lattice of ``states``, in their order, and of the arcs between them for which ``keep`` (bool) is true."""
     if isinstance(lattice, Fst):
         return selected(lattice, states, keep)
     return lattice.selected(states, keep)
 
 
 def trimmed(lattice: Lattice) -> Lattice:
-    """The lattice without the states that lie on no path; the others keep their order. OpenFst: Connect."""
+    """The lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
     useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
     return lattice if useful.all() else with_states(lattice, np.flatnonzero(useful))
 
 
 def top_sorted(lattice: Lattice) -> Lattice:
-    """The lattice with its states numbered such that every arc leads to a higher number. Kaldi: TopSortLatticeIfNeeded.
+    """The lattice with states numbered so that every arc leads to a higher number. Kaldi: TopSortLatticeIfNeeded.
 
     LatticeError for one with a cycle.
     """
@@ -51,7 +51,7 @@ def top_sorted(lattice: Lattice) -> Lattice:
 
 
 def newly_sorted(lattice: Lattice) -> Lattice:
-    """As :func:`top_sorted`, but states get other numbers even if they are sorted. OpenFst: TopSort."""
+    """As :func:`top_sorted`, but states are renumbered even if they are sorted. OpenFst: TopSort."""
     order = top_order(lattice.start, lattice.arc_starts, lattice.next_states)
     if order is None:
         raise LatticeError("the lattice has a cycle", "lattices have none; was it made by a decoder?")
@@ -59,7 +59,7 @@ def newly_sorted(lattice: Lattice) -> Lattice:
 
 
 def from_start(lattice: Lattice) -> Lattice:
-    """The lattice, top sorted, whose first state is its start: what cannot be reached from it is left out."""
+    """The lattice, top sorted, with its start as the first state; unreachable states are left out."""
     lattice = top_sorted(lattice)
     if lattice.start > 0:
         lattice = with_states(lattice, np.arange(lattice.start, lattice.num_states))
@@ -88,7 +88,7 @@ def arc_lengths(lattice: Fst | CompactLattice) -> np.ndarray:
 def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
     """int32 (states,), the frames on the way to each state of a top sorted lattice; -1 where none leads.
 
-    Raises LatticeError if two ways to a state differ in that. Kaldi: LatticeStateTimes, CompactLatticeStateTimes.
+    Raises LatticeError if two paths to a state differ in that. Kaldi: LatticeStateTimes, CompactLatticeStateTimes.
     """
     times = np.empty(lattice.num_states, dtype=np.int32)
     lengths = arc_lengths(lattice)
@@ -103,7 +103,7 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
 
 
 def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
-    """The frames of a lattice whose states' times are ``times``; of final states that differ, the most."""
+    """The number of frames of a lattice with state times ``times``; if final states differ, the largest."""
     if not isinstance(lattice, CompactLattice):
         return int(times.max(initial=0))
     final = lattice.is_final & (times >= 0)

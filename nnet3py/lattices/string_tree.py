@@ -94,7 +94,7 @@ def string_is_better(tree: Tree, left: int, right: int) -> bool:
 
 
 def rebuild_heads(nodes: np.ndarray, heads: np.ndarray, counts: np.ndarray) -> None:
-    """Put all nodes that are in use into ``heads`` again, which may have another size."""
+    """Put all nodes that are in use into ``heads`` again, whose size may have changed."""
     tree = Tree(nodes, heads, counts)
     for bucket in range(len(heads)):
         heads[bucket] = -1

@@ -1,6 +1,6 @@
-"""How the arrays of lattice determinization are laid out, and what its loops answer. Light.
+"""The layout of the arrays of lattice determinization, and what its loops return. Light.
 
-Rows are of 32-bit words where costs are among them; arrays of integers and of floats then share their memory.
+Rows that include costs are of 32-bit words; arrays of integers and of floats then share their memory.
 """
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PARENT, SYMBOL, LENGTH, NEXT_NODE, NODE_WORDS = 0, 1, 2, 3, 4
 UNUSED = -2
 # An element of a subset: a state of the lattice, a string, graph and acoustic cost (floats).
 STATE, STRING, GRAPH, ACOUSTIC, ELEMENT_WORDS = 0, 1, 2, 3, 4
-# A state of the output, or a subset met before: its elements, the next one in its bucket; of a subset also the state
-# that it leads to and the string that goes before.
+# A state of the output, or a subset met before: its elements, the next one in its bucket; for a subset also the state
+# that it leads to and the string that precedes it.
 FIRST, COUNT, NEXT_ENTRY, TARGET, PREFIX, ENTRY_WORDS = 0, 1, 2, 3, 4, 5
-# A task, a transition yet to be made: where from, its label, its elements.
+# A task, a transition yet to be made: its source, its label, its elements.
 SOURCE, LABEL, TASK_FIRST, TASK_COUNT, TASK_WORDS = 0, 1, 2, 3, 4
 # An arc of the output.
 ARC_SOURCE, ARC_LABEL, ARC_STRING, ARC_TARGET, ARC_WORDS = 0, 1, 2, 3, 4
@@ -24,9 +24,9 @@ ARC_SOURCE, ARC_LABEL, ARC_STRING, ARC_TARGET, ARC_WORDS = 0, 1, 2, 3, 4
 # Costs (float64).
 BEST, CUTOFF, DELTA, NUM_COSTS = 0, 1, 2, 3
 
-# What the loops answer: done, or what they need before they go on; TOO_LARGE: max-mem is exceeded.
+# What the loops return: done, or what they need to continue; TOO_LARGE: max-mem is exceeded.
 (DONE, MORE_NODES, MORE_HEADS, MORE_ELEMENTS, MORE_STATES, MORE_SUBSETS, MORE_ARCS, MORE_TASKS, TOO_LARGE,
  STOPPED) = range(10)
 
-# Bytes that Kaldi counts for a node of the tree, an arc and an element.
+# The bytes that Kaldi counts for a node of the tree, an arc and an element.
 NODE_BYTES, ARC_BYTES, ELEMENT_BYTES = 32, 32, 24

@@ -24,7 +24,7 @@ from nnet3py.lattices.subset_layout import (
 
 
 class Input(NamedTuple):
-    """A lattice whose states are sorted topologically and arcs by label, and what is known of its states."""
+    """A lattice with states sorted topologically and arcs by label, and what is known about its states."""
 
     arc_starts: np.ndarray
     epsilon_ends: np.ndarray
@@ -38,7 +38,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """States, arcs and final weights so far; the subsets met, the tasks, and the tables to find them by."""
+    """States, arcs and final weights so far; the subsets met, the tasks, and the tables for finding them."""
 
     states: np.ndarray
     state_heads: np.ndarray
@@ -60,7 +60,7 @@ class Output(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """``closure`` and ``moves`` are elements; ``slots`` (by state of the lattice) is -1 except inside of a closure."""
+    """``closure`` and ``moves`` are elements; ``slots`` (by state of the lattice) is -1 except inside a closure."""
 
     closure: np.ndarray
     closure_costs: np.ndarray
@@ -78,7 +78,7 @@ class Scratch(NamedTuple):
 
 @inline
 def most_nodes(lattice: Input) -> int:
-    """Of a closure, of the transitions of a state, and of the string of an arc."""
+    """The most nodes that a closure, the transitions of a state and the string of an arc can need."""
     return 2 * len(lattice.labels) + len(lattice.kept) + 1
 
 
@@ -177,14 +177,14 @@ def _keep_needed(lattice: Input, scratch: Scratch, count: int) -> int:
 
 @inline
 def copy_element(source: np.ndarray, i: int, target: np.ndarray, place: int) -> None:
-    """Element ``i`` of a subset goes to row ``place`` of ``target``."""
+    """Copy element ``i`` of a subset to row ``place`` of ``target``."""
     target[place, STATE], target[place, STRING] = source[i, STATE], source[i, STRING]
     target[place, GRAPH], target[place, ACOUSTIC] = source[i, GRAPH], source[i, ACOUSTIC]
 
 
 @inline
 def sort(keys: np.ndarray, order: np.ndarray, count: int) -> None:
-    """Sort keys, and numbers with them (Shell's method)."""
+    """Sort keys, and numbers along with them (Shell's method)."""
     gap = np.int64(1)
     while gap < count // 3:
         gap = 3 * gap + 1
@@ -219,7 +219,7 @@ def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, flo
 
 @inline
 def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> bool:
-    """Whether the strings in ``closure`` can all be made again, with room left for :func:`_most_nodes`."""
+    """Whether the strings in ``closure`` can all be made again, with room left for :func:`most_nodes`."""
     wanted = np.int64(0)
     for i in range(count):
         wanted += tree.nodes[scratch.closure[i, STRING], LENGTH]
@@ -239,7 +239,7 @@ def bucket_of_subset(elements: np.ndarray, first: int, count: int, num_buckets: 
 
 @inline
 def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: int, count: int) -> int:
-    """The entry, from ``entry`` on in its bucket, whose subset is about that in ``closure``, or -1."""
+    """The entry, from ``entry`` on in its bucket, whose subset is about equal to that in ``closure``, or -1."""
     closure, costs, delta = scratch.closure, scratch.closure_costs, np.float32(output.limits[DELTA])
     while entry >= 0:
         same, first = entries[entry, COUNT] == count, entries[entry, FIRST]
@@ -260,7 +260,7 @@ def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: in
 
 @inline
 def store_subset(output: Output, scratch: Scratch, count: int) -> int:
-    """Keep the subset in ``closure``; where it begins."""
+    """Store the subset in ``closure``; returns where it begins."""
     first = output.counts[NUM_ELEMENTS]
     for place in range(count):
         copy_element(scratch.closure, place, output.elements, first + place)

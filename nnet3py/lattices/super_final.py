@@ -8,7 +8,7 @@ from nnet3py.transducers.compact_lattice import CompactLattice, taken
 
 
 def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
-    """The lattice with one final state, without arcs and of weight 0, and which that is.
+    """The lattice with one final state, without arcs and with weight 0, and the number of that state.
 
     It is a new one, to which arcs without a word lead from those that were final, unless there is such a state
     already. -1 for a lattice without final states.

@@ -1,4 +1,4 @@
-"""Lattices whose arcs are whole words, by phones that show where words begin and end. Kaldi: WordAlignLattice."""
+"""Aligning lattices so that arcs are whole words, with word-position phones. Kaldi: WordAlignLattice."""
 from __future__ import annotations
 
 import logging
@@ -22,7 +22,7 @@ class WordBoundaries:
 
     Attributes
     ----------
-    kinds : of each phone, ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
+    kinds : for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
     silence_label, partial_word_label : labels of nonword phones, and of words that are cut at the end
     reorder : self-loops come after the transitions that leave their states
     """
@@ -34,7 +34,7 @@ class WordBoundaries:
 
 
 def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
-    """The kinds of phones, of lines ``PHONE KIND``; FormatError for another line."""
+    """The kinds of phones, from lines ``PHONE KIND``; FormatError for any other line."""
     kinds: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
@@ -50,7 +50,7 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
 
 
 class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not put out yet."""
+    """Where the search is: a state of the lattice, and what was passed but not output yet."""
 
     state: int
     ids: Ids
@@ -68,7 +68,7 @@ def align_words(lattice: CompactLattice, model: TransitionModel, boundaries: Wor
                 max_expand: float = 0.0) -> Alignment:
     """The lattice with an arc for each word, and one without a word for each phone that belongs to none.
 
-    ``max_expand``: if positive, at most 1000 more states than that times those of the lattice.
+    ``max_expand``: if positive, at most that many times the lattice's states plus 1000.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
@@ -100,7 +100,7 @@ class _WordAligner:
         self.problem = self.problem or text
 
     def _go_on(self, pending: _Pending, state: int) -> None:
-        """Put out what is complete; only if there is nothing, go on along the arcs of the lattice."""
+        """Output what is complete; only if there is nothing, follow the arcs of the lattice."""
         completed = self._complete(pending)
         if completed is not None:
             self._put_out(state, pending, *completed)
@@ -122,7 +122,7 @@ class _WordAligner:
         self.output.arcs[state].append((label or (NO_WORD if num_ids else 0), following, weight))
 
     def _complete(self, pending: _Pending) -> tuple[int, int, int] | None:
-        """What is complete and known to be: its label, how many transition-ids and words it takes."""
+        """What is known to be complete: its label, and how many transition-ids and words it takes."""
         ids, kinds = pending.ids, self.boundaries.kinds
         if not ids:
             return None
@@ -144,7 +144,7 @@ class _WordAligner:
         return end
 
     def _word_end(self, ids: Ids) -> int:
-        """Where a word of several phones ends; 0 if that is not to be seen yet."""
+        """Where a word of several phones ends; 0 if that cannot be seen yet."""
         place = self._phone_end(ids, 0)
         if not place:
             return 0
@@ -156,7 +156,7 @@ class _WordAligner:
         return self._phone_end(ids, place) if place < len(ids) else 0
 
     def _forced(self, pending: _Pending) -> tuple[int, int, int]:
-        """What is put out at the end of the lattice, where nothing follows that could show where it ends."""
+        """What is output at the end of the lattice, where nothing follows that could show where it ends."""
         ids, words = pending.ids, pending.words
         if not ids:
             self._complain("a word at the end has no transition-ids")

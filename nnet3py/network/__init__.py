@@ -1,4 +1,4 @@
-"""The network: nodes and components, descriptors, configs, model files, and what changes networks.
+"""The network: nodes and components, descriptors, configs, model files, and changing networks.
 
 ``descriptor.py``: a parsed, normalised descriptor is ``Descriptor(parts)``; a part is a tree of ``Sum(a, b)``,
 ``Failover(a, b)``, ``IfDefined(child)``, ``Const(value, width)`` over leaves; a leaf is a tree of ``Offset(child, t,
@@ -26,13 +26,13 @@ descriptor node, named ``NAME_input``, at i-1. ``nnet.node_index(name)``, ``comp
 ``config_reader.py``: config lines into nodes and components. ``consistency.py``: checks, orphans. ``model_file.py``:
 ``read_nnet(path)`` (raw or acoustic model). ``whole_model.py``: test modes, dropout proportions, learning rates,
 batch-norm statistics, orthonormal constraint. ``collapse.py``: ``collapse_model(nnet)``, ``prepare_for_test(nnet)``.
-``inference.py``: what computes for use takes its network through ``for_inference(nnet, training_mode)``, a copy in
+``inference.py``: inference passes its network through ``for_inference(nnet, training_mode)``, which makes a copy in
 test mode; ``InferenceForm`` shares the arrays that stay the same and tells when the original was edited.
 ``orphans.py``, ``edits.py``: ``apply_edits(nnet, text)``. ``model_parameters.py``: ``vectorize(nnet)``,
 ``perturb(nnet, stddev, seed)``, dot products, factors and settings per component. All of these change the network in
 place.
 
-``structure.py``: ``NetworkStructure`` is what a network consists of and how it is looked at; descriptors, checks and
+``structure.py``: ``NetworkStructure`` is what a network consists of and how it is inspected; descriptors, checks and
 edits need no more. ``surgery.py``, ``surgery_components.py``, ``surgery_nodes.py``: the edits of docs/models.md, in
 classes from which ``Nnet`` is derived. Each edit runs inside ``edit()``, which keeps what it needs to undo it; the
 outermost one checks at its end. ``body.py``: a network's bytes in a file. ``loops.py``: ``find_loop(nnet)`` (nodes that

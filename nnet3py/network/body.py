@@ -66,7 +66,7 @@ def _read_component(reader: TokenReader) -> tuple[str, Component]:
         raise reader.unexpected(name, "the name of a component")
     reader.component = name
     kind = read_component_class(reader)
-    # a diverged or damaged model may hold infinite counts and NaN: it is read as it is, for nnet3-info to show
+    # a diverged or damaged model may hold infinite counts and NaN: it is read unchanged, for nnet3-info to show
     with np.errstate(all="ignore"):
         component = kind.read(reader)
     reader.component = None

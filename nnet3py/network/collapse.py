@@ -1,4 +1,4 @@
-"""Making a network cheaper to evaluate: affine maps that follow each other become one. Kaldi: ``CollapseModel``."""
+"""Making a network cheaper to evaluate: successive affine maps become one. Kaldi: ``CollapseModel``."""
 from __future__ import annotations
 
 import logging
@@ -48,7 +48,7 @@ def is_prepared(nnet: Nnet) -> bool:
 def collapse_model(nnet: Nnet) -> None:
     """Merge affine components into the affine components that read them, and fixed scales into affine components.
 
-    In place, with Kaldi's default options: dropout and batch normalisation stay. A reader that takes the first
+    In place, with Kaldi's default options: dropout and batch normalisation are kept. A reader that takes the first
     component's output times a scale is merged too, as in Kaldi: the scale then acts on the input of the first
     component, so that its bias is no longer scaled.
     """
@@ -89,7 +89,7 @@ def _collapse_node(nnet: Nnet, i: int, places: dict[str, int]) -> bool:
 
 
 def _single_source(descriptor: Descriptor) -> int:
-    """The node that every part of the descriptor plainly mentions, perhaps with an offset; -1 if there is none."""
+    """The node that every part of the descriptor refers to, at most with an offset; -1 if there is none."""
     nodes = set()
     for part in descriptor.parts:
         inner = part.child if isinstance(part, Offset) else part
@@ -115,7 +115,7 @@ def _merged_component(nnet: Nnet, places: dict[str, int], first: int, second: in
 
 
 def _merged_affine(c1: Component, c2: Component) -> AffineComponent:
-    """An affine component for c2 applied to c1's outputs; if c2 reads several of them, side by side."""
+    """An affine component for c2 applied to c1's outputs; if c2 reads several of them, they are side by side."""
     from nnet3py.components.affine import AffineComponent
 
     w1, b1 = c1.linear_params, c1.bias_params            # type: ignore[attr-defined]

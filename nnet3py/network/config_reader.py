@@ -21,7 +21,7 @@ INPUT_SUFFIX = "_input"      # of the hidden node that holds a component node's 
 
 
 def component_rng(seed: int, name: str) -> np.random.Generator:
-    """The generator of a component's initial parameters: depends on seed and component name only."""
+    """The generator of a component's initial parameters, which depends only on seed and component name."""
     import hashlib  # slow to load, and only new components need it
 
     digest = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
@@ -48,7 +48,7 @@ def read_config_into(nnet: NetworkStructure, text: str, seed: int = 0, path: str
     _add_nodes(trial, node_lines, places)
     try:
         check_nnet(trial, warn_for_orphans=True)
-    except ConfigError as error:       # concerns several lines, but one file
+    except ConfigError as error:       # about several lines, but one file
         raise type(error)(error.message + (f" [{path}]" if path else ""), error.hint) from None
     nnet.nodes, nnet.components, nnet.component_names = trial.nodes, trial.components, trial.component_names
 
@@ -121,7 +121,7 @@ def _required(line: ConfigLine, key: str) -> str:
 
 
 def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
-    """``error``, made to name the line and its place unless it does already."""
+    """``error``, with the line and its place added unless it names them already."""
     message = error.message
     if line.whole_line not in message:
         message = f"{message.rstrip('.')}, in config line: {line.whole_line}"
@@ -151,7 +151,7 @@ def _add_nodes(nnet: NetworkStructure, lines: list[ConfigLine], components: dict
 
 
 def _slot(components: dict[str, int], line: ConfigLine) -> list[Node]:
-    """The node or nodes of a line, as far as they are known without the others."""
+    """The node or nodes of a line, as far as known without the others."""
     name = line.get_string("name")
     if line.first_token == "input-node":
         return [InputNode(name, _dim(line))]

@@ -1,4 +1,4 @@
-"""Do the nodes of a network fit each other, and which of them does no output need? Kaldi: ``Nnet::Check``."""
+"""Whether the nodes of a network fit together, and which of them no output needs. Kaldi: ``Nnet::Check``."""
 from __future__ import annotations
 
 import logging
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_nnet(nnet: NetworkStructure, warn_for_orphans: bool = False) -> None:
-    """Raise ConfigError if nodes do not fit each other; warn of what no output needs, if asked to."""
+    """Raise ConfigError if nodes do not fit together; warn of what no output needs, if asked to."""
     inputs = [node for node in nnet.nodes if isinstance(node, InputNode)]
     if not inputs or not any(nnet.is_output(i) for i in range(len(nnet.nodes))):
         raise ConfigError(f"the network has {len(nnet.nodes)} nodes but no {'output' if inputs else 'input'} node",

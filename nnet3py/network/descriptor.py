@@ -1,4 +1,4 @@
-"""Descriptors: what the input of a node is made of, in the normalised form that the compiler works on.
+"""Descriptors: what the input of a node is made from, in the normalised form that the compiler works on.
 
 A descriptor is a row of parts whose columns are appended. A part is a tree of :class:`Sum`, :class:`Failover`,
 :class:`IfDefined` and :class:`Const` over leaves; a leaf only forwards rows of one node at a time: a tree of
@@ -27,7 +27,7 @@ def format_real(value: float) -> str:
 
 
 class NodeSizes(Protocol):
-    """What a descriptor needs of the network whose nodes it refers to."""
+    """What a descriptor needs from the network whose nodes it refers to."""
 
     @property
     def node_names(self) -> list[str]:
@@ -38,9 +38,9 @@ class NodeSizes(Protocol):
 
 
 class Value:
-    """Equal, and hashed, by type and fields; never changed once made.
+    """Immutable; compared and hashed by type and fields.
 
-    The methods that a frozen dataclass makes for each class below would cost every start 3 ms.
+    Frozen dataclasses would generate methods for each class below, which would add 3 ms to every start.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -61,7 +61,7 @@ class Part(Value):
         return ()
 
     def leaves(self) -> list[Leaf]:
-        """The forwarding leaves, in the order in which they are written."""
+        """The forwarding leaves, in written order."""
         return [leaf for child in self.children() for leaf in child.leaves()]
 
     def sources(self) -> Iterator[Source]:
@@ -74,7 +74,7 @@ class Part(Value):
         return math.lcm(*(child.modulus() for child in self.children()))
 
     def dim(self, nnet: NodeSizes) -> int:
-        """Columns of the value. Raises DescriptorError where a sum's sides differ."""
+        """Columns of the value. Raises DescriptorError if the sides of a sum differ."""
         raise NotImplementedError
 
     def text(self, node_names: Sequence[str]) -> str:
@@ -102,7 +102,7 @@ class Part(Value):
         return scales
 
     def constant(self) -> float:
-        """What is added to every element, whatever the rows. Raises DescriptorError where that is not defined."""
+        """What is added to every element, whatever the rows. Raises DescriptorError if that is not defined."""
         return 0.0
 
 
@@ -168,7 +168,7 @@ class Source(Leaf):
 
 
 class _Wrapper(Leaf):
-    """A leaf with one child, whose rows it asks for at other indexes."""
+    """A leaf with one child, whose rows it takes at other indexes."""
 
     child: Leaf
 
@@ -182,7 +182,7 @@ class _Wrapper(Leaf):
         return replace(self, child=self.child.map_sources(change))   # type: ignore[type-var]
 
     def _moved(self, indexes: np.ndarray) -> np.ndarray:
-        """The indexes at which the child is asked."""
+        """The indexes at which the child is read."""
         raise NotImplementedError
 
     def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -246,7 +246,7 @@ class ReplaceIndex(_Wrapper):
 
 @dataclass(eq=False, repr=False)
 class Switch(Leaf):
-    """The child number t mod k of k children. Kaldi: ``SwitchingForwardingDescriptor``."""
+    """Child number t mod k of k children. Kaldi: ``SwitchingForwardingDescriptor``."""
 
     alternatives: tuple[Leaf, ...]
 
@@ -374,7 +374,7 @@ class Descriptor(Value):
     parts: tuple[Part, ...]
 
     def leaves(self) -> list[Leaf]:
-        """The forwarding leaves of all parts, in the order in which they are written."""
+        """The forwarding leaves of all parts, in written order."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def sources(self) -> Iterator[Source]:
@@ -391,7 +391,7 @@ class Descriptor(Value):
         return math.lcm(*(part.modulus() for part in self.parts))
 
     def dim(self, nnet: NodeSizes) -> int:
-        """Columns of the value. Raises DescriptorError where the sides of a sum differ."""
+        """Columns of the value. Raises DescriptorError if the sides of a sum differ."""
         return sum(part.dim(nnet) for part in self.parts)
 
     def text(self, node_names: Sequence[str]) -> str:

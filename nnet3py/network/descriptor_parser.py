@@ -301,11 +301,11 @@ def _to_leaf(e: Expression) -> Leaf:
     raise DescriptorError(f"{e.op}() cannot stand inside Switch(), except in its first and only argument")
 
 
-# -- replacing a node by what it is made of ----------------------------------------------------------------------------
+# -- replacing a node by an expression ---------------------------------------------------------------------------------
 
 
 def substitute(descriptor: Descriptor, node: int, replacement: Descriptor) -> Descriptor:
-    """``descriptor`` with every mention of ``node`` replaced, in normal form; a scale goes on to the replacement.
+    """``descriptor`` with every mention of ``node`` replaced, in normal form; a scale is passed on to the replacement.
 
     Raises
     ------

@@ -27,7 +27,7 @@ def apply_edits(nnet: Nnet, text: str, path: str | None = None) -> None:
 
     Raises
     ------
-    ConfigError : a directive that does not exist, lacks a key or has one too many; earlier ones are done by then
+    ConfigError : a directive that does not exist, lacks a key or has one too many; earlier ones have been done by then
     """
     for line in parse_config_lines(text, path):
         directive = DIRECTIVES.get(line.first_token)
@@ -53,7 +53,7 @@ def _required(line: ConfigLine, *keys: str) -> None:
 
 
 def _matching(nnet: Nnet, line: ConfigLine, *type_names: str) -> Iterator[tuple[int, Any]]:
-    """Index and component of those whose name matches ``name=`` (default ``*``) and that are of these types."""
+    """Index and component of those whose names match ``name=`` (default ``*``) and that have one of these types."""
     matcher = name_matcher(line.get_string("name", "*"))
     for c, name in enumerate(nnet.component_names):
         if matcher.match(name) and is_a(nnet.components[c], *type_names):
@@ -92,7 +92,7 @@ def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
     for _, component in _matching(nnet, line, "UpdatableComponent"):
         component.set_underlying_learning_rate(rate)
         count += 1
-    nnet.structure_changed()         # a rate of 0 stops derivatives when the network is compiled
+    nnet.structure_changed()         # since the compiler leaves out derivatives for a rate of 0
     logger.info("Set learning rates for %d components.", count)
 
 

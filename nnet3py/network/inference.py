@@ -1,7 +1,7 @@
 """The form of a network for computing outputs: in test mode, collapsed, perhaps for a node in the middle.
 
 Inference (``nnet3py.compute``, the classes of ``runtime`` that compute utterances and streams) takes a
-network as training left it and makes this form itself, so that training mode is used only on request.
+network as training left it and make this form themselves, so that training mode is used only on request.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from nnet3py.network.whole_model import RANDOM_TYPES, is_a
 def for_inference(nnet: Nnet, training_mode: bool = False) -> Nnet:
     """The network to compute outputs with: a copy of ``nnet`` in test mode, collapsed, with parameters of its own.
 
-    One that :func:`~nnet3py.network.collapse.prepare_for_test` has made is in this form already, and is used as it is.
-    So is any network with ``training_mode``: its batch normalisation and dropout then do what they are set to.
+    One that :func:`~nnet3py.network.collapse.prepare_for_test` has made is in this form already, and is returned as it
+    is. So is any network with ``training_mode``: its batch normalisation and dropout then do what they are set to.
     """
     return nnet if training_mode or is_prepared(nnet) else prepare_for_test(nnet.copy())
 
@@ -33,8 +33,8 @@ def for_inference(nnet: Nnet, training_mode: bool = False) -> Nnet:
 def compute_only(nnet: Nnet, *names: str) -> None:
     """Make the nodes of these names, of any kind, the network's only output, which is called ``output``; in place.
 
-    The columns of several nodes stand side by side. Nodes and components that it does not need go; inputs stay. Raises
-    Nnet3Error if there is no such node.
+    The columns of several nodes are side by side. Nodes and components that it does not need are removed; inputs are
+    kept. Raises Nnet3Error if there is no such node.
     """
     wanted = [nnet.node_index(name) for name in names]
     outputs = {o for o in range(len(nnet.nodes)) if nnet.is_output(o)}
@@ -61,10 +61,10 @@ class InferenceForm:
 
     Parameters
     ----------
-    original : the network; it stays as it is
-    output : the node, of any kind, that becomes ``output``; of several, the columns stand side by side
-    reads_shared : whether who computes with the form reads shared arrays where they are, so that an edit of them is
-        seen; else all arrays are compared with what they were
+    original : the network; it is not changed
+    output : the node, of any kind, that becomes ``output``; the columns of several are side by side
+    reads_shared : whether the user of the form reads shared arrays where they are, so that edits of them take effect;
+        else all arrays are compared with what they were
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class InferenceForm:
         self._version, self._attributes = original.version, _attributes(original)
 
     def is_of(self, original: Nnet) -> bool:
-        """Whether the form is still what it would be if it were made now: nothing of the original has been edited."""
+        """Whether the form is up to date: nothing in the original has been edited."""
         attributes = _attributes(original)
         return (original.version == self._version and len(attributes) == len(self._attributes)
                 and all(map(operator.is_, attributes, self._attributes))
@@ -103,7 +103,7 @@ def _copy_for_test(component: Component) -> Component:
 
 
 def _arrays(components: Iterable[Component]) -> Iterator[np.ndarray]:
-    """The arrays that are attributes of components, or of components in them."""
+    """The arrays that are attributes of components, or of components inside them."""
     return (value for component in with_children(components) for value in vars(component).values()
             if isinstance(value, np.ndarray))
 

@@ -1,4 +1,4 @@
-"""Whether it matters into which pieces an utterance is cut."""
+"""Whether outputs depend on how an utterance is cut into pieces."""
 from __future__ import annotations
 
 import numpy as np
@@ -17,8 +17,7 @@ def is_local(nnet: Nnet) -> bool:
     """True if every output row depends on the same frames around it, however much else is computed with it.
 
     Then an utterance may be cut anywhere (at multiples of the network's modulus). False for recurrence, for inputs that
-    are used only if available (``IfDefined``, statistics pooling), and for frames that are named by a fixed t;
-    the ``ivector`` input may be.
+    are used only if available (``IfDefined``, statistics pooling), and for frames with a fixed t (but ``ivector``).
     """
     if is_recurrent(nnet):
         return False
@@ -43,7 +42,7 @@ def lookahead_is_at_most(nnet: Nnet, num_frames: int) -> bool:
     furthest = np.full(count, _NEVER, dtype=np.int64)
     output = nnet.node_index("output") * period
     furthest[output:output + period] = 0
-    for _ in range(count + 1):            # the longest walks, after Bellman and Ford
+    for _ in range(count + 1):            # longest walks, by Bellman and Ford's method
         further = furthest.copy()
         np.maximum.at(further, ends, np.where(furthest[starts] == _NEVER, _NEVER, furthest[starts] + offsets))
         if np.array_equal(further, furthest):
@@ -69,7 +68,7 @@ def _is_optional(part: Part) -> bool:
 
 
 def _needs_all_inputs(component: Component) -> bool:
-    """True if no output of the component can be computed while one of the inputs that it may use is missing."""
+    """True if every output of the component needs all the inputs that it may use."""
     num_choices = component.input_indexes(_PROBE).shape[1]
     available = ~np.eye(num_choices, dtype=bool)
     computable = [component.is_computable(_PROBE, row[None, :])[0][0] for row in available]

@@ -16,7 +16,7 @@ from nnet3py.network.structure import NetworkStructure
 
 Arcs = Sequence[Sequence[int]]
 
-LARGEST_GRAPH = 20000    # nodes of a recurrence times its period; beyond it nothing is looked for
+LARGEST_GRAPH = 20000    # nodes of a recurrence times its period; larger ones are not checked
 
 
 def is_recurrent(nnet: NetworkStructure) -> bool:
@@ -28,7 +28,7 @@ def is_recurrent(nnet: NetworkStructure) -> bool:
 def find_loop(nnet: NetworkStructure) -> list[str]:
     """The names of nodes that depend on each other within one time step, or [] if every recurrence goes one way.
 
-    A recurrence through ``Offset(node, -1)`` is none of these; one that goes back in time on one path and forward on
+    A recurrence through ``Offset(node, -1)`` is not such a loop; one that goes back in time on one path and forward on
     another is, since some walk along it returns to the time it left.
     """
     component_of = strong_components([node_dependencies(nnet, i) for i in range(len(nnet.nodes))])
@@ -77,9 +77,9 @@ def _has_cycle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.nda
 
 
 def node_needs(nnet: NetworkStructure, i: int, period: int, any_x: bool = False) -> list[tuple[int, int, int]]:
-    """(source, t, offset) for each t of a period: node ``i`` at t uses ``source`` at t + offset, if it is there.
+    """(source, t, offset) for each t of a period: node ``i`` at t uses ``source`` at t + offset, if available.
 
-    Node ``i`` is at x = 0, and without ``any_x`` so are sources.
+    Node ``i`` is at x = 0, and without ``any_x`` so are the sources.
     """
     times = np.zeros((period, 3), dtype=np.int32)
     times[:, 1] = np.arange(period)
@@ -99,7 +99,7 @@ def node_needs(nnet: NetworkStructure, i: int, period: int, any_x: bool = False)
 
 
 def _offsets(t: int, indexes: np.ndarray, any_x: bool) -> list[int]:
-    """How far from t each index is; those of another x lead out of a cycle."""
+    """How far from t each index is; indexes with another x are not part of a cycle."""
     return [offset - t for _, offset, x in indexes.tolist() if (any_x or x == 0) and offset != NO_TIME]
 
 

@@ -34,11 +34,11 @@ def subsampling_beside(path: str | None) -> int:
 
     Parameters
     ----------
-    path : the model's file, or what else an rxfilename may be, or None
+    path : the model's file, or any other rxfilename, or None
 
     Raises
     ------
-    FormatError : the folder's file ``frame_subsampling_factor`` holds something else than a number of 1 or more
+    FormatError : the folder's file ``frame_subsampling_factor`` holds anything but a number of 1 or more
     """
     if path is None or not os.path.isfile(path):
         return 1
@@ -55,7 +55,7 @@ def subsampling_beside(path: str | None) -> int:
 
 
 def read_nnet_or_model(reader: TokenReader) -> Nnet:
-    """Read a network, or an acoustic model of which only the network is kept; the header is consumed already."""
+    """Read a network, or the network from an acoustic model; the header has been consumed already."""
     if reader.peek_token() == "T":
         from nnet3py.hmm.transition_model import TransitionModel
 

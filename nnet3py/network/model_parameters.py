@@ -1,6 +1,6 @@
 """The parameters and training settings of a whole network: as a vector, per component, perturbed, scaled.
 
-"Updatable" components are those that training changes. Lists with a number for each have them in the network's order.
+"Updatable" components are those that training changes. Lists with a number for each are in the network's order.
 Names are matched as in edit directives: ``*`` stands for any text. Kaldi: ``nnet-utils.h``.
 """
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nnet3py.network.whole_model import compiled_form_may_change, name_matcher
 
 
 def updatable_components(nnet: Nnet, names: str = "*") -> Iterator[tuple[str, UpdatableComponent]]:
-    """Name and object of each updatable component whose name matches."""
+    """Name and object of each updatable component with a matching name."""
     matcher = name_matcher(names)
     for name, component in nnet.named_components():
         if is_updatable(component) and matcher.match(name):
@@ -34,7 +34,7 @@ def num_updatable_components(nnet: Nnet) -> int:
 def vectorize(nnet: Nnet) -> np.ndarray:
     """All parameters in one float32 vector (num_parameters,), in Kaldi's order. Kaldi: VectorizeNnet.
 
-    Component by component; in each a matrix row by row, then its bias.
+    Component by component; in each the matrix row by row, then the bias.
     """
     vectors = [component.vectorize() for _, component in updatable_components(nnet)]
     return np.concatenate(vectors) if vectors else np.zeros(0, dtype=np.float32)
@@ -63,7 +63,7 @@ def perturb(nnet: Nnet, stddev: float, seed: int = 0) -> None:
     Parameters
     ----------
     stddev : its standard deviation
-    seed : the noise follows from it; Kaldi's differs
+    seed : determines the noise, which is not Kaldi's
     """
     if not 0.0 <= stddev < float("inf"):
         raise UsageError(f"noise cannot have the standard deviation {stddev:g}")
@@ -76,7 +76,7 @@ def perturb(nnet: Nnet, stddev: float, seed: int = 0) -> None:
 
 
 def component_dot_products(nnet: Nnet, other: Nnet) -> list[float]:
-    """For each updatable component the sum of its parameters times the other network's. Kaldi: ComponentDotProducts.
+    """For each updatable component, the dot product with the other network's. Kaldi: ComponentDotProducts.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def component_dot_products(nnet: Nnet, other: Nnet) -> list[float]:
 
 
 def format_per_component(nnet: Nnet, values: Sequence[float]) -> str:
-    """``[ name:value name:value ]``, a number for each updatable component. Kaldi: PrintVectorPerUpdatableComponent."""
+    """``[ name:value name:value ]`` with a number per updatable component. Kaldi: PrintVectorPerUpdatableComponent."""
     _check_count(nnet, values)
     pairs = zip(updatable_components(nnet), values, strict=True)
     return "[ " + "".join(f"{name}:{value:.6g} " for (name, _), value in pairs) + "]"
@@ -127,7 +127,7 @@ def _check_count(nnet: Nnet, values: Sequence[float]) -> None:
 
 
 def learning_rates(nnet: Nnet) -> list[float]:
-    """The learning rate of each updatable component, its factor included. Kaldi: GetLearningRates."""
+    """The learning rate of each updatable component, including its factor. Kaldi: GetLearningRates."""
     return [component.learning_rate for _, component in updatable_components(nnet)]
 
 
@@ -141,7 +141,7 @@ def set_learning_rates(nnet: Nnet, rates: Sequence[float]) -> None:
 
 
 def set_learning_rate_factor(nnet: Nnet, factor: float, names: str = "*") -> int:
-    """Set the factor by which learning rates that are set later are multiplied, in place; returns for how many."""
+    """Set the factor of learning rates that are set later, in place; returns for how many components."""
     return _set(nnet, "learning_rate_factor", factor, names)
 
 
@@ -164,7 +164,7 @@ def _set(nnet: Nnet, attribute: str, value: float, names: str) -> int:
 
 
 def _setting(what: str, value: float) -> float:
-    """The number as the files hold it. Raises UsageError for what a trainer cannot use."""
+    """The number as files hold it. Raises UsageError for values that a trainer cannot use."""
     with np.errstate(over="ignore"):
         number = float(np.float32(value))
     if not 0.0 <= number < float("inf"):

@@ -1,4 +1,4 @@
-"""The network: nodes that say what feeds what, and the components they use. Kaldi: ``Nnet`` of ``nnet-nnet.h``."""
+"""The network: nodes, which say what feeds what, and their components. Kaldi: ``Nnet`` of ``nnet-nnet.h``."""
 from __future__ import annotations
 
 import copy
@@ -19,12 +19,12 @@ from nnet3py.network.shortcuts import Shortcuts
 class Nnet(Shortcuts):
     """A network.
 
-    ``structure.py`` has what looks at it, ``shortcuts.py`` short ways to use it, ``surgery*.py`` its edits.
+    ``structure.py`` has the methods that inspect it, ``shortcuts.py`` short ways to use it, ``surgery*.py`` its edits.
 
     Attributes
     ----------
-    prepared_version : the version that ``prepare_for_test`` has left; -1 if it was not called
-    path : the file that it was read from, as it was named; None for one made otherwise
+    prepared_version : the version after ``prepare_for_test``; -1 if it was not called
+    path : the file that it was read from, as given; None if it was made otherwise
     """
 
     def __init__(self) -> None:
@@ -47,18 +47,18 @@ class Nnet(Shortcuts):
         Parameters
         ----------
         text : the config
-        seed : of the random parameters; each component's also depend on its name, and on nothing else
+        seed : of the random parameters; a component's parameters depend only on this and its name
         path : where the text comes from, for messages
 
         Raises
         ------
-        ConfigError : the network is then as it was before
+        ConfigError : an invalid config; the network is then unchanged
         """
         read_config_into(self, text, seed, path)
         self.structure_changed()
 
     def check(self, warn_for_orphans: bool = False) -> None:
-        """Raise ConfigError if the nodes do not fit each other; warn about what no output needs, if asked to.
+        """Raise ConfigError if the nodes do not fit together; warn about what no output needs, if asked to.
 
         Kaldi: Nnet::Check.
         """
@@ -67,11 +67,11 @@ class Nnet(Shortcuts):
     # -- parameters --------------------------------------------------------------------------------------------------
 
     def copy(self) -> Nnet:
-        """A deep copy; its version is the same, so that compiled computations fit it too."""
+        """A deep copy with the same version, so that compiled computations fit it too."""
         return copy.deepcopy(self)
 
     def as_gradient(self) -> Nnet:
-        """A copy with all parameters and statistics zero, marked as a gradient: what is added to it are derivatives."""
+        """A copy with all parameters and statistics zero, marked as a gradient: derivatives are added to it."""
         gradient = self.copy()
         gradient.scale(0.0)
         for component in gradient._updatable():
@@ -90,13 +90,13 @@ class Nnet(Shortcuts):
             mine.add(alpha, theirs)
 
     def dot_product(self, other: Nnet) -> float:
-        """The sum, over all trainable parameters, of this network's times the other's."""
+        """The dot product of all trainable parameters of this network and the other."""
         self.check_alike(other)
         return sum(mine.dot_product(theirs) for mine, theirs in zip(self.components, other.components, strict=True)
                    if is_updatable(mine) and is_updatable(theirs))
 
     def squares(self) -> np.ndarray:
-        """For each component the sum of the squares of its trainable parameters, float64; 0 for one without."""
+        """For each component, the sum of squares of its trainable parameters, float64; 0 if it has none."""
         return np.array([component.dot_product(component) if is_updatable(component) else 0.0
                          for component in self.components])
 
@@ -107,20 +107,20 @@ class Nnet(Shortcuts):
                 component.scale(float(factor))
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
-        """Add to each component that of ``other`` times its factor, in place; nothing for 0."""
+        """Add to each component its factor times that of ``other``, in place; nothing for 0."""
         for component, factor, theirs in zip(self.components, factors, other.components, strict=True):
             if factor != 0.0:
                 component.add(float(factor), theirs)
 
     def num_parameters(self) -> int:
-        """How many numbers training changes."""
+        """The number of trainable parameters."""
         return sum(component.num_parameters() for component in self._updatable())
 
     def _updatable(self) -> list[UpdatableComponent]:
         return [component for component in self.components if is_updatable(component)]
 
     def check_alike(self, other: Nnet) -> None:
-        """Raise ShapeError if the other network has other types of components, or parameters of other shapes."""
+        """Raise ShapeError if the other network has other component types, or parameters of other shapes."""
         mine, theirs = ([(type(c).__name__, {name: p.shape for name, p in c.parameters().items()})
                          for c in nnet.components] for nnet in (self, other))
         if mine != theirs:

@@ -23,7 +23,7 @@ class DescriptorNode:
 
     Attributes
     ----------
-    objective : ``linear`` or ``quadratic``: for outputs, what the trainer makes of it
+    objective : ``linear`` or ``quadratic``: for outputs, the trainer's objective
     """
 
     name: str

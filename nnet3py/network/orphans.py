@@ -1,4 +1,4 @@
-"""Removing nodes and components, above all those that no output needs. Kaldi: ``RemoveOrphanNodes`` and the like."""
+"""Removing nodes and components, mainly those that no output needs. Kaldi: ``RemoveOrphanNodes`` and the like."""
 from __future__ import annotations
 
 import logging
@@ -20,8 +20,8 @@ def remove_orphans(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
 def remove_orphan_nodes(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
     """Remove the nodes from which no output is computed, in place; logs how many.
 
-    Without ``remove_inputs`` input nodes stay, except that of two neighbours in the list of orphans only the first
-    does: files that Kaldi has edited are as they are because of this.
+    Without ``remove_inputs`` input nodes are kept, except that of two neighbours in the list of orphans only the first
+    is: this is Kaldi's behaviour, so that edited files are equal.
     """
     orphans = orphan_nodes(nnet)
     if not remove_inputs:
@@ -35,7 +35,7 @@ def _without_inputs(nnet: NetworkStructure, orphans: list[int]) -> list[int]:
     kept, position = [], 0
     while position < len(orphans):
         if nnet.is_input(orphans[position]):
-            position += 1                    # this one is not removed, and the next is removed unseen
+            position += 1                    # this one is kept, and the next is removed unchecked
         kept += orphans[position:position + 1]
         position += 1
     return kept
@@ -46,7 +46,7 @@ def remove_nodes(nnet: NetworkStructure, indexes: Iterable[int]) -> None:
 
     Raises
     ------
-    ConfigError : no input or no output node would remain; the network is then as it was
+    ConfigError : no input or no output node would remain; the network is then unchanged
     """
     removed = set(indexes)
     if not removed:

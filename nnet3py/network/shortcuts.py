@@ -1,6 +1,6 @@
 """What users type first: ``nnet(feats)``, ``nnet["affine1"]``, ``nnet.summary()``.
 
-Each is short for something longer, partly in modules above this one, which are imported by name.
+Each is short for something longer, partly in higher-level modules, which are imported by name.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnet3py.network.nodes import ComponentNode, Node
 from nnet3py.network.surgery_nodes import NodeEdits
 from nnet3py.shown import Shown
 
-# What other libraries call it, and what to type here.
+# Names in other libraries, and what to type here.
 _ELSEWHERE = {
     **dict.fromkeys(("forward", "predict", "run", "compute", "infer"), "nnet(feats), or nnet3py.compute(nnet, feats)"),
     **dict.fromkeys(("fit", "train", "step"), "nnet3py.train(nnet, (feats, targets))"),
@@ -74,12 +74,12 @@ class Shortcuts(NodeEdits, Shown):
         return name in self.component_names or name in self.node_names
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the components, in the order of the file; more by ``named_components()``."""
+        """The names of the components, in the order of the file; ``named_components()`` gives more."""
         return iter(list(self.component_names))
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:
-            """AttributeError, with what to type instead if another library has something under that name."""
+            """AttributeError, which says what to type instead if another library has something by that name."""
             def advice() -> str | None:
                 if name in _ELSEWHERE or name.startswith("_"):
                     return _ELSEWHERE.get(name)
@@ -101,5 +101,5 @@ class Shortcuts(NodeEdits, Shown):
     def _ports(self, wanted: Callable[[int], bool]) -> str:
         try:
             return ", ".join(f"{node.name} ({self.node_dim(i)})" for i, node in enumerate(self.nodes) if wanted(i))
-        except Nnet3Error:      # it is being edited, and the dimensions do not fit
+        except Nnet3Error:      # it is being edited, and dimensions do not match yet
             return ", ".join(node.name for i, node in enumerate(self.nodes) if wanted(i))

@@ -1,4 +1,4 @@
-"""What a network is made of, and how its nodes are connected: what descriptors, checks and edits look at."""
+"""What a network is made of, and how its nodes are connected: the part that descriptors, checks and edits use."""
 from __future__ import annotations
 
 import math
@@ -12,14 +12,14 @@ _UNKNOWN_NAME_HINT = 5       # names listed in a message about an unknown one
 
 
 class NetworkStructure:
-    """Nodes and the components that work at them.
+    """Nodes and their components.
 
     Attributes
     ----------
     nodes : in the order of the config; the input of a component node is the descriptor node before it
     components : in the order of the file
     component_names : their names
-    version : raised by every change of the structure; what was compiled or bound for an older one is void
+    version : raised by every change of the structure; what was compiled or bound for an older version is invalid
     """
 
     def __init__(self) -> None:
@@ -29,14 +29,14 @@ class NetworkStructure:
         self.version = 0
 
     def structure_changed(self) -> None:
-        """To be called after every change of nodes or components (not of parameters)."""
+        """Must be called after every change of nodes or components (not of parameters)."""
         self.version += 1
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     @property
     def node_names(self) -> list[str]:
-        """The name of each node; that of a component's input is the component node's and ``_input``."""
+        """The name of each node; a component's input has the component node's name and ``_input``."""
         return [node.name for node in self.nodes]
 
     def node_index(self, name: str) -> int:
@@ -82,7 +82,7 @@ class NetworkStructure:
         return self.is_descriptor(i) and not self.is_component_input(i)
 
     def descriptor_of(self, i: int) -> DescriptorNode:
-        """Node ``i``, which must have a descriptor: an output node or the input of a component node."""
+        """Node ``i``, which must have a descriptor: an output node, or the input of a component node."""
         node = self.nodes[i]
         assert isinstance(node, DescriptorNode), f"node {node.name} has no descriptor"
         return node
@@ -106,7 +106,7 @@ class NetworkStructure:
                      if node.name == name and self.is_output(i)), -1)
 
     def is_simple(self) -> bool:
-        """True if it has an ``input``, an ``output`` and, with more inputs, an ``ivector``. Kaldi: IsSimpleNnet."""
+        """True if it has an ``input``, an ``output`` and at most one more input, ``ivector``. Kaldi: IsSimpleNnet."""
         inputs = [node.name for node in self.nodes if isinstance(node, InputNode)]
         return self.output_dim("output") > 0 and "input" in inputs and (len(inputs) == 1 or "ivector" in inputs)
 
@@ -117,7 +117,7 @@ class NetworkStructure:
     # -- as config text -----------------------------------------------------------------------------------------------
 
     def config_lines(self, include_dims: bool = False) -> list[str]:
-        """A config line per node, those of component inputs excepted; with dims they are for reading by people."""
+        """A config line per node, except component inputs; with dims they are for human readers."""
         names = self.node_names
         return [self._config_line(i, node, names, include_dims) for i, node in enumerate(self.nodes)
                 if not self.is_component_input(i)]

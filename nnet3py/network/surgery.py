@@ -1,8 +1,8 @@
 """Changing a network from Python: a block of edits, and the checks at its end.
 
-The edits themselves, from which ``Nnet`` is derived, are in ``surgery_components.py`` and ``surgery_nodes.py``. One
-that would not leave a network Kaldi can use is refused, and the network is then as it was. Several edits that only fit
-together are made inside ``with nnet.edit():``.
+The edits themselves, from which ``Nnet`` is derived, are in ``surgery_components.py`` and ``surgery_nodes.py``. An edit
+that would leave a network that Kaldi cannot use is refused, and the network is then unchanged. Several edits that are
+valid only together are made inside ``with nnet.edit():``.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nnet3py.network.structure import NetworkStructure
 
 
 class EditState:
-    """The state of an open edit: how deep it is, the arrays that it has overwritten, a cycle that was there before."""
+    """The state of an open edit: its depth, the arrays that it has overwritten, a cycle that existed before."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -33,7 +33,7 @@ class EditState:
 
 
 class Edits(NetworkStructure):
-    """A network that can be edited in blocks; the edits themselves are in the classes derived from it."""
+    """A network that can be edited in blocks; the edits themselves are in derived classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,10 +43,10 @@ class Edits(NetworkStructure):
     def edit(self) -> Iterator[Edits]:
         """A block of edits: either all are made or none.
 
-        Names and references are checked at each step, dimensions and cycles at the end. When anything is raised in the
-        block, the network becomes what it was at its beginning, parameters that ``set_parameters`` set included.
+        Names and references are checked at each step, dimensions and cycles at the end. If anything is raised in the
+        block, the network is restored, including parameters that ``set_parameters`` has set.
 
-        >>> with nnet.edit():                       # none of the three would fit without the others
+        >>> with nnet.edit():                       # none of the three is valid without the others
         ...     nnet.replace_component("affine1", "type=AffineComponent input-dim=120 output-dim=64")
         ...     nnet.replace_component("relu1", "type=RectifiedLinearComponent dim=64")
         ...     nnet.replace_component("affine2", "type=AffineComponent input-dim=64 output-dim=10")
@@ -78,7 +78,7 @@ class Edits(NetworkStructure):
 
 
 def _check(nnet: Edits) -> None:
-    """Raise ConfigError for faults that make the network useless, except for those that it had before."""
+    """Raise ConfigError for faults that make the network unusable, except those that it had before."""
     check_nnet(nnet)
     for name, error in _faults(nnet):
         if name not in nnet._edit_state.old_faults:
@@ -110,5 +110,5 @@ def check_name(name: str, kind: str) -> None:
 
 
 def listed(names: list[str]) -> str:
-    """Names for a message, each once."""
+    """Names for a message, without repetitions."""
     return ", ".join(dict.fromkeys(names))

@@ -14,14 +14,14 @@ from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.structure import NetworkStructure
 from nnet3py.network.surgery import Edits, check_name, listed
 
-# Types whose arrays are not parameters but may be set all the same: nothing is derived from them.
+# Types whose arrays are not parameters but may be set: nothing is derived from them.
 FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
                 "FixedBiasComponent": ("vector",), "ConstantComponent": ("output",),
                 "ConstantFunctionComponent": ("output",)}
 
 
 class ComponentEdits(Edits):
-    """Edits of components; each is refused, or undone, if the network would be useless after it."""
+    """Edits of components; each is refused, or undone, if the network would be unusable after it."""
 
     def named_components(self) -> Iterator[tuple[str, Component]]:
         """Name and object of each component, in the order of the file.
@@ -34,7 +34,7 @@ class ComponentEdits(Edits):
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of a component that :meth:`set_parameters` sets, as views: name -> float32 array.
 
-        They are what training changes; for fixed components (an LDA transform, fixed scales and biases) what they hold.
+        They are the trained parameters, or for fixed components (an LDA transform, fixed scales, biases) their values.
 
         >>> {key: values.shape for key, values in nnet.arrays("affine2").items()}
         {'linear_params': (10, 32), 'bias_params': (10,)}
@@ -44,7 +44,7 @@ class ComponentEdits(Edits):
         return component.parameters() or {key: getattr(component, key) for key in fixed}
 
     def set_parameters(self, name: str, values: Mapping[str, Any]) -> None:
-        """Overwrite arrays of a component, in place; those that are not named stay as they are.
+        """Overwrite arrays of a component, in place; those not named are left alone.
 
         Parameters
         ----------
@@ -53,9 +53,9 @@ class ComponentEdits(Edits):
 
         Raises
         ------
-        ConfigError : an array that the component does not have, or no numbers
+        ConfigError : an array that the component does not have, or values that are not numbers
         ShapeError : another shape
-        NumericError : NaN, infinity, or what float32 does not hold
+        NumericError : NaN, infinity, or values that float32 cannot hold
 
         >>> nnet.set_parameters("affine2", {"bias_params": np.zeros(10)})
         """
@@ -78,8 +78,8 @@ class ComponentEdits(Edits):
         Parameters
         ----------
         name : of the component; new
-        component : an object, or what a config line says after the name: ``type=... input-dim=...``
-        seed : of random parameters, where it is text
+        component : an object, or what follows the name in a config line: ``type=... input-dim=...``
+        seed : of random parameters, for a component given as text
 
         >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
         """
@@ -104,7 +104,7 @@ class ComponentEdits(Edits):
             self.components[self.component_index(name)] = _as_component(self, name, component, seed)
 
     def rename_component(self, old: str, new: str) -> None:
-        """Give a component another name, which no component has; its nodes keep theirs.
+        """Give a component a new name that no component has; its nodes keep theirs.
 
         >>> nnet.rename_component("affine2", "output.affine")
         """

@@ -29,7 +29,7 @@ class NodeEdits(ComponentEdits):
     """Edits of nodes and of what feeds them."""
 
     def named_nodes(self) -> Iterator[tuple[str, Node]]:
-        """Name and object of each node, the hidden inputs of component nodes excepted.
+        """Name and object of each node, except the hidden inputs of component nodes.
 
         >>> [name for name, node in nnet.named_nodes()]
         ['input', 'affine1', 'relu1', 'affine2', 'output']
@@ -47,7 +47,7 @@ class NodeEdits(ComponentEdits):
         return self.nodes[self.node_index(name)]
 
     def node_input(self, name: str) -> str:
-        """What feeds a node, as its config line has it; an empty string for an input node.
+        """What feeds a node, as in its config line; an empty string for an input node.
 
         >>> nnet.node_input("affine1")
         'Append(Offset(input, -1), input, Offset(input, 1))'
@@ -98,12 +98,12 @@ class NodeEdits(ComponentEdits):
             self.nodes.append(DescriptorNode(name, _parsed(self, name, input), objective))
 
     def add_node(self, name: str, component: str, input: str) -> None:
-        """Add a component node: a place where a component works.
+        """Add a component node: a use of a component.
 
         Parameters
         ----------
         name : new
-        component : name of a component, which may work at other nodes, too
+        component : name of a component, which other nodes may also use
         input : a descriptor, as in config lines; it may refer to the new node
 
         >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
@@ -130,7 +130,7 @@ class NodeEdits(ComponentEdits):
             self.nodes.append(DimRangeNode(name, self.node_index(source), int(dim_offset), int(dim)))
 
     def set_node_input(self, name: str, input: str) -> None:
-        """Let a component node, an output or a dim-range node be fed by something else.
+        """Change what feeds a component node, an output or a dim-range node.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class NodeEdits(ComponentEdits):
                 self.descriptor_of(i - self.is_component(i)).descriptor = _parsed(self, name, input)
 
     def redirect(self, old: str, new: str) -> None:
-        """Let all nodes that ``old`` feeds be fed by ``new``, except ``new`` itself.
+        """Let ``new`` feed all nodes that ``old`` feeds, except ``new`` itself.
 
         With ``add_node`` this puts a layer after ``old``:
 
@@ -172,7 +172,7 @@ class NodeEdits(ComponentEdits):
                         lambda leaf: Source(target, leaf.scale) if leaf.node == source else leaf)
 
     def rename_node(self, old: str, new: str) -> None:
-        """Give a node another name, also where others refer to it; its component keeps its own.
+        """Give a node a new name, including where others refer to it; its component keeps its name.
 
         >>> nnet.rename_node("output", "output-0")
         """
@@ -187,7 +187,7 @@ class NodeEdits(ComponentEdits):
             self.nodes[i].name = new
 
     def remove_node(self, name: str) -> None:
-        """Remove a node that feeds no other; its component stays (``remove_orphans`` removes what nothing needs).
+        """Remove a node that feeds no other; its component is kept (``remove_orphans`` removes what is not needed).
 
         Raises
         ------
@@ -209,7 +209,7 @@ class NodeEdits(ComponentEdits):
 
         Parameters
         ----------
-        remove_inputs : also input nodes
+        remove_inputs : also remove input nodes
 
         >>> nnet.remove_orphans()
         """

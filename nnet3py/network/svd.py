@@ -25,14 +25,14 @@ UPDATE_PERIOD, NUM_SAMPLES_HISTORY, ALPHA = 4, 2000.0, 4.0
 
 def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_threshold: float,
               shrinkage_threshold: float) -> None:
-    """Replace affine components by a linear one and an affine one with fewer rows between them, in place.
+    """Replace affine components by a linear and an affine one with a smaller dimension between them, in place.
 
     Parameters
     ----------
     indexes : of the components
-    bottleneck_dim : rows between them; not looked at where ``energy_threshold`` is given
-    energy_threshold : keep the fewest singular values whose squares sum to this part of the whole; 0 or less: off
-    shrinkage_threshold : leave a component alone if it would not get smaller than this part of its parameters
+    bottleneck_dim : that dimension; ignored if ``energy_threshold`` is given
+    energy_threshold : keep the fewest singular values whose squares sum to this share of the total; 0 or less: off
+    shrinkage_threshold : leave a component alone if it would not get smaller than this share of its parameters
 
     Raises
     ------
@@ -57,7 +57,7 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
             _check_names(nnet, c)
             decomposed[c] = len(nnet.components) + 2 * len(new), len(nnet.components) + 2 * len(new) + 1
             new.append(_factors(component, factors, bottleneck_dim))
-    logger.info("Converted %d components to FixedAffineComponent.", len(decomposed))   # so Kaldi calls it
+    logger.info("Converted %d components to FixedAffineComponent.", len(decomposed))   # Kaldi's wording
     if decomposed:
         for c, pair in zip(decomposed, new, strict=True):
             nnet.component_names += [f"{nnet.component_names[c]}_a", f"{nnet.component_names[c]}_b"]
@@ -81,7 +81,7 @@ def _check_names(nnet: Nnet, c: int) -> None:
 
 
 def _dim_of_energy(singular_values: np.ndarray, threshold: float) -> int:
-    """How many of the largest singular values it takes for ``threshold`` of the sum of squares."""
+    """How many of the largest singular values make up ``threshold`` of the sum of squares."""
     energy = np.cumsum(singular_values ** 2, dtype=np.float32)
     return min(int(np.searchsorted(energy, np.float32(threshold) * energy[-1])) + 1, len(energy))
 
@@ -119,7 +119,7 @@ def _factors(component: Any, factors: tuple[np.ndarray, np.ndarray, np.ndarray],
 
 
 def _replace_nodes(nnet: Nnet, decomposed: dict[int, tuple[int, int]]) -> None:
-    """Let each node of a decomposed component become two: ``<node>_a`` with its input, and ``<node>_b`` after it."""
+    """Replace each node of a decomposed component by two: ``<node>_a`` with its input, and ``<node>_b`` after it."""
     shown = [f"{node.name}_b" if isinstance(node, ComponentNode) and node.component_index in decomposed else node.name
              for node in nnet.nodes]
     lines: list[str] = []
@@ -142,7 +142,7 @@ def _replace_nodes(nnet: Nnet, decomposed: dict[int, tuple[int, int]]) -> None:
 
 
 def reduce_rank(nnet: Nnet, indexes: Sequence[int], rank: int) -> None:
-    """Bring the matrices of affine components to at most this rank, in place."""
+    """Reduce the matrices of affine components to at most this rank, in place."""
     count = 0
     for c in indexes:
         name, component = nnet.component_names[c], nnet.components[c]

@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 RANDOM_TYPES = ("DropoutComponent", "DropoutMaskComponent", "GeneralDropoutComponent", "SpecAugmentTimeMaskComponent")
 DROPOUT_TYPES = RANDOM_TYPES[:3]         # those with a dropout proportion
 
-LEAST_RATIO = 0.9        # of squared singular values' mean square to their squared mean; 1 or more but for rounding
+LEAST_RATIO = 0.9        # of squared singular values' mean square to squared mean; at least 1 apart from rounding
 
 
 class ComponentArrays(Components, Protocol):
-    """A network, or what it has on a device."""
+    """A network, or its store on a device."""
 
     def scale_components(self, factors: np.ndarray, /) -> None:
         """Multiply parameters and statistics of each component by its factor, in place."""
@@ -48,7 +48,7 @@ def components_of_type(nnet: Components, *type_names: str) -> Iterator[Any]:
 
 @contextmanager
 def compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
-    """Raise the network's version if what a compiler sees of the components is different afterwards."""
+    """Raise the network's version if what the compiler sees of the components has changed afterwards."""
     def seen() -> list[tuple[Properties, bool]]:
         return [(c.properties, getattr(c, "learning_rate", 1.0) != 0.0) for c in nnet.components]
 
@@ -59,7 +59,7 @@ def compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
 
 
 def name_matcher(pattern: str) -> re.Pattern[str]:
-    """A regular expression for a pattern in which ``*`` is any text, also none, and all else itself."""
+    """A regular expression for a pattern in which ``*`` is any text, even none, and everything else is literal."""
     return re.compile(".*".join(re.escape(piece) for piece in pattern.split("*")) + r"\Z", re.DOTALL)
 
 
@@ -76,7 +76,7 @@ def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
 
 
 def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Switch dropout and the like to its expectation (True) or back, in place."""
+    """Switch dropout and the like to expected values (True) or back, in place."""
     with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, *RANDOM_TYPES):
             component.test_mode = test_mode
@@ -108,13 +108,13 @@ def scale_batchnorm_stats(nnet: ComponentArrays, factor: float) -> None:
 
 
 def zero_component_stats(nnet: Nnet) -> None:
-    """Set the statistics of all components to zero, in place (of batch normalisation only outside test mode)."""
+    """Set the statistics of all components to zero, in place (batch normalisation's only outside test mode)."""
     for component in nnet.components:
         component.zero_stats()
 
 
 def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
-    """Stop the natural gradient from adapting to what it sees, or let it go on, in place."""
+    """Stop natural gradient from adapting to the data, or let it resume, in place."""
     for component in components_of_type(nnet, "UpdatableComponent"):
         component.freeze_natural_gradient(freeze)
 
@@ -122,7 +122,7 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
 def convert_repeated_to_block_affine(nnet: Nnet) -> None:
     """Replace each RepeatedAffineComponent, or one derived from it, by an equal BlockAffineComponent, in place.
 
-    Types that can be converted, or hold others that can, have a method ``as_block_affine()``, which makes the equal.
+    Types that can be converted, or hold others that can, have a method ``as_block_affine()`` for this.
     """
     for c, component in enumerate(nnet.components):
         if hasattr(component, "as_block_affine"):
@@ -143,8 +143,8 @@ def constrain_orthonormal(nnet: Components, draw: Callable[[], bool], ops: Ops) 
 
     Returns
     -------
-    What to call when the device has done it: it looks at the matrices' faults, warns, and raises NumericError for one
-    whose parameters are not finite, which was left as it was.
+    A function to call when the device has finished: it checks the matrices, warns, and raises NumericError for one
+    whose parameters are not finite, which was left unchanged.
 
     Kaldi: ConstrainOrthonormal. The step follows Povey et al., "Semi-orthogonal low-rank matrix factorization for deep
     neural networks", 2018.
@@ -169,12 +169,12 @@ def constrain_matrix(ops: Ops, weights: DeviceArray, constraint: float) -> Calla
 
     Parameters
     ----------
-    weights : float32 (rows, cols), of the device of ``ops``
-    constraint : s, or a negative number for the s that leaves the size of M as it is
+    weights : float32 (rows, cols), on the device of ``ops``
+    constraint : s, or a negative number for the s that keeps the size of M
 
     Returns
     -------
-    A function that waits for what :func:`check_ratio` looks at, float32 (1,).
+    A function that waits for the ratio for :func:`check_ratio`, float32 (1,).
     """
     ops.reset_scratch()
     wide = weights.shape[0] <= weights.shape[1]

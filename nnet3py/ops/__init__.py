@@ -31,7 +31,7 @@ def get_ops(device: str = "cpu") -> Ops:
     by_device = _local.__dict__.setdefault("ops", {})
     if device not in by_device:
         by_device[device] = _make_ops(device)
-    return cast("Ops", by_device[device])        # of its own device's arrays; __getattr__ finds operations by the table
+    return cast("Ops", by_device[device])        # on its own device's arrays; __getattr__ finds operations by the table
 
 
 def _make_ops(device: str) -> object:

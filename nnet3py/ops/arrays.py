@@ -1,7 +1,8 @@
 """The types of what operations are given; ``table.py`` reads the names that its declarations use.
 
 A matrix or vector is an array of a device: numpy's on the CPU, one of numba.cuda on a GPU. Both have what
-:class:`DeviceArray` says, and no more can be asked of one whose device is not known. Light: no numpy, no numba.
+:class:`DeviceArray` says, and nothing more can be asked of an array whose device is not known. Light: no numpy, no
+numba.
 """
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class DeviceArray(Protocol):
 Anything = TypeVar("Anything")
 Out: TypeAlias = Annotated[Anything, "the operation writes it"]
 
-# Matrices have adjacent columns and any row stride, but those of int32; everything else is contiguous.
+# Matrices have adjacent columns and any row stride, except those of int32; everything else is contiguous.
 Mat: TypeAlias = DeviceArray        # float32 (rows, cols)
 DMat: TypeAlias = DeviceArray       # float64 (rows, cols)
 IMat: TypeAlias = DeviceArray       # int32 (rows, cols), contiguous

@@ -1,4 +1,4 @@
-"""The GPU: is one here, and which. The only module that imports ``numba.cuda``; others take ``cuda`` from here."""
+"""The GPU: whether there is one, and which. Only this module imports ``numba.cuda``; others take ``cuda`` from here."""
 from __future__ import annotations
 
 import logging
@@ -23,7 +23,7 @@ def toolkit_folders() -> list[Path]:
 
 
 def _show_compiler_to_numba() -> None:
-    """numba looks for its compiler, NVVM, in toolkits only: where there is none, show it the wheel that has it."""
+    """numba looks for its compiler, NVVM, in toolkits only: where there is none, point it to the wheel that has it."""
     folder = next((folder for folder in toolkit_folders() if (folder / "nvvm").is_dir()), None)
     if folder is None or folder.name != "cuda_nvcc" or is_simulated():
         return
@@ -38,7 +38,7 @@ def _show_compiler_to_numba() -> None:
 
 
 # What we want of numba, unless the user wants something else: it warns at each launch of few blocks, and small matrices
-# have no more; and after each ten arrays that are no longer used it waits for the GPU, to free them.
+# have only few; and after every ten arrays that are no longer used it waits for the GPU, to free them.
 _NUMBA_SETTINGS = {"NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": ("CUDA_LOW_OCCUPANCY_WARNINGS", 0),
                    "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT": ("CUDA_DEALLOCS_COUNT", 1000)}
 
@@ -51,7 +51,7 @@ def _set_up_numba() -> None:
 
 
 def _restore_row_stack() -> None:
-    """numpy 2.5 has ``row_stack`` no more, which numba-cuda up to 0.30 asks for when it compiles its first kernel."""
+    """numpy 2.5 no longer has ``row_stack``, which numba-cuda up to 0.30 asks for when it compiles its first kernel."""
     import numpy as np
 
     if not hasattr(np, "row_stack"):
@@ -81,7 +81,7 @@ def cuda() -> Any:
 
 
 def libdevice() -> Any:
-    """NVIDIA's functions of numbers, for code inside kernels; the simulator has none."""
+    """NVIDIA's mathematical functions, for code inside kernels; the simulator has none."""
     cuda()
     from numba.cuda import libdevice as module
     return module
@@ -103,7 +103,7 @@ def driver_library() -> Any:
     module = cuda()
     loaded = getattr(module.cudadrv.driver.driver, "lib", None)
     if isinstance(loaded, ctypes.CDLL):
-        return ctypes.CDLL(loaded._name)         # of its own, for numba declares its functions otherwise
+        return ctypes.CDLL(loaded._name)         # an object of its own, since numba declares its functions otherwise
     return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 
 

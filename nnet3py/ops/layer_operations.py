@@ -139,8 +139,8 @@ class Recurrent(Protocol):
     def lstm_self_repair(self, repair: Out[Mat], flagged: Out[Vec], deriv_sum: DMat, count: DVec, config: Vec) -> None:
         """``repair[k, j]`` = the scale of nonlinearity k if its average derivative in cell j is too small, else 0.
 
-        ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells of which
-        nothing is known are repaired. ``flagged[k]`` becomes the number of such cells.
+        ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells
+        without statistics are repaired. ``flagged[k]`` becomes the number of such cells.
         """
 
     def lstm_store_stats(self, value_sum: Out[DMat], deriv_sum: Out[DMat], self_repair_total: Out[DVec],
@@ -148,7 +148,7 @@ class Recurrent(Protocol):
         """Add to the statistics what ``lstm_backprop`` and ``lstm_self_repair`` found in ``num_rows`` rows."""
 
     def gru_propagate(self, dst: Out[Mat], z: Mat, c_prev: Mat) -> None:
-        """``dst`` = (h, c), in whose first half the sums stand of which h is the tanh; c = h - z h + z c_prev."""
+        """``dst`` = (h, c), whose first half holds the sums that h is the tanh of; c = h - z h + z c_prev."""
 
     def gru_sum_deriv(self, dst: Out[Mat], z: Mat, y: Mat, dy: Mat) -> None:
         """``dst = (dh + dc - z dc) (1 - h^2)``, the derivative at the sums of ``gru_propagate``.
@@ -246,8 +246,8 @@ class Dropout(Protocol):
         """Stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
 
         A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and what
-        reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers, of which sequence s
-        uses those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
+        reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers; sequence s uses
+        those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
         """
 
     def mul_mask_rows(self, dst: Out[Mat], src: Mat, mask: Mat, indexes: IVec) -> None:

@@ -42,7 +42,7 @@ class Rows(Protocol):
 
 
 class Elementwise(Protocol):
-    """What makes each element of elements of the same place: of the formulas in ``formulas/elements.py``."""
+    """Each element is computed from the elements at the same place, by a formula in ``formulas/elements.py``."""
 
     def set_const(self, dst: Out[Mat], value: F32) -> None:
         """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""

@@ -13,7 +13,7 @@ from nnet3py.ops import get_ops
 
 SHAPES = ((3456, 96, 768), (3456, 768, 96), (100, 40, 40),                    # m, k, n: small ones
           (512, 512, 512), (3712, 192, 768), (768, 1536, 256))               # and large ones
-MARGIN = 1.03                # BLAS has to be so much faster: what is finished with a product is done apart then
+MARGIN = 1.03                # BLAS has to be faster by this: what tiles finish with a product is done separately then
 _RUNS, _LEAST_SECONDS = 5, 5e-3
 
 
@@ -32,7 +32,7 @@ class Measured(NamedTuple):
 
 
 def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> Iterator[Measured]:
-    """Measure class after class, with the threads that computing uses; the rule that holds is the old one afterwards.
+    """Measure class after class, with the threads that computing uses; afterwards the old rule holds again.
 
     Parameters
     ----------

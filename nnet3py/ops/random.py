@@ -3,7 +3,7 @@
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): a
 block cipher that turns a key and a counter of four 32-bit words into four random words. The key is the seed. The
 counter is (block low, block high, minibatch, component), so each component of each minibatch has 2^64 blocks of its
-own, of which each of its calls takes 2^32 (block high is the call's number). Element p of a filled array comes from
+own, and each of its calls takes 2^32 of them (block high is the call's number). Element p of a filled array comes from
 word p % 4 of block first + p // 4, whoever computes it, in whatever order.
 """
 from __future__ import annotations

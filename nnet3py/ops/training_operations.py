@@ -116,9 +116,9 @@ class NaturalGradient(Protocol):
         """
 
     def natural_gradient_factor(self, factor: Out[Vec], inner: DVec, outer: DVec, rate: F64, both: Bool) -> None:
-        """``factor[0]`` = ``rate`` times what restores the size that ``inner`` knows of, and ``outer`` if ``both``.
+        """``factor[0]`` = ``rate`` times what restores the size recorded in ``inner``, and in ``outer`` if ``both``.
 
-        That is the root of size over rest. It is 0 if they were given what cannot be used.
+        That is the root of size over rest. It is 0 if they were given unusable rows.
         """
 
     def natural_gradient_fault(self, numbers: DVec) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 _ALIGNMENT = 16         # floats: a cache line of 64 bytes
-_MAX_VIEWS = 4096       # remembered views; a bound computation asks for far fewer different ones
+_MAX_VIEWS = 4096       # remembered views; a bound computation asks for far fewer
 
 
 def _aligned_block(size: int) -> np.ndarray:

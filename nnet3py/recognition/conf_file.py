@@ -57,8 +57,8 @@ def find_file(name: str, folder: str) -> str:
     """The file that a conf file of a model folder names.
 
     Kaldi takes such names as relative to the working directory; where that has no such file, it is looked for in the
-    model folder: under the whole name, then without its first folders one after the other. So a model works that was
-    moved, or copied from another machine. Raises Nnet3Error if there is none.
+    model folder: under the whole name, then without its first folders one after the other. So a model that was moved,
+    or copied from another machine, still works. Raises Nnet3Error if there is none.
     """
     if os.path.isfile(name):
         return name

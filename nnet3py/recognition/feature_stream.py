@@ -65,7 +65,7 @@ class FeatureStream:
         return self._frames.take()
 
     def finish(self) -> np.ndarray:
-        """There is no more sound; returns the rest of the frames, float32 (frames, dim)."""
+        """Say that there is no more sound; returns the rest of the frames, float32 (frames, dim)."""
         if self._is_finished:
             return np.zeros((0, self.dim), dtype=np.float32)
         self._is_finished = True

@@ -27,8 +27,8 @@ class IvectorStream:
 
     Attributes
     ----------
-    num_frames_ready : of which frames i-vectors can be asked for: splicing waits for its right context
-    log_like, weight : sum of the log-likelihoods of what frames have been used, and what they counted
+    num_frames_ready : frames that i-vectors can be asked for: splicing waits for its right context
+    log_like, weight : sum of the log-likelihoods of the frames that have been used, and of their weights
     """
 
     def __init__(self, models: OnlineModels, state: AdaptationState | None = None) -> None:
@@ -67,7 +67,7 @@ class IvectorStream:
             self._transform()
 
     def finish(self) -> None:
-        """There are no more frames: the last ones are ready, too."""
+        """Say that there are no more frames: now the last ones are ready, too."""
         self._is_finished = True
 
     def _transform(self) -> None:
@@ -107,7 +107,7 @@ class IvectorStream:
         """float32 (ivector dim,): the i-vector for a frame, which must be ready. Frames are asked for in their order.
 
         It is that of all frames until then, or the last one estimated, as the models say. Asked for once more, or for
-        an earlier frame, it is the one of before.
+        an earlier frame, it is the previous one.
         """
         models = self._models
         if not 0 <= frame < self.num_frames_ready:
@@ -170,7 +170,7 @@ class IvectorStream:
         self._plain.rows.forget(keep)
 
     def objective_change(self) -> float:
-        """What the latest estimate gains over none, a frame."""
+        """What the latest estimate gains over none, per frame."""
         return self._stats.objective_change(self._current)
 
     def length(self) -> float:

@@ -16,11 +16,11 @@ from nnet3py.extras import load
 logger = logging.getLogger(__name__)
 
 BLOCK_SECONDS = 0.1
-MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that wait to be decoded; what comes then is lost
+MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that may wait to be decoded; what comes after that is lost
 
 
 class StreamLike(Protocol):
-    """What is used of a stream of a recogniser."""
+    """The part of a recogniser's stream that is used here."""
 
     def accept_waveform(self, block: Any) -> Any: ...
     @property
@@ -103,7 +103,7 @@ class Microphone:
 
 
 def find_microphone(device: str = "") -> Microphone:
-    """The system's usual microphone, or that of a number or (part of) a name; it does not hear yet.
+    """The system's default microphone, or the one of a number or (part of) a name; it is not opened yet.
 
     Raises Nnet3Error if there is none, or the package sounddevice or its library is missing.
     """
@@ -114,7 +114,7 @@ def find_microphone(device: str = "") -> Microphone:
 
 @contextmanager
 def opened(microphone: Microphone, device: str = "") -> Iterator[None]:
-    """Let it hear. Raises Nnet3Error if the device cannot be had."""
+    """Start listening. Raises Nnet3Error if the device cannot be opened."""
     with _faults(device) as library:
         stream = library.RawInputStream(
             samplerate=microphone.rate, blocksize=int(microphone.rate * BLOCK_SECONDS), device=_chosen(device),
@@ -140,7 +140,7 @@ def _faults(device: str) -> Iterator[Any]:
 
 
 def device_list() -> str:
-    """The devices for sound as text, one per line: ``>`` stands before the usual microphone."""
+    """The devices for sound as text, one per line: ``>`` stands before the default microphone."""
     return str(sounddevice().query_devices()) or "There are no devices for sound."
 
 

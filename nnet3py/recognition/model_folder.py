@@ -95,7 +95,7 @@ class ModelFolder:
 
 def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                       options: Mapping[str, Any] | None = None) -> ModelFolder:
-    """What is to be known of a model before it is loaded.
+    """What can be known of a model before it is loaded.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class _Reader:
             folder.cmvn = {**(read_conf(conf, tables.CMVN) if conf else {}), "global-cmvn-stats": stats}
 
     def _refuse(self) -> None:
-        """What can be asked for but not done."""
+        """Refuse options that exist but are not supported."""
         folder = self.folder
         if folder.options.get("add-pitch") or self._one_of("conf/pitch.conf") and folder.layout == VOSK:
             raise UsageError("pitch features (--add-pitch, conf/pitch.conf) cannot be computed")

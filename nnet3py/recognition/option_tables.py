@@ -76,13 +76,13 @@ def of_features(kind: str) -> dict[str, Any]:
 
 
 def endpoint_options(values: Mapping[str, Any]) -> EndpointOptions:
-    """When an utterance is over, by the options ``endpoint.…``."""
+    """The rules of when an utterance is over, from the options ``endpoint.…``."""
     rules = {name: with_values(rule, values, f"{_ENDPOINT}{name}.") for name, rule in EndpointOptions().rules.items()}
     return with_values(EndpointOptions(rules=rules), values, _ENDPOINT)
 
 
 def weighting_options(values: Mapping[str, Any]) -> SilenceWeightingOptions:
-    """What silence counts for i-vectors, by the options ``ivector-silence-weighting.…``."""
+    """How much silence counts for i-vectors, from the options ``ivector-silence-weighting.…``."""
     return with_values(SilenceWeightingOptions(), values, _WEIGHTING)
 
 

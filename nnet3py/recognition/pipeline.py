@@ -79,7 +79,7 @@ class PipelineModels:
 
 @dataclass
 class SpeakerState:
-    """What a stream leaves behind for the speaker's next one.
+    """What a stream leaves for the speaker's next one.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class FeaturePipeline:
         self._accept(self._features.accept(samples, rate))
 
     def finish(self) -> None:
-        """There is no more sound. Kaldi: InputFinished."""
+        """Say that there is no more sound. Kaldi: InputFinished."""
         if self.is_finished:
             return
         self._accept(self._features.finish())
@@ -146,11 +146,11 @@ class FeaturePipeline:
 
     @property
     def num_ivectors_ready(self) -> int:
-        """Frames that i-vectors can be asked for; all that are there, for a network without."""
+        """Frames that i-vectors can be asked for; for a network without, all that are there."""
         return self._input.end if self.ivectors is None else self.ivectors.num_frames_ready
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """float32 (end - first, input dim), a view that holds until more sound comes; none of them is forgotten."""
+        """float32 (end - first, input dim), a view that is valid until more sound comes; none may be forgotten yet."""
         return self._input.between(first, end)
 
     def frames_at(self, numbers: np.ndarray) -> np.ndarray:

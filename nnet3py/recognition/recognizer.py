@@ -91,7 +91,7 @@ class Recognizer:
     def stream(self, sample_rate: float | None = None, *, phrases: Sequence[str] = (),
                boost: Mapping[str, float] | None = None, endpointing: bool = True,
                adaptation: SpeakerState | None = None) -> Stream:
-        """Begin with a stream of sound. Any number of them share the model, the graph and what is compiled.
+        """Begin a stream of sound. Any number of them share the model, the graph and what is compiled.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ class Result(Shown):
     start, end : of the sound that was decoded, in seconds since the stream began
     lattice : CompactLattice, its acoustic costs without the acoustic scale, as Kaldi writes it; without states if
         nothing was decoded
-    segments : the results of the segments that this is made of; itself if it is one
+    segments : the results of the segments that this is made of; itself if it is only one
     """
 
     words: tuple[Word, ...]

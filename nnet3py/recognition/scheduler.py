@@ -70,7 +70,7 @@ class ScheduledStream:
         self._is_running = False
 
     def accept_waveform(self, block: Block) -> Future[bool]:
-        """Hand in sound, as :meth:`Stream.accept_waveform` takes it; whether an utterance is over."""
+        """Hand in sound, as :meth:`Stream.accept_waveform` takes it; the result is whether an utterance is over."""
         return self.run(lambda stream: stream.accept_waveform(block))
 
     def partial(self) -> Future[str]:
@@ -82,7 +82,7 @@ class ScheduledStream:
         return self.run(lambda stream: stream.result())
 
     def finish(self) -> Future[Result]:
-        """There is no more sound: the result of the last segment."""
+        """Say that there is no more sound: the result of the last segment."""
         return self.run(lambda stream: stream.finish())
 
     def run(self, work: Callable[[Stream], T]) -> Future[T]:

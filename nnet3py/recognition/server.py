@@ -26,14 +26,14 @@ from nnet3py.system import call_at_signals
 
 logger = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 5.0          # that a client has to answer to the closing of its connection
+CLOSE_SECONDS = 5.0          # that a client has to answer the closing of its connection
 _OPEN_SECONDS = 10.0         # for a client to say what it wants
-_PING_SECONDS = 20.0         # between questions whether a client is still there; as long for the answer
+_PING_SECONDS = 20.0         # between checks whether a client is still there; as long for its answer
 _KINDS = {1007: "text", 1009: "size", 1011: "ping"}      # of errors at which websockets itself closes, by close code
 
 
 class RecognitionServer:
-    """A server. :meth:`serve` runs it, :meth:`stop` ends that.
+    """A server. :meth:`serve` runs it, :meth:`stop` ends it.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class RecognitionServer:
     async def serve(self, listening: Callable[[str], None] = lambda address: None) -> None:
         """Accept connections until :meth:`stop` is called; ``listening`` is told the address once that begins.
 
-        Raises Nnet3Error if the port cannot be had.
+        Raises Nnet3Error if the port cannot be used.
         """
         try:
             server = await self._listen()

@@ -27,7 +27,7 @@ class HttpAnswer(NamedTuple):
 
 
 def answer_to(path: str, health: Callable[[], dict[str, object]], metrics: Callable[[], str]) -> HttpAnswer:
-    """The answer to a GET of a path, which may have a query. ``health`` says whether it is well under ``status``."""
+    """The answer to a GET of a path, which may have a query; ``status`` of ``health`` says whether all is well."""
     path = path.partition("?")[0]
     if path in ("/", "/index.html"):
         page = page_text()
@@ -69,11 +69,11 @@ def content_policy(page: str) -> str:
 
 
 def origin_is_allowed(origins: Sequence[str], host: str, is_local: bool, allowed: Sequence[str]) -> bool:
-    """Whether a browser may connect that shows the page of some origin.
+    """Whether a browser that shows a page of some origin may connect.
 
     Programs that are not browsers name no origin. A browser does, and could be told by any page to connect to a server
     on its user's own machine; so the page must come from this server, or its origin be allowed. Names that were made
-    to lead here (DNS rebinding) are told by not being local ones.
+    to lead here (DNS rebinding) are recognised because they are not local ones.
 
     Parameters
     ----------

@@ -12,11 +12,11 @@ MESSAGES_WAITING = 4               # of a connection, in memory; then its client
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the server; 0 is none, where that makes sense.
+    """Limits of the server; 0 means no limit, where that makes sense.
 
     ``MESSAGES_WAITING`` messages of ``max_message_bytes`` bound the memory for what a client has sent. Sound of
     ``burst_seconds`` may come at any speed. At ``max_seconds`` the last result is sent before the connection is closed;
-    ``idle_timeout`` counts without the answer being read, too.
+    ``idle_timeout`` also applies while a client does not read its answer.
     """
 
     max_connections: int = opt("max-connections", 200,
@@ -50,11 +50,11 @@ class Pace:
 
     def __init__(self, limits: Limits, now: float) -> None:
         self._limits = limits
-        self._ahead = 0.0          # seconds of sound that came, less what the allowed speed has made good
+        self._ahead = 0.0          # seconds of sound that came, less what the allowed speed has worked off
         self._last = now
 
     def delay(self, seconds: float, now: float) -> float:
-        """Count ``seconds`` of sound that came; the seconds to wait before the next message is looked at."""
+        """Count ``seconds`` of sound that came; returns the seconds to wait before the next message is looked at."""
         speed = self._limits.max_speed
         if not speed:
             return 0.0

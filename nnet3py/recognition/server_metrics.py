@@ -36,7 +36,7 @@ class Metrics:
         values[label] = values.get(label, 0.0) + amount
 
     def value(self, name: str, label: str = "") -> float:
-        """What a counter stands at."""
+        """The value of a counter."""
         return self._counts[name].get(label, 0.0)
 
     def answered(self, seconds: float) -> None:

@@ -35,7 +35,7 @@ class ServerOptions:
     model_name: str = ""
 
     def check(self) -> None:
-        """Raise :class:`UsageError` for what cannot be."""
+        """Raise :class:`UsageError` for values that cannot be used."""
         self.limits.check()
         if not SAMPLE_RATES[0] <= self.sample_rate <= SAMPLE_RATES[1]:
             raise UsageError(f"--sample-rate={self.sample_rate:g}: expected a number from {SAMPLE_RATES[0]:g} to "

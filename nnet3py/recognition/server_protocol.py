@@ -40,7 +40,7 @@ class Control(enum.Enum):
 
 
 class ProtocolError(Nnet3Error):
-    """What a client did ends its connection.
+    """What a client did wrong, which ends its connection.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class StreamSettings:
 
 
 class ResultLike(Protocol):
-    """What is read of a result of recognition.
+    """The part of a result of recognition that is read here.
 
     ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``best(count)`` gives at most
     that many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
@@ -155,7 +155,7 @@ def partial_message(text: str) -> str:
 
 
 def error_message(text: str) -> str:
-    """What is said before a connection is closed for a reason. The public server says nothing."""
+    """What is sent before a connection is closed for a reason. The public server sends nothing."""
     return json.dumps({"error": text}, ensure_ascii=False)
 
 

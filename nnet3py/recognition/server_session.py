@@ -23,13 +23,13 @@ from nnet3py.recognition.stream_threads import Answer, RunningStream, StreamServ
 
 logger = logging.getLogger(__name__)
 
-REFUSAL_SECONDS = 1.0      # for a client to take what it is told at the end
+REFUSAL_SECONDS = 1.0      # for a client to read what it is told at the end
 
 T = TypeVar("T")
 
 
 class ConnectionLike(Protocol):
-    """What is used of a connection of the package websockets."""
+    """The part of a connection of the package websockets that is used here."""
 
     def recv(self) -> Awaitable[str | bytes]: ...
     def send(self, message: str) -> Awaitable[None]: ...
@@ -89,7 +89,7 @@ class Session:
             raise ProtocolError(f"{lack} for {timeout:g} seconds", CloseCode.POLICY, "idle") from None
 
     async def _answer(self, message: str | bytes) -> bool:
-        """Answer one message; whether the conversation goes on."""
+        """Answer one message; returns whether the conversation goes on."""
         if isinstance(message, bytes):
             return await self._accept(message)
         wanted = read_text_message(message, self._settings)

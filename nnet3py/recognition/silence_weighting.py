@@ -1,4 +1,4 @@
-"""What frames of silence count for i-vectors, which is less. Kaldi: ``OnlineSilenceWeighting``."""
+"""How much less frames of silence count for i-vectors. Kaldi: ``OnlineSilenceWeighting``."""
 from __future__ import annotations
 
 import numpy as np
@@ -12,7 +12,7 @@ LOOK_BACK = 100         # decoded frames whose weights may still change
 
 
 class SilenceWeighting:
-    """Works out what frames count, by what is being recognised in them, and what of that changes.
+    """Works out what frames count, by what is being recognised in them, and how that changes.
 
     Parameters
     ----------

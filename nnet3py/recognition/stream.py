@@ -28,7 +28,7 @@ class Stream:
 
     What comes in is decoded in pieces of a fixed length, so that words do not depend on the sizes of blocks. A piece
     after which an utterance is over is the last that is decoded until :meth:`result` is called, which ends the segment
-    there. Who does not ask for results at endpoints gets everything as one segment.
+    there. A caller that does not ask for results at endpoints gets everything as one segment.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Stream:
         return result
 
     def finish(self) -> Result:
-        """There is no more sound: the result of the last segment."""
+        """Say that there is no more sound: the result of the last segment."""
         if self._is_finished:
             raise UsageError("the stream is finished already")
         self._advance(stops=False)

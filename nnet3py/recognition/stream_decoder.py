@@ -22,7 +22,7 @@ from nnet3py.transducers.fst import Fst
 
 
 class Chunk(NamedTuple):
-    """What the network is to compute next of a stream.
+    """What the network is to compute next for a stream.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class StreamDecoder:
     graph : that is searched
     model : knows what transition-ids stand for
     decoder_options, endpoint_options : of the search, and of when an utterance is over
-    network_stream : of ``looped``, if there is one whose stream is over: making one takes time
+    network_stream : of ``looped``, one whose stream is over, if there is one: making a new one takes time
 
     Attributes
     ----------
@@ -106,13 +106,13 @@ class StreamDecoder:
     def accept_waveform(self, samples: np.ndarray, rate: float) -> None:
         """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second, and recognise what can be.
 
-        Raises as FeatureStream.accept, and NumericError for what the network makes NaN of.
+        Raises as FeatureStream.accept, and NumericError where the network's output is NaN.
         """
         self.pipeline.accept_waveform(samples, rate)
         self.advance()
 
     def finish(self) -> None:
-        """There is no more sound; recognise the rest."""
+        """Say that there is no more sound, and recognise the rest."""
         self.pipeline.finish()
         self.advance()
 

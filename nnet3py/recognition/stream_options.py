@@ -1,4 +1,4 @@
-"""What is to be said of a stream: when an utterance is over, and what silence counts for i-vectors. Light."""
+"""The settings of a stream: when an utterance is over, and how much silence counts for i-vectors. Light."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class EndpointRule:
     """
 
     must_contain_nonsilence: bool = opt("must-contain-nonsilence", True,
-                                        "only if there was something else than silence")
+                                        "only if there was something other than silence")
     min_trailing_silence: float = opt("min-trailing-silence", 1.0, "least silence at the end, in seconds")
     max_relative_cost: float = opt("max-relative-cost", float("inf"),
                                    "how much worse than the best path one that may end here may be")
@@ -45,7 +45,7 @@ class EndpointOptions:
 
 @dataclass(frozen=True)
 class SilenceWeightingOptions:
-    """What frames of silence count for i-vectors, beside 1 for others. Kaldi: OnlineSilenceWeightingConfig.
+    """What frames of silence count for i-vectors, where others count 1. Kaldi: OnlineSilenceWeightingConfig.
 
     A frame is silence by its phone, or if it is one of ``max_state_duration`` or more in a row with the same
     transition-id; however many, it is not, if that is not above 0.

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class StreamLike(Protocol):
-    """What is used of a stream of a recogniser; half a sample at the end of a block waits for the next block."""
+    """What is used here of a recogniser's stream; half a sample at the end of a block waits for the next block."""
 
     def accept_waveform(self, block: bytes) -> Any: ...
     @property
@@ -45,10 +45,10 @@ class RunningStream(Protocol):
     """
 
     async def accept(self, block: bytes, settings: StreamSettings) -> Answer:
-        """Decode a block of 16-bit samples; the words until now, or the result of the segments that ended in it."""
+        """Decode a block of 16-bit samples; returns the words so far, or the result of segments that ended in it."""
 
     async def finish(self, settings: StreamSettings) -> Answer:
-        """Decode what is left; the last segment's result."""
+        """Decode what is left; returns the last segment's result."""
 
     def close(self) -> None:
         """Nobody wants more of it."""
@@ -58,7 +58,7 @@ class StreamService(Protocol):
     """Whoever decodes streams for a server."""
 
     async def open(self, settings: StreamSettings) -> RunningStream:
-        """A new stream. Raises Nnet3Error if the model cannot have such a one."""
+        """A new stream. Raises Nnet3Error if the model does not allow these settings."""
 
     def shut_down(self) -> None:
         """End: wait for what is being computed, begin nothing more."""
@@ -87,7 +87,7 @@ class StreamThreads:
         self.num_streams -= 1
 
     def shut_down(self) -> None:
-        """End the threads, when each has done the piece that it is at."""
+        """End the threads, when each has finished its current piece."""
         self._scheduler.shut_down()
 
 
@@ -128,7 +128,7 @@ def _accept(stream: StreamLike, piece: bytes, ended: list[ResultLike]) -> None:
 
 
 def _answer(stream: StreamLike, piece: bytes, ended: list[ResultLike], settings: StreamSettings) -> Answer:
-    """Decode the last piece of a block; what is to be said after it."""
+    """Decode the last piece of a block; returns what the client is told after it."""
     _accept(stream, piece, ended)
     if ended:            # a message has one answer, also if several segments ended in it
         return _said(ended[0].joined(ended), settings)

@@ -1,1 +1,1 @@
-"""What one wants to see of a compilation: requests in few words, costs, memory, and drawings."""
+"""What people want to see of a compilation: short requests, costs, memory, and drawings."""

@@ -1,4 +1,4 @@
-"""Names in the drawing of memory for what has no room for them: tags with a line to their bar, and a list below."""
+"""Names in the drawing of memory that do not fit into their bars: tags with a line to the bar, and a list below."""
 from __future__ import annotations
 
 import math

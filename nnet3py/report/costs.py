@@ -103,9 +103,9 @@ class Share:
 
 
 def shares(computation: Computation, nnet: Nnet) -> list[Share]:
-    """The costs by component (in the order of the network), then by kind of command for what moves rows.
+    """The costs by component (in the order of the network), then those of commands that move rows, by kind.
 
-    The parts of fused commands are counted one by one, for they are several components'.
+    The parts of fused commands are counted one by one, since they belong to several components.
     """
     computation = computation.unfused()
     costs = Costs.of(computation, nnet)

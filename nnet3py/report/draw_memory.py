@@ -28,7 +28,7 @@ _TICKS = 8
 
 
 def draw_memory(computation: Computation, nnet: Nnet, title: str = "Memory") -> Drawing:
-    """Across: the commands. Upwards: the place of each matrix in the block of memory that the runtime lays out."""
+    """Commands go across; upwards is the place of each matrix in the block of memory that the runtime lays out."""
     return _Picture(computation, nnet).draw(title)
 
 
@@ -95,7 +95,7 @@ class _Picture:
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
     def _names(self, drawing: Drawing) -> None:
-        """A name in each bar that has room for it, or else beside it, or a tag; the list below has what is shorter."""
+        """A name in each bar that has room for it, else beside it or as a tag; shortened ones are in the list below."""
         shown: dict[int, str] = {}
         beside = []
         for life, area in zip(self.lives, self.bars, strict=True):
@@ -119,7 +119,7 @@ class _Picture:
         draw_list(drawing, "By number (∂: derivative of)", self._listed(shown), WIDTH)
 
     def _listed(self, shown: Mapping[int, str]) -> list[str]:
-        """What the bars hold that show their number only, or nothing: then with their commands."""
+        """What is in the bars that show only their number, or nothing; the latter with their commands."""
         groups: dict[str, list[str]] = {}
         for life in sorted(self.lives, key=lambda life: life.matrix):
             short = f"m{life.matrix}"
@@ -178,7 +178,7 @@ def _bar(drawing: Drawing, life: Lifetime, area: Area) -> None:
 
 
 def _wordings(life: Lifetime) -> list[str]:
-    """What a bar may be called, the longest first; a derivative is never called by its node alone."""
+    """The names that a bar may have, the longest first; a derivative is never called by its node alone."""
     if life.kind == "derivative" or life.contents.startswith("derivative"):
         return [f"m{life.matrix} derivative of {life.nodes}", f"m{life.matrix} ∂{life.nodes}", f"m{life.matrix}"]
     return [f"m{life.matrix} {life.nodes}", f"m{life.matrix}"]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
 _COLORS = {"input": GREEN, "component": BLUE, "output": ORANGE, "range": GREY}
-_KINDS = {"range": "range of columns"}     # in the legend; others as they are called
+_KINDS = {"range": "range of columns"}     # in the legend; others keep their names
 _NAME, _LINE, _LABEL = 17.0, 13.5, 13.5
 _PAD, _GAP = 14.0, 68.0
 _BETWEEN_HEADS = 12.0      # of arrows that end at the same side of a box
@@ -41,7 +41,7 @@ def draw_network(nnet: Nnet, title: str = "Network", most: int = MOST_NODES) -> 
 
 
 def _notes(layout: Layout, links: Links, edges: list[Edge]) -> list[str]:
-    """What the arrows mean, of those that there are."""
+    """What the arrows that are there mean."""
     there = {
         "on arrows: which frames are used, relative to t": any(link.label() for link in links.values()),
         "dark: a recurrence, with its delay": bool(layout.backward) or len(edges) < len(links),

@@ -15,7 +15,7 @@ ul.warnings li { margin: .3rem 0 } figure { margin: 1rem 0; overflow-x: auto } s
 thead th { border-bottom: 1px solid #cfd6dc; text-align: right }
 """
 
-# Narrow screens are told that the page is made for them; else they show it as wide as a desk's, and tiny.
+# Narrow screens are told that the page is made for them; else they show it at a desktop's width, and tiny.
 HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
 
 
@@ -35,7 +35,7 @@ def list_of(lines: Sequence[str]) -> str:
 
 
 def table_of(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Rows of texts; all columns but the first stand to the right."""
+    """Rows of texts; all columns but the first are aligned to the right."""
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + f"<th>{html.escape(str(row[0]))}</th>" + "".join(
         f'<td class="number">{html.escape(str(value))}</td>' for value in row[1:]) + "</tr>" for row in rows)

@@ -10,7 +10,7 @@ _SWEEPS = 12
 
 @dataclass
 class Layout:
-    """Where everything goes. Coordinates are of centres; y grows from layer to layer.
+    """Where everything goes. Coordinates are those of centres; y grows from layer to layer.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: 
 
 
 def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
-    """Edges without which there are no cycles: those that a depth-first search finds leading back to its path."""
+    """The edges to remove so that no cycle is left: those that a depth-first search finds leading back to its path."""
     followers: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
         followers[a].append(b)
@@ -83,7 +83,7 @@ def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
 
 
 def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
-    """The edges beside which a longer way leads to the same box; those that lead back are none."""
+    """The edges beside which a longer way leads to the same box; those that lead back do not count."""
     after: dict[int, set[int]] = {}
     waiting: dict[int, int] = {}            # vertex -> edges out of it to vertices that are not done
     before: dict[int, list[int]] = {}

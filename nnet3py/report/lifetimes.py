@@ -1,4 +1,4 @@
-"""When each matrix of a computation exists, what it holds, and how much memory that takes at the most."""
+"""When each matrix of a computation exists, what it holds, and how much memory that takes at most."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Lifetime:
 
 
 def lifetimes(computation: Computation, nnet: Nnet) -> list[Lifetime]:
-    """Every matrix that exists at some time, by the command at which that begins."""
+    """Every matrix that exists at some time, ordered by the command at which it begins to."""
     matrix_of = [sub.matrix for sub in computation.submatrices]
     begin: dict[int, int] = {}
     end: dict[int, int] = {}

@@ -15,7 +15,7 @@ from nnet3py.errors import FormatError, UsageError
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
-MAX_ROWS = 2_000_000      # of one input or output; more is a slip of the pen
+MAX_ROWS = 2_000_000      # of one input or output; more is a typing error
 MAX_TIME = 1_000_000_000  # so that offsets can be added
 
 _FLAGS = ("need_model_derivative", "store_component_stats")
@@ -24,11 +24,11 @@ _RANGE = re.compile(r"([^:,\s]+):([+-]?\d{1,10})(?::([+-]?\d{1,10})(?::(\d{1,10}
 
 
 def parse_request(text: str, path: str = "") -> ComputationRequest:
-    """The request that a text holds, a line for each input, output and flag.
+    """The request in a text with a line for each input, output and flag.
 
     Raises
     ------
-    FormatError : a line that is none of these, or numbers that are not indexes; it names the line
+    FormatError : any other line, or numbers that are not indexes; it names the line
     Nnet3Error : the lines make no request
     """
     ios: dict[str, list[IoSpecification]] = {"input": [], "output": []}
@@ -72,7 +72,7 @@ def range_request(inputs: str, outputs: str, num_sequences: int, train: bool = F
 
     Raises
     ------
-    UsageError : a range that is not understood or much too long; an input derivative of what is not an input
+    UsageError : a range that is not understood or much too long; an input derivative of something that is not an input
     """
     given, wanted = _ranges(inputs, "input"), _ranges(outputs, "output")
     return _request(given, wanted, num_sequences, train, input_derivs, store_stats)

@@ -94,7 +94,7 @@ def _scaled(count: int, units: Sequence[str]) -> str:
 
 
 def passes_table(steps: Sequence[Step], nnet: Nnet) -> str:
-    """A line for each step: how many commands and matrices there are then, the peak memory, and the work."""
+    """A line for each step: how many commands and matrices there are after it, the peak memory, and the work."""
     rows = []
     for name, computation in steps:
         costs = Costs.of(computation, nnet)
@@ -151,7 +151,7 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
 
 
 def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
-    """The commands that ``after`` lacks (``-``) and has anew (``+``), without their numbers, a blank line per gap."""
+    """The commands that ``after`` has lost (``-``) and gained (``+``), without their numbers, a blank line per gap."""
     from difflib import SequenceMatcher  # slow to load
 
     old, new = ([CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")

@@ -1,6 +1,6 @@
 """A training as TensorBoard shows it: files of events, written with tensorboardX (the extra ``tensorboard``).
 
-tensorboardX rather than tensorboard: what writes need not be what shows, and it brings 4 MB with it rather than 80.
+tensorboardX rather than tensorboard: the writer need not be the viewer, and it brings 4 MB with it rather than 80.
 """
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def write_events(trainings: Trainings, output: Path, end: float) -> Path:
 
 
 def scalars(iterations: Sequence[Iteration]) -> Iterator[Scalar]:
-    """All curves of a training: what is of held-out data in the run ``valid``, everything else in ``train``."""
+    """All curves of a training: those of held-out data in the run ``valid``, all others in ``train``."""
     for kind in ("objective", "accuracy"):
         for output in diagnosed_outputs(iterations, kind):
             for data in ("train", "valid"):
@@ -86,7 +86,7 @@ def scalars(iterations: Sequence[Iteration]) -> Iterator[Scalar]:
 
 
 def _replace_events(folder: Path, new: Path) -> None:
-    """The files of ``new`` come into ``folder``; those that were there before go."""
+    """Move the files of ``new`` into ``folder``, in place of those that were there before."""
     before = {path.name for path in folder.glob(f"{_EVENTS}*")}
     names = [path.name for path in new.iterdir()]
     for name in names:

@@ -1,4 +1,4 @@
-"""What plots of a training go over: iterations, with epochs and time below; of several trainings one of these each.
+"""The axes of plots of a training: iterations, with epochs and time below; for several trainings a plot over each.
 
 Iterations of trainings with other numbers of jobs, or other data, cannot be compared; epochs and hours can.
 """
@@ -21,12 +21,12 @@ _UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "secon
 AXES = (EPOCH, ITERATION, *(unit for _, _, unit in _UNITS))
 _BY = "-by-"
 _TICKS = 5
-_FEW_POINTS, _MANY_POINTS = 3, 9                   # from which on the first one, or tenth, may be left out of a plot
+_FEW_POINTS, _MANY_POINTS = 3, 9                   # from so many on the first one, or tenth, may be left out of a plot
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What a plot goes over.
+    """The horizontal axis of a plot.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Axis:
 
 
 def choose_axes(trainings: Trainings, epochs: Epochs) -> list[Axis]:
-    """One for one training; of several what is known of all: epochs, iterations, time."""
+    """One for one training; for several all that are known of each: epochs, iterations, time."""
     seconds = {label: seconds_before(iterations) for label, iterations in trainings.items()}
     longest = max((value for times in seconds.values() for value in times.values()), default=0.0)
     size, unit = next((size, unit) for least, size, unit in _UNITS if longest >= least)
@@ -76,7 +76,7 @@ def choose_axes(trainings: Trainings, epochs: Epochs) -> list[Axis]:
 
 
 def figure_name(name: str, axis: Axis, axes: Sequence[Axis]) -> str:
-    """Of a plot over ``axis``: with the first of ``axes`` the name alone."""
+    """The name of a plot over ``axis``: for the first of ``axes`` the plot's name alone."""
     return name if axis is axes[0] else f"{name}{_BY}{axis.name}"
 
 
@@ -106,7 +106,7 @@ def _label_rows(axes: Any, rows: Values) -> None:
 
 
 def _short(value: float, row: Mapping[int, float]) -> str:
-    """With a decimal, or two where the whole row is small."""
+    """With one decimal, or two where the whole row is small."""
     text = f"{value:.2f}" if max(row.values()) < 2.0 else f"{value:.1f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -33,7 +33,7 @@ class Overview:
     Attributes
     ----------
     is_running, is_finished : a driver trains in the folder now; its final model is there
-    command : that trains so; empty where there is no record of it
+    command : the one that trains like this; empty where there is no record of it
     options : name -> value, of the driver
     archives : of the whole training, each counted as often as it is gone through; NaN if unknown
     epochs, iterations : of the whole training; NaN and 0 if unknown
@@ -137,7 +137,7 @@ def _tail(path: Path) -> str:
 
 
 def _final(folder: Path) -> dict[str, dict[tuple[str, str], float]]:
-    """What was computed of the final model, or of the combined one that it is but for its priors."""
+    """What was computed of the final model, or of the combined one, from which it differs only in its priors."""
     values = {}
     for data in ("train", "valid"):
         for which in ("final", "combined"):

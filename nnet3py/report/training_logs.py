@@ -144,7 +144,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def read_train_log(path: Path) -> TrainLog:
-    """Read ``train.I.J.log``; a log that is still being written, or of a job that failed, has what it has."""
+    """Read ``train.I.J.log``; of a log that is still being written, or of a failed job, what is there."""
     log = TrainLog()
     for line in _lines(path):
         if matched := _TRAIN.search(line):

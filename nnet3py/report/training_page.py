@@ -25,7 +25,7 @@ from nnet3py.report.training_plots import save, training_plots, why_no_plots
 
 Overviews = Mapping[str, Overview]     # label -> what its folder says
 _RELOAD = 15           # seconds after which the page of a training that runs is loaded again
-_PAUSE = 4             # times as long as writing a report takes, at least, it is not written anew
+_PAUSE = 4             # the least time between two reports, in times that writing one takes
 _SHOWN_WARNINGS = 5    # more are folded away
 
 _ABOUT = {
@@ -44,7 +44,7 @@ _ABOUT = {
     "derivatives": "Over frames; line: the median unit, band: nine units of ten. Near 0: saturated or dead units, "
                    "which learn nothing.",
 }
-_CURVES = ("objective", "accuracy", "learning")      # what names of plots begin with that are about the whole
+_CURVES = ("objective", "accuracy", "learning")      # beginnings of the names of plots about the whole network
 _STYLE = """
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: .6rem 2rem;
          align-items: start }
@@ -67,7 +67,7 @@ _SMALLEST = 0.6        # the drawing of the network becomes that small on a narr
 def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = False) -> Path:
     """Write ``report.html``, ``report.csv`` and the plots into ``output``, which is made; returns the page's path.
 
-    The page of a training that runs is loaded anew by the browser now and then; :func:`follow` rewrites it.
+    The page of a training that runs is reloaded by the browser now and then; :func:`follow` rewrites it.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = Fals
 
 def follow(folders: Sequence[Path], output: Path, tensorboard: bool = False,
            sleep: Callable[[float], None] = time.sleep) -> Path:
-    """:func:`write_report`, and again and again as long as the first of the trainings runs.
+    """:func:`write_report`, repeated as long as the first of the trainings runs.
 
     Raises UsageError as it does, but waits for the first logs of a training that runs.
     """
@@ -145,7 +145,7 @@ def training_table(trainings: Trainings) -> str:
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """The folders' last names, or where two share one the whole paths."""
+    """The folders' last names, or the whole paths where two share one."""
     names = [folder.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
@@ -253,7 +253,7 @@ def _how(overview: Overview) -> str:
 
 
 def _lines(command: str) -> str:
-    """A command with an option in each line, still for a shell; as it is if it cannot be taken apart."""
+    """A command with one option per line, still valid for a shell; unchanged if it cannot be taken apart."""
     try:
         return " \\\n  ".join(map(shlex.quote, shlex.split(command)))
     except ValueError:
@@ -261,7 +261,7 @@ def _lines(command: str) -> str:
 
 
 def _folded_list(lines: Sequence[str]) -> str:
-    """The first lines, and the rest if there are many where a click shows it."""
+    """The first lines; if there are many, the rest is shown by a click."""
     rest = lines[_SHOWN_WARNINGS:]
     more = f"<details><summary>{len(rest)} more</summary>{list_of(rest)}</details>" if rest else ""
     return list_of(lines[:_SHOWN_WARNINGS]) + more

@@ -40,7 +40,7 @@ _STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GREY, "ax
 
 
 def training_plots(trainings: Trainings, epochs: Epochs | None = None) -> dict[str, Figure]:
-    """By name, in the order in which they are to be looked at; what the logs do not have is left out.
+    """By name, in the order in which to look at them; what the logs do not have is left out.
 
     Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. The former are drawn
     over each axis that :func:`~nnet3py.report.training_axes.choose_axes` finds; ``split_name`` there says which.
@@ -150,7 +150,7 @@ def _learning_rates(trainings: Trainings, axis: Axis) -> Figure | None:
 
 
 def effective_rates(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:
-    """(iteration, learning rate of a job by the number of jobs), where the logs say it."""
+    """(iteration, learning rate of a job divided by the number of jobs), where the logs say it."""
     return [(iteration.number, job.learning_rate / len(iteration.jobs)) for iteration in iterations
             for job in list(iteration.jobs.values())[:1] if job.learning_rate > 0]
 

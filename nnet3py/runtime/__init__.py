@@ -3,18 +3,18 @@
 ``computer.py``: ``Computer(computation, nnet, update=None, device="cpu")`` with ``accept_input(name, matrix)``,
 ``run()``, ``output(name)``. ``memory_plan.py`` places the matrices in one arena by lifetime; ``binding.py`` turns each
 command into one prepared call (a fused one by its ``Fusion.bind``); ``trace.py`` runs them with a log line each. A
-looped computation's last stage goes on with the stage that its jump leads to (``Stage.next_stage``); its state is in
-its arena, which it shares with nobody.
+looped computation's last stage continues with the stage that its jump leads to (``Stage.next_stage``); its state is
+in its arena, which it does not share.
 
 ``parameter_store.py``: components hold numpy arrays; for as long as something is bound to a device, a network has a
-``ParameterStore`` there. ``on_device(nnet, ops)`` makes it when the network is first bound, and another after
+``ParameterStore`` there. ``on_device(nnet, ops)`` makes it when the network is first bound, and a new one after
 structural edits. All ``PARAMETERS`` (float32) are side by side in one vector, all ``STATISTICS`` (float64) in another.
 The store's components are copies of the network's, with views of these vectors in place of arrays and
 ``CONSTANTS`` uploaded; they take the host's settings before each run, and share its objects. Arrays are not watched:
-``push()`` copies the host's to the device, ``pull()`` the device's into the host's, in place. A ``Computer`` with
+``push()`` copies the host's to the device, ``pull()`` the device's to the host's, in place. A ``Computer`` with
 networks on the host pushes them before each pass and pulls what it has updated after each run; ``ComputerCache``,
 which computes many minibatches of one network, pushes once, when it is bound; a trainer holds the stores of model and
-change, and pulls at its end (``log_totals``) or when asked to (``synchronise()``). Reading and writing a model always
+change, and pulls at the end (``log_totals``) or on request (``synchronise()``). Reading and writing a model always
 goes through the host.
 
 ``looped.py``: ``LoopedComputer(nnet, frames_per_chunk=20, …)`` compiles once; ``stream()`` gives a ``LoopedStream``
@@ -24,10 +24,10 @@ which threads may call at the same time: ``waiting_line.py``): ``chunk_batch.py`
 row of ``stream_states.py``, to where a computation for N streams expects it, and back. ``frame_buffer.py``: rows that
 come and go. ``network_io.py`` checks
 features and i-vectors and scales outputs, for all ways of computing utterances. ``cutting.py``: ``ComputeOptions``,
-``Utterance``, and a ``Cutter`` for each of Kaldi's ways of cutting into ``Chunk`` objects; where the output does not
-show it, chunks are longer and of few lengths (``network/locality.py`` knows). ``batch.py``:
-``MinibatchComputer.compute_all(utterances)`` yields outputs in order, chunks of one ``Shape`` being one minibatch;
+``Utterance``, and a ``Cutter`` for each of Kaldi's ways of cutting into ``Chunk`` objects; where the output is not
+affected (see ``network/locality.py``), chunks are longer and have few lengths. ``batch.py``:
+``MinibatchComputer.compute_all(utterances)`` yields outputs in order, with chunks of one ``Shape`` as one minibatch;
 ``UtteranceComputer`` (``compute.py``) and ``BatchComputer`` are two of them. ``xvectors.py``: ``XvectorComputer(nnet,
-…)``, ``BatchedXvectorComputer(nnet, …)``, one vector an utterance. ``compute.py``: ``compute(model, feats, …)``
+…)``, ``BatchedXvectorComputer(nnet, …)``, one vector per utterance. ``compute.py``: ``compute(model, feats, …)``
 remembers, in each thread, what it prepared for the last few networks.
 """

@@ -1,7 +1,7 @@
 """Computing a network's output over many utterances at once: chunks of one shape run as one minibatch.
 
 How utterances are cut is up to a :class:`~nnet3py.runtime.cutting.Cutter`. Here chunks wait until a minibatch is full,
-or until too much waits. :class:`BatchComputer` cuts as ``nnet3-compute-batch`` does. Kaldi: ``NnetBatchComputer``.
+or until too many wait. :class:`BatchComputer` cuts as ``nnet3-compute-batch`` does. Kaldi: ``NnetBatchComputer``.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Result = np.ndarray | Nnet3Error
 
 @dataclass
 class _Pending:
-    """An utterance some of whose chunks have not been computed."""
+    """An utterance with chunks that have not been computed."""
 
     key: str
     feats: np.ndarray
@@ -46,7 +46,7 @@ class MinibatchComputer:
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : how utterances are cut and outputs scaled
     cutter : cuts the utterances
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
@@ -79,7 +79,7 @@ class MinibatchComputer:
         Reads ahead of what it yields, as far as minibatches need. An utterance that cannot be computed because of NaN
         or infinity yields the error, and so does one that came with an error.
 
-        Raises, once the utterances before were yielded
+        Raises, after yielding the utterances before
         ------
         ShapeError : features or i-vectors of another dimension than the network asks for
         Nnet3Error : an utterance goes on too long after its last online i-vector
@@ -102,7 +102,7 @@ class MinibatchComputer:
             for shape in [shape for shape, chunks in self._groups.items() if len(chunks) >= shape.full_size]:
                 self._run(shape)
             yield from self._finished()
-            while self._num_pending > self._max_pending:       # something is waited for: what is not has been yielded
+            while self._num_pending > self._max_pending:       # some must be waiting: all others have been yielded
                 self._run_what_is_waited_for()
                 yield from self._finished()
         while self._groups:
@@ -113,7 +113,7 @@ class MinibatchComputer:
             raise failure
 
     def _accept(self, utterance: Utterance, period: int) -> None:
-        """Cut an utterance into chunks, which wait for others of their shapes."""
+        """Cut an utterance into chunks, which wait for others of the same shape."""
         num_outputs = 0 if utterance.error else -(-len(utterance.feats) // self.options.frame_subsampling_factor)
         pending = _Pending(utterance.key, np.asarray(utterance.feats),
                            np.empty((num_outputs, self._io.output_dim), dtype=np.float32), error=utterance.error)
@@ -132,7 +132,7 @@ class MinibatchComputer:
             self._groups.setdefault(chunk.shape, []).append((pending, chunk))
 
     def _run_what_is_waited_for(self) -> None:
-        """Run a minibatch with the first utterance that is waited for, full or not."""
+        """Run a minibatch with the first waiting utterance, full or not."""
         first = next(utterance for utterance in self._pending if utterance.num_waiting)
         self._run(next(shape for shape, chunks in self._groups.items()
                        if any(utterance is first for utterance, _ in chunks)))
@@ -172,7 +172,7 @@ class MinibatchComputer:
         return ComputationRequest(inputs, [IoSpecification("output", sequence_indexes(size, output_t))])
 
     def _finished(self) -> Iterator[tuple[str, Result]]:
-        """Hand out the utterances at the front of the queue that wait for nothing more."""
+        """Hand out the utterances at the front of the queue that are complete."""
         while self._pending and not self._pending[0].num_waiting:
             utterance = self._pending.popleft()
             self._num_pending -= utterance.size

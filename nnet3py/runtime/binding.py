@@ -1,8 +1,8 @@
 """From a command list to prepared calls: views, index tables and components are resolved once; one call per command.
 
 A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the
-forward pass is one stage, the backward pass the next. Running a stage allocates nothing, and leaves
-no decisions but those of the components.
+forward pass is one stage, the backward pass the next. Running a stage allocates nothing, and only
+components still make decisions.
 """
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on the log says how much memory they take
+WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on their memory is logged
 
 
 class Arena:
-    """A growing block of float32 memory, shared by the computations bound to it, which never run at the same time."""
+    """A growing block of float32 memory, shared by the computations bound to it, which never run simultaneously."""
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
@@ -44,11 +44,11 @@ class Arena:
         self.buffer = ops.new_vector(0)
 
     def reserve(self, size: int, computation: BoundComputation | None = None) -> None:
-        """Make room for ``size`` elements. If a larger block replaces the old one, what was bound is bound again."""
+        """Make room for ``size`` elements. If a larger block replaces the old one, computations are bound again."""
         if size > self.buffer.size:
             for other in self._bound:
                 other.release()
-            self.buffer = self._ops.new_vector(0)       # the old block may have to make room for the new one
+            self.buffer = self._ops.new_vector(0)       # free the old block first: there may not be room for both
             _log_memory(self._ops, size)
             self.buffer = self._ops.new_vector(size)
         if computation is not None:
@@ -59,7 +59,7 @@ _largest_logged = 0
 
 
 def _log_memory(ops: Ops, size: int) -> None:
-    """Log how much of a device's memory will be taken, if it is more than was logged before."""
+    """Log how much of a device's memory will be used, if more than was logged before."""
     global _largest_logged
     megabytes = 4 * size / 2**20
     if ops.device != "cuda":
@@ -81,7 +81,7 @@ class Stage:
     calls: list[Call] = field(default_factory=list)
     commands: list[int] = field(default_factory=list)       # the command that each call belongs to
     outputs: dict[str, DeviceArray] = field(default_factory=dict)   # node name -> view to read
-    next_stage: int = -1                                    # the number of the stage after it; -1: the following one
+    next_stage: int = -1                                    # the number of the stage to run next; -1: the following one
     runner: Callable[[], None] | None = None                # runs the calls in a device's own way
 
     def run(self) -> None:
@@ -99,7 +99,7 @@ class BoundComputation:
     Parameters
     ----------
     computation : the command list
-    nnet : the network that propagates, or what it has on the device
+    nnet : the network that propagates, or its store on the device
     ops : the operations of the device
     arena : where the matrices live
     update : the network that receives parameter updates, or None
@@ -107,7 +107,7 @@ class BoundComputation:
 
     Raises
     ------
-    Nnet3Error : the computation needs what is not given, or is not for the network as it is now
+    Nnet3Error : something that the computation needs is not given, or it is not for the network as it is now
     """
 
     def __init__(self, computation: Computation, nnet: Nnet | ParameterStore, ops: Ops, arena: Arena,
@@ -198,11 +198,11 @@ class BoundComputation:
             stage.runner = StageRunner(self.ops, stage.calls, stores)
 
     def _hand_over(self, command: Command) -> Call:
-        """What is in the second matrix goes into the first, whose place stays the same in every round of the loop."""
+        """Copy the second matrix to the first, whose place stays the same in every round of the loop."""
         return self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
 
     def _bind_jump(self, stage: Stage) -> None:
-        """The last stage continues with what follows the label, and so has the outputs of that stage."""
+        """Let the last stage continue with what follows the label, and so have the outputs of that stage."""
         number, place = self._label
         target = self._stages[number]
         if target is stage:
@@ -213,7 +213,7 @@ class BoundComputation:
         stage.next_stage = number + 1
 
     def release(self) -> None:
-        """Forget the arena's block, and all that refers to it."""
+        """Release the arena's block, and everything that refers to it."""
         self._buffer = self.ops.new_vector(0)
         self._views, self._memos, self._stages = {}, {}, []
 
@@ -257,13 +257,13 @@ class BoundComputation:
         return self._views[sub]
 
     def whole_view(self, s: int) -> DeviceArray:
-        """The whole matrix that sub-matrix ``s`` is part of; if it has no place of its own, a view of another's."""
+        """The whole matrix of sub-matrix ``s``; if it has no place of its own, a view of another's."""
         matrix = self.computation.submatrices[s].matrix
         place = self.computation.places.get(matrix)
         return self.whole_matrix(matrix) if place is None else self.given_view(place)
 
     def whole_matrix(self, matrix: int) -> DeviceArray:
-        """The matrix with a number."""
+        """The matrix with number ``matrix``."""
         info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 

@@ -2,11 +2,11 @@
 
 A looped computation for N sequences is bound once. Before a chunk is computed, the state of each of the N streams is
 copied from its place in :class:`~nnet3py.runtime.stream_states.StreamStates` into the rows of the matrices where the
-chunk expects it, afterwards from where the chunk left it back to the streams' places. So any N streams that are at the
-same chunk of the loop can be computed together, each time others, and one binding serves any number of streams.
+chunk expects it, and afterwards from where the chunk left it back to the streams' places. So any N streams that are at
+the same chunk of the loop can be computed together, different ones each time, and one binding serves any number.
 
-The last stage of a looped computation, in which matrices are handed over to the next round, is only run where it is
-more than the chunk to which it jumps: copying to the streams' places and back does the handing over.
+The last stage of a looped computation, in which matrices are passed on to the next round, is only run where it is
+more than the chunk to which it jumps: copying to the streams' places and back does this.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ChunkBatch:
 
     Parameters
     ----------
-    computation : a looped computation for ``size`` sequences, as it is to be run
+    computation : a looped computation for ``size`` sequences, in its final form
     carried : what it carries, :func:`nnet3py.compiler.carried.carried_state`
     nnet, ops, arena : as for :class:`~nnet3py.runtime.binding.BoundComputation`
     states : where streams keep what they carry
@@ -48,7 +48,7 @@ class ChunkBatch:
         self._windows: dict[_Move, Any] = {}
         self._buffer: Any = None                                 # where the windows are
         self._host_inputs: dict[tuple[int, str], np.ndarray] = {}
-        self._slots = np.full(self.size + 1, -1, np.int64)       # where each stream's row begins; and -1, for no stream
+        self._slots = np.full(self.size + 1, -1, np.int64)       # where each stream's row begins; at the end -1
         if debug:
             log_preamble(self._bound)
 
@@ -63,7 +63,7 @@ class ChunkBatch:
 
         Returns
         -------
-        for each stream float32 (rows, dim), what ``output`` is
+        for each stream float32 (rows, dim), the rows of ``output``
         """
         stage = self._bound.stages()[number]
         self._states.reserve()
@@ -99,7 +99,7 @@ class ChunkBatch:
         return self._windows[move]
 
     def _host_input(self, number: int, name: str, view: Any, given: Sequence[np.ndarray]) -> np.ndarray:
-        """The rows of all streams, those of one after those of another; always the same memory."""
+        """The rows of all streams, one stream after the other; always the same memory."""
         key = number, name
         if key not in self._host_inputs:
             self._host_inputs[key] = np.zeros((self.size, view.shape[0] // self.size, view.shape[1]), np.float32)
@@ -110,7 +110,7 @@ class ChunkBatch:
 
 
 class _Move(NamedTuple):
-    """A copy of rows of one matrix that stand together.
+    """A copy of consecutive rows of one matrix.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class _Moves:
     def offsets_for(self, slots: np.ndarray) -> np.ndarray:
         """int64 (rows,): where each row's elements are among the states, -1 for a row that no stream carries.
 
-        ``slots`` are where the streams' rows begin, and -1. The array is the same one at the next call.
+        ``slots`` are where the streams' rows begin, and -1. The array is overwritten by the next call.
         """
         np.take(slots, self._streams, out=self._offsets)
         self._offsets += self._places

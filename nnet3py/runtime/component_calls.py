@@ -1,4 +1,4 @@
-"""The calls of components that PROPAGATE and BACKPROP commands become."""
+"""The component calls that PROPAGATE and BACKPROP commands become."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _ComponentCall:
-    """A method of a component, to be called with what follows ``ops`` among its arguments.
+    """A method of a component, to be called with the arguments after ``ops``.
 
     Attributes
     ----------
@@ -29,12 +29,12 @@ class _ComponentCall:
         self.run(*args)
 
     def run(self, *args: object, **named: object) -> None:
-        """The same after other calls whose scratch space is still needed."""
+        """The same, after other calls whose scratch space is still needed."""
         self.select()
         self._method(self._ops, *args, **named)
 
     def select(self) -> None:
-        """Let random numbers be drawn from the call's own stream."""
+        """Make the call's own stream the source of random numbers."""
         self._ops.random.select(self._index, self._number)
 
 
@@ -50,7 +50,7 @@ class PropagateCall(_ComponentCall):
     Parameters
     ----------
     stats : the component that takes the statistics, or None
-    index, number : of the stream of random numbers; the statistics draw from the next one
+    index, number : of the stream of random numbers; statistics draw from the next one
     """
 
     METHOD = "propagate"
@@ -68,6 +68,6 @@ class PropagateCall(_ComponentCall):
     def store_stats(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
         """Store the statistics of the arguments of ``propagate``; does nothing if no component takes them."""
         if self._stats is not None:
-            given: Any = None if x is y else x       # y may be written over x
+            given: Any = None if x is y else x       # y may have overwritten x
             self._ops.random.select(self._index, self._number + 1)
             self._stats.store_stats(self._ops, given, y, memo)

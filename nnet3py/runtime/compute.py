@@ -1,6 +1,6 @@
 """Computing a network's output over whole utterances. Kaldi: ``DecodableNnetSimple``, nnet3-compute.
 
-Kaldi computes chunk after chunk. The output is the same here, but chunks of one shape, of one utterance or of many, run
+Kaldi computes chunk after chunk. The output is the same here, but chunks of one shape, from one utterance or many, run
 as one minibatch.
 """
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UtteranceComputer(MinibatchComputer):
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
@@ -69,8 +69,8 @@ class UtteranceComputer(MinibatchComputer):
 
         Raises
         ------
-        ShapeError : features or i-vectors of another dimension than the network asks for
-        NumericError : NaN or infinity in them, or NaN in what the network makes of them
+        ShapeError : features or i-vectors of another dimension than the network's
+        NumericError : NaN or infinity in them, or NaN in the network's output
         Nnet3Error : the utterance goes on too long after its last online i-vector
         """
         (_, result), = self.compute_all([Utterance("", feats, ivector, online_ivectors)], online_ivector_period)
@@ -80,7 +80,7 @@ class UtteranceComputer(MinibatchComputer):
 
 
 class _Wanted(NamedTuple):
-    """What is to be computed with a network."""
+    """What to compute with a network."""
 
     output: str | tuple[str, ...]
     frames_per_chunk: int
@@ -99,7 +99,7 @@ class _Entry:
 class _Memory(threading.local):
     """What :func:`compute` keeps in each thread: computers by network and by what is wanted, and networks by file.
 
-    It is small: the least recently used entries are dropped first, and those of a network go with the network.
+    It is small: the least recently used entries are dropped first, and a network's entries are dropped with it.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class _Memory(threading.local):
         self._networks: OrderedDict[str, tuple[tuple[int, ...], Nnet]] = OrderedDict()
 
     def computer(self, nnet: Nnet, wanted: _Wanted) -> UtteranceComputer:
-        """What computes ``nnet`` as it is now: made again if its structure, settings or parameters have changed."""
+        """The computer for ``nnet`` as it is now: made again if its structure, settings or parameters have changed."""
         if wanted.cache_dir is None:
             wanted = wanted._replace(cache_dir=os.environ.get(ENVIRONMENT, ""))
         key = id(nnet), wanted
@@ -122,7 +122,7 @@ class _Memory(threading.local):
         return entry.computer
 
     def network(self, path: str) -> Nnet:
-        """The network in a file, read again if the file has changed; what is not a file (a pipe) is read each time."""
+        """The network in a file, read again if the file has changed; anything but a file (a pipe) is read each time."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):
@@ -174,41 +174,41 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
             progress: bool | Progress = False) -> Any:
     """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
-    What was prepared is kept, so that the next call with the same network does little but compute. A network whose
-    parameters or structure have changed in the meantime is prepared again, and so is a file that has changed.
+    Preparations are kept, so that the next call with the same network does little but compute. A network whose
+    parameters or structure have changed meanwhile is prepared again, and so is a file that has changed.
 
     Parameters
     ----------
     model : a network, an acoustic model (its priors are not used), or the file of one; left as it is
-    feats : float (frames, input dim); or several of them, of any lengths, in a list (or what else gives one after
-        another) or in a dict; or (sequences, frames, input dim)
-    ivector : float (ivector dim,), or None where the network has no such input; with several features as many, in the
-        same way
+    feats : float (frames, input dim); or several of them, of any lengths, in a list (or any other iterable) or in a
+        dict; or (sequences, frames, input dim)
+    ivector : float (ivector dim,), or None if the network has no such input; for several features as many, in the
+        same form
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
     cache_dir : a folder where compiled computations are kept for other processes; None: the one that the environment
         variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
     output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
         come from one pass
-    frame_subsampling_factor : frames for each row of output; None: what the file of that name in the model's folder
-        says, as that of a chain model does, else 1
-    progress : True: on a terminal, show how many of several are done; a function gets (done, all of them)
+    frame_subsampling_factor : frames for each row of output; None: as in the file of that name in the model's folder,
+        which chain models have, else 1
+    progress : True: on a terminal, show how many of several are done; or a function, which gets (done, total)
 
     Returns
     -------
     float32 (ceil(frames / frame_subsampling_factor), dim of the node); for a list of nodes a dict of these by node. For
-    several features a list or a dict of what one would give (for a three-dimensional array such an array, if the output
-    is one node); they are computed together, which is faster.
+    several features a list or a dict of such results (for a three-dimensional array such an array, if the output is one
+    node); they are computed together, which is faster.
 
     Raises
     ------
-    ShapeError : features or an i-vector of another dimension than the network asks for
-    NumericError : NaN or infinity in them, or what are not real numbers; NaN in what the network makes of them
+    ShapeError : features or an i-vector of another dimension than the network's
+    NumericError : NaN or infinity in them, or values that are not real numbers; NaN in the network's output
     Nnet3Error : a file that cannot be read, or no such node in the network
 
     Notes
     -----
-    For more utterances than memory has room for, :class:`UtteranceComputer` takes and gives one after another.
+    For more utterances than fit in memory, :class:`UtteranceComputer` takes and returns one after another.
     """
     from nnet3py.acoustic_model import AcousticModel
 
@@ -258,7 +258,7 @@ def _several(feats: Features) -> dict[str, np.ndarray] | None:
 
 
 def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
-    """For each of several matrices its i-vector, or None."""
+    """The i-vector, or None, for each of several matrices."""
     if ivector is None:
         return dict.fromkeys(several)
     if not isinstance(ivector, Mapping):

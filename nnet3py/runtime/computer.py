@@ -1,4 +1,4 @@
-"""Running a compiled computation on matrices of the caller. Kaldi: ``NnetComputer``."""
+"""Running a compiled computation on the caller's matrices. Kaldi: ``NnetComputer``."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -25,17 +25,17 @@ class Computer:
 
     Parameters
     ----------
-    computation : what ``nnet3py.compile`` made, for this network
+    computation : from ``nnet3py.compile``, for this network
     nnet : the network
     update : the network that receives the parameter updates: ``nnet`` itself trains it in place, ``nnet.as_gradient()``
         collects derivatives; None where the computation has no model derivative
     device : "cpu" or "cuda"
     stats : the network that receives statistics (default: ``update``)
-    ops, arena : operations and memory to share with other computers that never run at the same time; on a GPU, networks
-        are then taken to be as they were when they were bound, else they are copied there before each pass
+    ops, arena : operations and memory to share with other computers that never run simultaneously; on a GPU, networks
+        are then assumed not to change after binding, else they are copied there before each pass
     debug : log every command as it runs
 
-    In the place of a network may be what it has on the device, a ``ParameterStore``: the caller then pushes and pulls.
+    In place of a network it takes the network's ``ParameterStore`` on the device: the caller then pushes and pulls.
     """
 
     def __init__(self, computation: Computation, nnet: Nnet | ParameterStore,
@@ -77,12 +77,12 @@ class Computer:
 
         Raises
         ------
-        ShapeError : rows or columns differ from what the request and the network ask for
+        ShapeError : rows or columns differ from those of the request and the network
         NumericError : NaN or infinity in the matrix
         Nnet3Error : the computation does not expect this node now
         """
         stages = self._bound.stages()
-        if self._next_stage >= len(stages):   # all was run: new inputs start it again
+        if self._next_stage >= len(stages):   # all stages were run: new inputs start it again
             self.restart()
         stage = stages[self._next_stage]
         if name not in stage.inputs:
@@ -106,7 +106,7 @@ class Computer:
         Raises
         ------
         Nnet3Error : an input is missing, or the computation has ended
-        NumericError : natural gradient was given NaN or infinity
+        NumericError : natural gradient met NaN or infinity
         """
         stages = self._bound.stages()
         if self._next_stage >= len(stages):
@@ -135,11 +135,11 @@ class Computer:
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 
     def output(self, name: str) -> np.ndarray:
-        """A float32 copy (rows, dim) of an output, or after the backward run of an input's derivative."""
+        """A float32 copy (rows, dim) of an output or, after the backward run, of an input's derivative."""
         return np.asarray(self.ops.copy_out(self.output_view(name)))
 
     def output_view(self, name: str) -> DeviceArray:
-        """The device's own matrix of an output; its contents last until the next run."""
+        """The device's own matrix of an output; its contents are valid until the next run."""
         if self._stage is None or name not in self._stage.outputs:
             ready = sorted(self._stage.outputs) if self._stage else []
             raise Nnet3Error(f"Could not provide output for network node {name} (it is not expected at this point in "
@@ -153,7 +153,7 @@ class Computer:
 
 
 def _stores(*pairs: tuple[Nnet | ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
-    """From pairs of what is bound and what was given, the stores that are bound for a network; each once."""
+    """From pairs of what is bound and what was given, the stores that stand for a network; each once."""
     return list({id(bound): bound for bound, given in pairs
                  if isinstance(bound, ParameterStore) and bound is not given}.values())
 

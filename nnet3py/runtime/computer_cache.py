@@ -18,7 +18,7 @@ class ComputerCache:
     Parameters
     ----------
     nnet, update, stats, device : as for :class:`Computer`
-    compiler : compiles, and keeps what it compiled
+    compiler : compiles, and caches computations
     capacity : how many bound computations are kept
     debug : log every command as it runs
     """

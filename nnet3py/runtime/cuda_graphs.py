@@ -2,20 +2,20 @@
 
 The first run of a stage is plain: kernels are compiled, tables uploaded, scratch space finds its size. In the second
 the runner sees which calls need the host (``memory.touch_host``): those that read a sum, begin an estimate of natural
-gradient or draw for a decision. The third captures what lies between them, a graph for each piece, and from then on a
+gradient or draw for a decision. The third captures what is between them, a graph for each piece, and from then on a
 piece is one launch. Where no call needs the host, a stage is a single graph.
 
-A graph holds addresses and numbers as they were. So it is given up, and the stage looked at again, when one of these
+A graph holds addresses and numbers as they were. So it is dropped, and the stage observed again, when one of these
 has changed: the place of scratch space, a setting of a component (a learning rate, a dropout proportion, a test mode),
-which statistics were ever stored, the seed, the arithmetic of products. What changes with each minibatch lies in
+which statistics were ever stored, the seed, the arithmetic of products. What changes with each minibatch is in
 device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
-depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; where that moves,
-a stage is bound again.
+depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; if that moves,
+the stage is bound again.
 
-What the host decides by counting, which estimates of natural gradient learn in this run, comes back: such a run has
-pieces of its own, which are looked at once and captured the second time, and are kept.
+What the host decides by counting, namely which estimates of natural gradient learn in this run, recurs: each such
+combination has pieces of its own, which are observed once, captured the second time, and kept.
 
-With ``NNET3PY_CUDA_GRAPHS=0`` in the environment, with a driver without graphs, or where a piece cannot be captured,
+With ``NNET3PY_CUDA_GRAPHS=0`` in the environment, with a driver without graphs, or if a piece cannot be captured,
 launches are plain.
 """
 from __future__ import annotations
@@ -39,17 +39,17 @@ logger = logging.getLogger(__name__)
 
 Decided: TypeAlias = tuple[tuple[int, ...], ...]      # by each preconditioner, see its ``decisions``
 _PLAIN_RUNS = 2        # before anything is captured
-_MOST_VARIANTS = 12    # kept of a stage's pieces: of that many combinations of what the host decides
+_MOST_VARIANTS = 12    # combinations of the host's decisions for which a stage's pieces are kept
 _SCALARS = (bool, int, float, str, type(None))
 
 
 @dataclass
 class Piece:
-    """Calls that follow each other, and their graph once there is one."""
+    """Successive calls, and their graph once there is one."""
 
     calls: list[Call]
     needs_host: bool
-    counted: dict[OnlineNaturalGradient, int]      # which it calls, and how often: replaying must count that, too
+    counted: dict[OnlineNaturalGradient, int]      # which ones it calls, and how often: replaying must count that, too
     graph: Graph | None = None
     failed: bool = False
 
@@ -61,7 +61,7 @@ class StageRunner:
     ----------
     ops : the GPU's operations
     calls : the stage's calls, in order
-    stores : what the calls' components belong to
+    stores : the stores that the calls' components belong to
     """
 
     def __init__(self, ops: Any, calls: Sequence[Call], stores: Sequence[ParameterStore]) -> None:
@@ -118,7 +118,7 @@ class StageRunner:
                 self.pieces.append(Piece([], needs_host, {}))
             self.pieces[-1].calls.append((function, args))
             self._decisions.count_since(counts, self.pieces[-1].counted)
-        if self._decisions.learn(self.pieces):      # what was decided was not known before
+        if self._decisions.learn(self.pieces):      # these decisions were not known before
             return
         self._variants[decided] = self.pieces
         while len(self._variants) > _MOST_VARIANTS:
@@ -163,7 +163,7 @@ class StageRunner:
 
 
 class _Settings:
-    """The settings of components that end up as numbers in launches."""
+    """The settings of components that become numbers in launches."""
 
     def __init__(self, stores: Sequence[ParameterStore]) -> None:
         hosts = [component for store in stores for outer in store.host.components
@@ -177,7 +177,7 @@ class _Settings:
                 self._marks.append(host.stored)
 
     def now(self) -> tuple[object, ...]:
-        """Everything in a component that is not an array, and its marks of what was stored."""
+        """Everything in components that is not an array, and their marks of what was stored."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
 
@@ -188,20 +188,20 @@ class _Decisions:
     def __init__(self, stores: Sequence[ParameterStore]) -> None:
         preconditioners = (each for store in stores for _, each in named_preconditioners(store.host))
         self._all = list({id(each): each for each in preconditioners}.values())
-        self._calls: dict[OnlineNaturalGradient, int] | None = None     # those that take part, and their calls in a run
+        self._calls: dict[OnlineNaturalGradient, int] | None = None     # the ones involved, and their calls in a run
 
     def counts(self) -> list[int]:
         """How many calls each has had."""
         return [preconditioner.t for preconditioner in self._all]
 
     def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
-        """Add to ``counted`` who was called how often since the counts were these."""
+        """Add to ``counted`` which ones were called since the counts ``before``, and how often."""
         for preconditioner, t in zip(self._all, before, strict=True):
             if preconditioner.t != t:
                 counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t
 
     def learn(self, pieces: list[Piece]) -> bool:
-        """Note which preconditioners these pieces of a run call; returns whether that was not known before."""
+        """Note which preconditioners these pieces of a run call; returns whether that is new."""
         calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
             for preconditioner, count in piece.counted.items():

@@ -1,7 +1,7 @@
-"""How utterances are cut into chunks for computing, in Kaldi's ways and, where the output does not show it, in ours.
+"""How utterances are cut into chunks for computing: as in Kaldi or, where that leaves the output unchanged, our way.
 
 Chunks are shifted to start at t = 0, so that those of one shape share one compiled computation and run as one
-minibatch. Frames before an utterance's first and after its last are copies of those.
+minibatch. Frames before an utterance's first and after its last are copies of these.
 """
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from nnet3py.network.nnet import Nnet
 logger = logging.getLogger(__name__)
 
 LONG_CHUNK = 256          # frames; the longest chunk, where it does not matter how an utterance is cut
-CPU_ROWS = 2048           # input rows of a minibatch of a network without recurrence; more overrun the CPU's caches
-RECURRENT_CHUNKS = 64     # chunks of a minibatch with recurrence: a product of fewer rows is slow
+CPU_ROWS = 2048           # input rows of a minibatch of a network without recurrence; more would not fit CPU caches
+RECURRENT_CHUNKS = 64     # chunks of a minibatch with recurrence: products of fewer rows are slow
 LENGTHS_PER_OCTAVE = 8    # of chunks that may be lengthened, between one power of two and the next
-RECURRENT_LENGTHS = 4     # the same, with recurrence: altogether, so that minibatches are full
-MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that wait for a minibatch to be full
+RECURRENT_LENGTHS = 4     # the same with recurrence, but in all, so that minibatches are full
+MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wait for a full minibatch
 
 
 @dataclass
 class ComputeOptions:
-    """How utterances are cut and outputs scaled, as the options of ``nnet3-compute`` say. Lengths in frames."""
+    """How utterances are cut and outputs scaled: the options of ``nnet3-compute``. Lengths in frames."""
 
     extra_left_context: int = 0
     extra_right_context: int = 0
@@ -56,17 +56,17 @@ class ComputeOptions:
                 raise UsageError(f"--{name}={value} must be {least} or more")
 
     def extra_context(self, is_first: bool, is_last: bool) -> tuple[int, int]:
-        """Frames of left and right context of a chunk that the network does not need; a chunk may be first and last."""
+        """A chunk's left and right context beyond what the network needs, in frames; it may be both first and last."""
         initial, final = self.extra_left_context_initial, self.extra_right_context_final
         return (initial if is_first and initial >= 0 else self.extra_left_context,
                 final if is_last and final >= 0 else self.extra_right_context)
 
 
 class Utterance(NamedTuple):
-    """What is computed for: a name, float features (frames, input dim), and i-vectors where the network wants them.
+    """The input: a name, float features (frames, input dim), and i-vectors if the network takes them.
 
     Either ``ivector``, float (ivector dim,), or ``online_ivectors``, float (count, ivector dim). With an ``error``
-    it is not computed, and the error comes out in its place.
+    it is not computed, and the error is returned in its place.
     """
 
     key: str
@@ -77,7 +77,7 @@ class Utterance(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What chunks of one minibatch have in common. Times are in frames, relative to the first output's."""
+    """What the chunks of a minibatch have in common. Times are in frames, relative to the first output's."""
 
     first_t: int             # of the input
     num_inputs: int
@@ -97,7 +97,7 @@ class Chunk(NamedTuple):
 
 
 class Cutter:
-    """Cuts utterances. A subclass has the ``spans`` of one of Kaldi's ways.
+    """Cuts utterances. Subclasses define ``spans`` for one of Kaldi's ways.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Cutter:
         options.check()
         self.left_context, self.right_context = compute_simple_nnet_context(nnet)
         self.outputs_per_chunk = _rounded_frames_per_chunk(nnet, options) // options.frame_subsampling_factor
-        # chunks begin at multiples of that many outputs
+        # chunks begin at multiples of this many outputs
         self.unit = math.lcm(options.frame_subsampling_factor, nnet.modulus()) // options.frame_subsampling_factor
         self.is_local, self.is_recurrent = is_local(nnet), is_recurrent(nnet)
         self.may_lengthen = lookahead_is_at_most(nnet, self.right_context)
@@ -142,7 +142,7 @@ class Cutter:
         raise NotImplementedError
 
     def free_spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
-        """The same where it does not matter how it is cut: few and equal lengths, as context is computed for each."""
+        """The same where it does not matter how it is cut: few chunks of equal length, as each adds context."""
         longest = max(self.outputs_per_chunk, LONG_CHUNK // self.options.frame_subsampling_factor)
         num_chunks = -(-num_outputs // longest)
         size = self._rounded(-(-num_outputs // num_chunks)) if num_chunks else 1
@@ -150,7 +150,7 @@ class Cutter:
             yield begin, begin + size, begin, min(begin + size, num_outputs)
 
     def _rounded(self, num_outputs: int) -> int:
-        """So many outputs, or a few more: one of few lengths."""
+        """The number of outputs, or a few more, so that few lengths occur."""
         units = -(-num_outputs // self.unit)
         step = 1 << max(units.bit_length() - LENGTHS_PER_OCTAVE.bit_length(), 0)
         return -(-units // step) * step * self.unit
@@ -162,11 +162,11 @@ class Cutter:
         return min(-(-num_outputs // step) * step, self.outputs_per_chunk)
 
     def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
-        """Chunks of ``num_inputs`` rows in a full minibatch; ``is_usual`` where there is no context of an edge."""
+        """Chunks of ``num_inputs`` rows in a full minibatch; ``is_usual``: without the context of an edge."""
         raise NotImplementedError
 
     def size_for(self, count: int, full_size: int) -> int:
-        """Chunks of a minibatch of which ``count`` are there; few sizes occur, for each is compiled for."""
+        """The size of a minibatch for ``count`` chunks; few sizes occur, since each has to be compiled."""
         raise NotImplementedError
 
     def _ivector(self, utterance: Utterance, period: int, begin: int, end: int) -> np.ndarray | None:
@@ -182,12 +182,12 @@ class Cutter:
         return np.asarray(online[min(middle // period, last_row)])
 
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
-        """The frame whose i-vector is wanted, and the one that must not be too far behind the last i-vector."""
+        """The frame whose i-vector is wanted, and the one that must not be too long after the last i-vector."""
         raise NotImplementedError
 
 
 class ChunkAfterChunk(Cutter):
-    """Chunks of one size that follow each other; the last is shorter. Kaldi: DecodableNnetSimple."""
+    """Successive chunks of one size; the last is shorter. Kaldi: DecodableNnetSimple."""
 
     IVECTOR_TOLERANCE = 50
 
@@ -218,7 +218,7 @@ class BatchOptions:
     edge_minibatch_size: int = 32                # of chunks that have other context because they are first or last
     ensure_exact_final_context: bool = False     # a short utterance is a chunk of its own length
     partial_minibatch_factor: float = 0.5        # a minibatch that is not full has this times the size, or its square…
-    max_pending: int = MAX_PENDING               # then minibatches are run though they are not full
+    max_pending: int = MAX_PENDING               # beyond it minibatches are run though they are not full
 
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
@@ -231,7 +231,7 @@ class BatchOptions:
 
 
 class EqualChunks(Cutter):
-    """Chunks of one size: the last ends where the utterance ends and overlaps the one before.
+    """Chunks of one size: the last ends where the utterance ends, and overlaps the one before.
 
     An utterance shorter than a chunk is continued with copies of its last frame. Kaldi: NnetBatchComputer.
     """
@@ -242,7 +242,7 @@ class EqualChunks(Cutter):
         super().__init__(nnet, options, device)
         batch.check()
         self.batch = batch
-        self.may_lengthen = False      # what --ensure-exact-final-context asks for
+        self.may_lengthen = False      # as --ensure-exact-final-context requires
 
     def spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
         size = self.outputs_per_chunk
@@ -271,7 +271,7 @@ class EqualChunks(Cutter):
 
 
 def _rounded_frames_per_chunk(nnet: Nnet, options: ComputeOptions) -> int:
-    """``frames_per_chunk``, rounded up to what makes all chunks alike; logs that."""
+    """``frames_per_chunk``, rounded up so that all chunks are alike; logs that."""
     factor, modulus = options.frame_subsampling_factor, nnet.modulus()
     unit = math.lcm(factor, modulus)
     wanted = options.frames_per_chunk

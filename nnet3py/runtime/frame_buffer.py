@@ -1,11 +1,11 @@
-"""Rows that arrive at one end and are forgotten at the other."""
+"""Rows that arrive at one end and are dropped at the other."""
 from __future__ import annotations
 
 import numpy as np
 
 
 class FrameBuffer:
-    """Rows of float32, numbered from 0 as they arrive, of which old ones are forgotten. Memory is reused.
+    """Rows of float32, numbered from 0 as they arrive; old ones are dropped. Memory is reused.
 
     Attributes
     ----------
@@ -14,7 +14,7 @@ class FrameBuffer:
 
     def __init__(self, dim: int) -> None:
         self._rows = np.empty((64, dim), dtype=np.float32)
-        self._place = 0              # of the row ``first`` in the memory
+        self._place = 0              # of row ``first`` in the memory
         self.first = self.end = 0
 
     def append(self, rows: np.ndarray) -> None:
@@ -31,17 +31,17 @@ class FrameBuffer:
         self.end += len(rows)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """float32 (numbers, dim), new: the rows of these numbers, none of which is forgotten."""
+        """float32 (numbers, dim), new: the rows with these numbers, none of which may have been dropped."""
         rows: np.ndarray = self._rows[numbers - self.first + self._place]
         return rows
 
     def between(self, first: int, end: int) -> np.ndarray:
-        """float32 (end - first, dim), a view that holds until rows are added; none of them is forgotten."""
+        """float32 (end - first, dim), a view that is valid until rows are added; none may have been dropped."""
         begin = first - self.first + self._place
         return self._rows[begin:begin + end - first]
 
     def forget(self, before: int) -> None:
-        """Forget the rows before number ``before``."""
+        """Drop the rows before number ``before``."""
         before = min(max(before, self.first), self.end)
         self._place += before - self.first
         self.first = before

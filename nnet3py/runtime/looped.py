@@ -1,7 +1,7 @@
 """Computing a network's output over a stream of frames, a chunk at a time, as they arrive.
 
-What later chunks need of earlier ones is kept, so no frame is computed twice, a recurrence goes on where it was, and
-memory does not grow. Streams that are ready at the same time can be computed together (``compute_chunks``). Kaldi:
+What later chunks need from earlier ones is kept, so no frame is computed twice, a recurrence continues where it was,
+and memory does not grow. Streams that are ready at the same time can be computed together (``compute_chunks``). Kaldi:
 ``DecodableNnetSimpleLooped``, ``DecodableNnetLoopedOnline``.
 """
 from __future__ import annotations
@@ -41,12 +41,12 @@ BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)      # that computation
 
 
 class Chunk(NamedTuple):
-    """What a stream needs to be computed next.
+    """The next chunk of a stream, ready to be computed.
 
     Attributes
     ----------
     state : the stream's
-    feats : float (frames, input dim), as many as :meth:`LoopedComputer.frames_of_chunk` says
+    feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` says
     ivector : float (ivector dim,); None: zero, or the network takes none
     """
 
@@ -60,13 +60,13 @@ class LoopedComputer:
 
     Parameters
     ----------
-    nnet : a simple network; it stays as it is, a copy is put in test mode
+    nnet : a simple network, left unchanged: a copy is put in test mode
         (:func:`nnet3py.network.inference.for_inference`)
-    frames_per_chunk : frames of input after which there is output; rounded up to what the network can repeat
+    frames_per_chunk : frames of input after which there is output; rounded up to a multiple that the network can repeat
     extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context
-    frame_subsampling_factor : frames of input for each row of output; None: what the file of that name in the folder
-        that the network was read from says, else 1
-    acoustic_scale : what outputs are multiplied with
+    frame_subsampling_factor : frames of input for each row of output; None: as in the file of that name in the folder
+        from which the network was read, else 1
+    acoustic_scale : the factor of outputs
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     optimize : what the optimiser may do
     device : "cpu" or "cuda"
@@ -74,17 +74,17 @@ class LoopedComputer:
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     cache_dir : a folder where the compiled computation is kept for other processes; None: the one that the environment
         variable NNET3PY_COMPUTATION_CACHE names; "": none
-    max_batch : how many streams are computed together at the most
+    max_batch : the most streams that are computed together
 
     Attributes
     ----------
-    computation : what is run for a single stream
-    frames_per_chunk : as it was rounded
+    computation : the computation for a single stream
+    frames_per_chunk : as rounded
     left_context, right_context : frames of input before the first output of a stream, and after a chunk's last frame
 
     Raises
     ------
-    UsageError : a number that makes no sense
+    UsageError : an invalid number
     Nnet3Error : the network is not simple, or its chunks never become alike
     """
 
@@ -110,7 +110,7 @@ class LoopedComputer:
         self._options, self._cache_dir, self._debug = optimize or OptimizeOptions(), cache_dir, debug
         self._ops = get_ops(device)
         if device == "cpu" and not training_mode and not debug:
-            self._ops = cast("Ops", RecordingOps())             # the network stays as it is
+            self._ops = cast("Ops", RecordingOps())             # the network does not change
         self._arena = Arena(self._ops)
         self._plain = self._compiled()
         self.max_batch = max_batch if num_sequences(self._plain) > 1 else 1
@@ -143,7 +143,7 @@ class LoopedComputer:
         return find_looped(self.nnet, requests, self._options, self._cache_dir)
 
     def _batch(self, size: int) -> ChunkBatch:
-        """What computes chunks of ``size`` streams; made at its first use."""
+        """The computer of chunks of ``size`` streams; made at first use."""
         if size not in self._batches:
             computation = self._plain
             if size != num_sequences(computation):
@@ -171,20 +171,20 @@ class LoopedComputer:
         return -self.left_context if number == 0 else first, first + self.frames_per_chunk
 
     def compute_chunks(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
-        """Compute the next chunk of each of several streams, as many at once as can be.
+        """Compute the next chunk of each of several streams, as many at once as possible.
 
-        May be called from any thread. What threads ask for while a batch is computed is the next batch. Streams go
-        together unless one of them is at its beginning and the other is not as far.
+        May be called from any thread. Requests that come while a batch is computed make up the next batch. Streams are
+        computed together unless one of them is at its beginning and another is at a different chunk.
 
         Returns
         -------
-        list : for each chunk float32 (rows, output dim), a row for each ``frame_subsampling_factor`` frames; or if the
-            network makes NaN of it, the error
+        list : for each chunk float32 (rows, output dim), a row for each ``frame_subsampling_factor`` frames; or the
+            error if the network's output has NaN
 
         Raises
         ------
-        ShapeError, NumericError : a chunk has another number of frames than it takes, or frames or an i-vector of
-            another dimension than the network asks for, or NaN or infinity in them; then none is computed
+        ShapeError, NumericError : a chunk has the wrong number of frames, or frames or an i-vector of another dimension
+            than the network's, or NaN or infinity in them; then none is computed
         """
         for chunk in chunks:
             self._check(chunk)
@@ -199,7 +199,7 @@ class LoopedComputer:
             raise ShapeError(f"the next chunk takes {end - first} frames, found {len(chunk.feats)}")
 
     def _compute(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
-        """What :meth:`compute_chunks` gives. One thread at a time is here."""
+        """The results of :meth:`compute_chunks`. Only one thread at a time is here."""
         outputs: dict[int, np.ndarray | NumericError] = {}
         groups: dict[int, list[int]] = {}
         for i, chunk in enumerate(chunks):
@@ -212,7 +212,7 @@ class LoopedComputer:
         return [outputs[i] for i in range(len(chunks))]
 
     def _run(self, number: int, chunks: Sequence[Chunk]) -> list[np.ndarray]:
-        """What the network makes of each chunk, float32 (rows, output dim)."""
+        """The network's output for each chunk, float32 (rows, output dim)."""
         self._ops.random.begin_minibatch(0, self._num_batches)
         self._num_batches += 1
         inputs = {"input": [chunk.feats for chunk in chunks]}
@@ -231,7 +231,7 @@ class LoopedComputer:
             return error
 
     def warm_up(self) -> None:
-        """Make ready for every number of streams up to ``max_batch`` now, in place of at the first use of each."""
+        """Prepare for every number of streams up to ``max_batch`` now, instead of at the first use of each."""
         first, end = self.frames_of_chunk(0)
         frames = np.zeros((end - first, self.io.input_dim), np.float32)
         for size in {min(size, self.max_batch) for size in BATCH_SIZES}:
@@ -246,7 +246,7 @@ class LoopedComputer:
         feats : float (frames, input dim)
         ivector : float (ivector dim,), the same for the whole utterance
         online_ivectors : float (count, ivector dim), one every ``online_ivector_period`` frames; each chunk takes the
-            one of the frame after its last input, or the last there is
+            one for the frame after its last input, or the last one
 
         Returns
         -------
@@ -271,8 +271,8 @@ class LoopedComputer:
 class LoopedStream:
     """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
 
-    ``accept`` and ``finish`` compute. Who computes several streams together calls ``take`` and ``end`` in their place,
-    gives each ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and what comes out to ``accept_output``.
+    ``accept`` and ``finish`` compute. To compute several streams together, call ``take`` and ``end`` instead, give each
+    ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and its results to ``accept_output``.
     """
 
     def __init__(self, looped: LoopedComputer) -> None:
@@ -297,13 +297,13 @@ class LoopedStream:
 
     @property
     def num_outputs(self) -> int:
-        """How many rows of output there have been."""
+        """The number of rows of output so far."""
         every = self._looped.frame_subsampling_factor
         ready = self._state.num_chunks * (self._looped.frames_per_chunk // every)
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """Take more frames; returns the output that is ready now and was not before.
+        """Take more frames; returns the output that has become ready.
 
         Parameters
         ----------
@@ -316,15 +316,15 @@ class LoopedStream:
 
         Raises
         ------
-        ShapeError : another dimension than the network asks for
-        NumericError : NaN or infinity in what is given, or NaN in what the network makes of it
+        ShapeError : another dimension than the network's
+        NumericError : NaN or infinity in the input, or NaN in the network's output
         Nnet3Error : the stream is finished
         """
         self.take(feats, ivector)
         return self._computed()
 
     def finish(self) -> np.ndarray:
-        """There are no more frames; returns the rest of the output, float32 (rows, output dim).
+        """End the stream; returns the rest of the output, float32 (rows, output dim).
 
         Frames after the last one are copies of it. In all there is one row for every frame, or for every
         ``frame_subsampling_factor`` frames.
@@ -333,7 +333,7 @@ class LoopedStream:
         return self._computed()
 
     def take(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> None:
-        """Take more frames, and compute nothing. Parameters and errors as for :meth:`accept`."""
+        """Take more frames, without computing. Parameters and errors as for :meth:`accept`."""
         if self._is_finished:
             raise Nnet3Error("the stream is finished and takes no more frames", "restart() it, or begin another one")
         feats = np.asarray(feats)
@@ -350,7 +350,7 @@ class LoopedStream:
             self._waiting.append(feats)
 
     def end(self) -> None:
-        """There are no more frames; compute nothing."""
+        """End the stream, without computing."""
         if self._is_finished:
             return
         num_chunks = self._state.num_chunks
@@ -363,11 +363,11 @@ class LoopedStream:
             self._append_copies(self._last, self._looped.frames_of_chunk(num_chunks - 1)[1] - self.num_frames)
 
     def _append_copies(self, frame: np.ndarray, count: int) -> None:
-        """Let (1, input dim) wait that many times."""
+        """Append ``count`` copies of a frame (1, input dim)."""
         self._waiting.append(np.broadcast_to(frame, (count, frame.shape[1])))
 
     def pending_chunk(self) -> Chunk | None:
-        """The next chunk, if its frames are there; its matrix is valid until more frames are taken."""
+        """The next chunk, if its frames have arrived; its matrix is valid until more frames are taken."""
         first, end = self._looped.frames_of_chunk(self._state.num_chunks)
         waiting, count = self._waiting, end - first
         if waiting.end - waiting.first < count or (self._is_finished and self.num_outputs >= self._num_rows):
@@ -376,9 +376,9 @@ class LoopedStream:
         return Chunk(self._state, waiting.between(waiting.first, waiting.first + count), ivector)
 
     def accept_output(self, chunk: Chunk, output: np.ndarray | NumericError) -> np.ndarray:
-        """Take what came out for the pending chunk; returns the rows that are this stream's output.
+        """Take the result for the pending chunk; returns the rows that belong to this stream's output.
 
-        float32 (rows, output dim), both; a NumericError that stands in its place is raised.
+        float32 (rows, output dim), both; a NumericError in its place is raised.
         """
         self._waiting.forget(self._waiting.first + len(chunk.feats))
         if isinstance(output, NumericError):
@@ -390,14 +390,14 @@ class LoopedStream:
 
     @property
     def _num_rows(self) -> int:
-        """How many rows there are for all frames that were taken."""
+        """The number of rows for all frames taken."""
         return -(-self.num_frames // self._looped.frame_subsampling_factor)
 
     def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
         """All output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
 
-        ``feats`` float (frames, input dim), as many as the chunk takes: the first one with its left and right context,
-        later ones what comes next. ``ivector`` and errors as :meth:`accept`.
+        ``feats`` float (frames, input dim), as many as the chunk takes: the first with left and right context, later
+        ones the following frames. ``ivector`` and errors as :meth:`accept`.
         """
         if self._looped.io.ivector_dim and ivector is None:        # others are checked with the features
             self._looped.io.check_ivectors(None, None, 0)
@@ -407,7 +407,7 @@ class LoopedStream:
         return output
 
     def _computed(self) -> np.ndarray:
-        """The output of all chunks whose frames are there."""
+        """The output of all chunks whose frames have arrived."""
         outputs = [np.zeros((0, self._looped.io.output_dim), np.float32)]
         while (chunk := self.pending_chunk()) is not None:
             outputs.append(self.accept_output(chunk, self._looped.compute_chunks([chunk])[0]))

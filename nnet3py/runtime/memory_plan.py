@@ -1,9 +1,9 @@
 """Where each matrix of a command list lies in one block of memory.
 
 A matrix lives from its allocation (or the moment its input is accepted) to its deallocation; two matrices that never
-live at the same time may share their place. One whose memory another takes over by a swap lives to its last use: until
-the swap, its place is free for others. What a loop hands over to its next round has a place of its own for good. The
-plan is a first-come best-fit over a list of free holes.
+live at the same time may share their place. One whose memory another takes over by a swap lives until its last use:
+until the swap, its place is free for others. What a loop passes to its next round keeps a place of its own. The plan is
+first-come best-fit over a list of free holes.
 """
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def plan_memory(computation: Computation) -> MemoryPlan:
         elif command.type == CommandType.SWAP_MATRIX:
             taker, giver = (submatrices[s].matrix for s in command.args[:2])
             if c in loop_swaps:
-                pass                        # what is in the giver is copied, and the taker has kept its place
+                pass                        # the giver's contents are copied, and the taker has kept its place
             elif giver in alive:            # never used
                 alive.remove(giver)
                 offsets[taker] = offsets[giver]
@@ -112,7 +112,7 @@ def plan_memory(computation: Computation) -> MemoryPlan:
 
 
 def _ends_before_swaps(computation: Computation) -> dict[int, list[int]]:
-    """The matrices that are given away by swaps, by the command that uses them last; none in a loop."""
+    """The matrices that swaps give away, by the command that uses them last; none in a loop."""
     commands, matrix_of = computation.commands, np.array([sub.matrix for sub in computation.submatrices])
     givers = {int(matrix_of[command.args[1]]) for command in commands if command.type == CommandType.SWAP_MATRIX}
     if not givers or commands[-1].type == CommandType.GOTO_LABEL:

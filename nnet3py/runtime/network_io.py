@@ -1,4 +1,4 @@
-"""What goes into a network and comes out of it: features and i-vectors are checked, outputs are scaled."""
+"""Input and output of a network: checking features and i-vectors, and scaling outputs."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,11 +15,11 @@ class NetworkIo:
     ----------
     nnet : a network with ``input``, ``output`` and perhaps ``ivector``
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
-    acoustic_scale : what outputs are multiplied with
+    acoustic_scale : the factor of outputs
 
     Raises
     ------
-    ShapeError : as many priors as the network has outputs are needed
+    ShapeError : the numbers of priors and of the network's outputs differ
     """
 
     def __init__(self, nnet: Nnet, priors: np.ndarray | None = None, acoustic_scale: float = 1.0) -> None:
@@ -41,7 +41,7 @@ class NetworkIo:
         check_finite(feats, "the feature matrix")
 
     def check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
-        """Raise unless there are those that the network asks for, of one kind, finite and of its dimension.
+        """Raise unless the i-vectors that the network needs are given, of one kind, finite and of its dimension.
 
         ``ivector`` is float (ivector dim,), ``online_ivectors`` float (count, ivector dim), one every ``period``
         frames.

@@ -1,4 +1,4 @@
-"""A network's arrays in device memory: one :class:`ParameterStore` a network and device, for all that is bound to it.
+"""A network's arrays in device memory: one :class:`ParameterStore` per network and device, for all bound to it.
 
 The store has copies of all arrays that kernels read or write: those that components declare as ``PARAMETERS`` and
 ``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its components are copies of the
@@ -6,10 +6,10 @@ network's with views of these in place of arrays. All else is the network's, on 
 
 - **settings** (learning rates, proportions, test modes) go from the host to the store's components before each run
   (:meth:`ParameterStore.take_settings`), never back: components change none while they run;
-- **the state of natural gradient**, and marks of what was ever stored, are objects that both hold: the one there is;
-- **arrays** are not watched: whoever changes one on the host calls :meth:`ParameterStore.push`, whoever wants to read
-  what the device has changed calls :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
-- **the structure**: a store of an older version is void, and what was bound to it refuses to run.
+- **the state of natural gradient**, and marks of what was ever stored, are objects that both share;
+- **arrays** are not watched: after changing one on the host call :meth:`ParameterStore.push`, and before reading
+  what the device has changed call :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
+- **the structure**: a store of an older version is invalid, and what was bound to it refuses to run.
 """
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ALIGNMENT = 64          # elements; each array begins at a multiple, so that wid
 
 @dataclass
 class _Placed:
-    """A component of the store beside that of the network.
+    """A component of the store, with that of the network.
 
     Attributes
     ----------
-    own : what the store's has in place of the network's: arrays of the device, and children of a composite
+    own : what the store's component has in place of the network's: arrays of the device, and children of a composite
     """
 
     host: Component
@@ -46,14 +46,14 @@ class _Placed:
     own: dict[str, Any] = field(default_factory=dict)
 
     def take_settings(self) -> None:
-        """All attributes that are not the store's own become the host's."""
+        """Copy all attributes from the host except the store's own."""
         attributes = vars(self.here)
         attributes.update(vars(self.host))
         attributes.update(self.own)
 
 
 def _placed(host: Component) -> list[_Placed]:
-    """A component, and those inside it, without device arrays as yet; the outer one is first."""
+    """A component, and those inside it, without device arrays so far; the outer one is first."""
     outer = _Placed(host, copy.copy(host))
     inner = [_placed(child) for child in host.children]
     if inner:
@@ -67,13 +67,13 @@ def _leaves(group: Sequence[_Placed]) -> Iterator[_Placed]:
 
 
 class _Numbers:
-    """Numbers of the host in device memory, which are copied only when they have changed."""
+    """The host's numbers in device memory, copied only when they have changed."""
 
     def __init__(self, ops: Ops, size: int, dtype: type[np.floating]) -> None:
         self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
 
     def on_device(self, numbers: np.ndarray) -> DeviceArray:
-        """The device's vector, once it holds these, float (size,)."""
+        """The device's vector, float (size,), after making it hold these numbers."""
         if not np.array_equal(numbers, self._known, equal_nan=True):
             self._ops.copy_in(self.vector, numbers)
             self._known = numbers.copy()
@@ -124,7 +124,7 @@ class _Arrays:
 
 
 class ParameterStore:
-    """What a network has on a device; made by :func:`on_device`.
+    """The part of a network that is on a device; made by :func:`on_device`.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class ParameterStore:
         return self.host.component_names
 
     def fits(self, nnet: Nnet, ops: Ops) -> bool:
-        """Whether it is the store of this network, as it is now, for these operations."""
+        """Whether it is the store of this network, in its current version, for these operations."""
         return self.host is nnet and self._version == nnet.version and self.ops is ops
 
     # -- host and device ---------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class ParameterStore:
             arrays.pull()
 
     def take_settings(self) -> None:
-        """Let the host's settings hold for the store's components, too."""
+        """Copy the host's settings to the store's components."""
         for group in self._groups:
             for placed in group:
                 placed.take_settings()
@@ -186,12 +186,12 @@ class ParameterStore:
     # -- arithmetic on components --------------------------------------------------------------------------------------
 
     def scale_components(self, factors: np.ndarray) -> None:
-        """As :meth:`Nnet.scale_components`, but fractions of counts that Kaldi cuts off stay."""
+        """As :meth:`Nnet.scale_components`, but fractions of counts, which Kaldi cuts off, are kept."""
         for arrays in self._arrays:
             arrays.segments.scale(arrays.factors(factors))
 
     def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
-        """As :meth:`Nnet.add_components`, but fractions of counts that Kaldi cuts off stay."""
+        """As :meth:`Nnet.add_components`, but fractions of counts, which Kaldi cuts off, are kept."""
         for arrays, theirs in zip(self._arrays, other._arrays, strict=True):
             arrays.segments.add(arrays.factors(factors), theirs.segments)
         self._merge_marks(other, factors != 0.0)
@@ -202,7 +202,7 @@ class ParameterStore:
 
         Parameters
         ----------
-        limits : float64, of each component; 0 for none, NaN for one that is not trained and stays as it is
+        limits : float64, of each component; 0 for none, NaN for one that is not trained and does not change
 
         Returns
         -------
@@ -210,7 +210,7 @@ class ParameterStore:
         """
         from nnet3py.ops.cuda.graphs import Replays
 
-        if self._additions is None or change is not self._changed_by:    # what is captured has its arrays' addresses
+        if self._additions is None or change is not self._changed_by:    # captured launches hold its arrays' addresses
             self._changed_by, self._additions = change, Replays()
         self._limits.on_device(limits)
         settings = global_limit, scale, momentum
@@ -230,7 +230,7 @@ class ParameterStore:
             theirs.segments.scale(remaining)
 
     def _merge_marks(self, other: ParameterStore, added: np.ndarray) -> None:
-        """What was stored in either of two components of which the second was ``added`` was stored in the sum."""
+        """Mark as stored in each sum what was stored in either component, where the second was ``added``."""
         for c in np.flatnonzero(added):
             for mine, theirs in zip(self._groups[c], other._groups[c], strict=True):
                 if hasattr(mine.host, "stored"):
@@ -241,9 +241,9 @@ _made: weakref.WeakKeyDictionary[Nnet, weakref.ref[ParameterStore]] = weakref.We
 
 
 def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> Nnet | ParameterStore:
-    """What components are to be taken from for the operations of a device: the network on the CPU, else its store.
+    """What to take components from for the operations of a device: the network on the CPU, else its store.
 
-    A store serves all that is bound to the network, for as long as something is; structural edits need another.
+    A store serves everything bound to the network, as long as anything is; after structural edits there is a new one.
     """
     if ops.device == "cpu" or isinstance(nnet, ParameterStore):
         return nnet

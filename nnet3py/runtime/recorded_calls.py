@@ -1,12 +1,12 @@
-"""How calls run on the CPU where they are the same each time: operations are written down, then repeated.
+"""How calls run on the CPU where they are the same each time: operations are recorded, then repeated.
 
-Between a stage and its operations stand components: in Python they choose views, settings and operations, which takes
-as long as the operations of a small network on few rows do. Where nothing is learnt and nothing is drawn they choose
-the same each time. So the second run writes down which operations are called with what, and from the third on these
-are called one after the other.
+Between a stage and its operations are the components: in Python they choose views, settings and operations, which takes
+as long as the operations of a small network on few rows. Where nothing is learnt and nothing is drawn they choose the
+same each time. So the second run records which operations are called with which arguments, and from the third on
+these are called one after the other.
 
-A stage is run as it is for ever if one of its operations draws random numbers, gives something back or takes a cell
-that the host writes, or if memory is copied out or uploaded meanwhile.
+A stage always runs plainly if one of its operations draws random numbers, returns something or takes a cell that the
+host writes, or if memory is copied out or uploaded meanwhile.
 """
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _BETWEEN_HOST_AND_DEVICE = ("upload", "keep", "copy_in", "copy_out", "read_later
 
 
 class RecordingOps(CpuOps):
-    """The CPU's operations, with scratch space of their own, which can write down what is called.
+    """The CPU's operations, with scratch space of their own, which can record what is called.
 
     Attributes
     ----------
-    recorded : what is called is added to it, to be called again without arguments; None if nothing is written down, as
-        after a call that cannot be repeated
+    recorded : calls are added to it, to be made again without arguments; None if nothing is recorded, as after a call
+        that cannot be repeated
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class RecordingOps(CpuOps):
         self.recorded = None
 
     def _once(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, after which what is written down cannot be repeated."""
+        """The function, wrapped so that after it the recorded calls cannot be repeated."""
         def call(*args: Any) -> Any:
             self._cannot_repeat()
             return function(*args)
@@ -71,7 +71,7 @@ class RecordingOps(CpuOps):
 class RecordedStage:
     """Runs the calls of one stage, again and again.
 
-    The first run is plain: it is the one in which scratch space finds its size.
+    The first run is plain: in it scratch space finds its size.
     """
 
     def __init__(self, ops: RecordingOps, calls: Sequence[Call]) -> None:

@@ -1,4 +1,4 @@
-"""What streams carry from chunk to chunk: a row of one block of device memory for each stream."""
+"""What streams carry from chunk to chunk: one row of a block of device memory for each stream."""
 from __future__ import annotations
 
 import weakref
@@ -34,7 +34,7 @@ class StreamState:
 class StreamStates:
     """The states of all streams of one network.
 
-    Row 0 is nobody's: what fills up a batch. Memory grows by doubling; rows of streams that are gone are used again.
+    Row 0 belongs to no stream: it fills up batches. Memory grows by doubling; rows of finished streams are used again.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class StreamStates:
             return self._num_rows - 1
 
     def give_back(self, slot: int) -> None:
-        """The stream of this row is gone. May be called from any thread."""
+        """Free the row of a finished stream. May be called from any thread."""
         self._free.append(slot)
 
     def reserve(self) -> None:

@@ -1,7 +1,7 @@
 """Running a bound computation with a log line for every command. Kaldi: ``--computation.debug``.
 
-A line holds the command's text, for each matrix that the command writes its root mean square before and after, for an
-update the same of the component's parameters, and the seconds that the command took.
+A line holds the command's text, the root mean square before and after of each matrix that the command writes, for an
+update the same for the component's parameters, and the seconds that the command took.
 """
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def _rms(ops: Ops, value: DeviceArray | Component) -> float:
     watched = list(value.parameters().values()) if isinstance(value, Component) else [value]
     arrays = [ops.copy_out(array) for array in watched]
     count = sum(array.size for array in arrays)
-    with np.errstate(all="ignore"):      # a matrix that is only allocated as yet holds anything
+    with np.errstate(all="ignore"):      # a matrix that is only allocated may hold anything
         total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
     return float(np.sqrt(total / count)) if count else 0.0

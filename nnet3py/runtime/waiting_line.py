@@ -1,4 +1,4 @@
-"""Work that threads bring at their own times, done together: what comes while some is being done is done next."""
+"""Work that threads bring at any time, done together: what arrives while a batch is being done is the next batch."""
 from __future__ import annotations
 
 import threading
@@ -19,10 +19,10 @@ class _Place(Generic[Task, Outcome]):
 
 
 class WaitingLine(Generic[Task, Outcome]):
-    """Lets one thread at a time work, for all that wait.
+    """Lets one thread at a time do the work of all waiting threads.
 
-    There is no thread for it: of those that wait, the next one to have its turn takes the tasks of all. So a single
-    thread never waits, and the more there are, the more is done together.
+    It has no thread of its own: of the waiting threads, the next one to have its turn takes the tasks of all. So a
+    single thread never waits, and the more threads there are, the more is done together.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class WaitingLine(Generic[Task, Outcome]):
         self._waiting: list[_Place[Task, Outcome]] = []
 
     def wait_for(self, tasks: Sequence[Task]) -> list[Outcome]:
-        """The outcomes of these tasks. What ``work`` raises is raised in each thread whose tasks it had."""
+        """The outcomes of these tasks. An exception from ``work`` is raised in each thread whose tasks it had."""
         place: _Place[Task, Outcome] = _Place(tasks)
         self._waiting.append(place)
         with self._turn:

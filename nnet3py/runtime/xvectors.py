@@ -24,12 +24,12 @@ from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.cutting import CPU_ROWS, Utterance
 from nnet3py.runtime.network_io import NetworkIo
 
-MAX_PENDING = 256      # utterances that wait for a minibatch of full chunks
+MAX_PENDING = 256      # utterances that may wait for a minibatch of full chunks
 
 
 @dataclass(frozen=True)
 class XvectorOptions:
-    """How utterances are cut, as the options of ``nnet3-xvector-compute`` say. Lengths in frames."""
+    """How utterances are cut: the options of ``nnet3-xvector-compute``. Lengths in frames."""
 
     chunk_size: int = -1            # -1: an utterance is one chunk
     min_chunk_size: int = 100
@@ -66,7 +66,7 @@ class _Chunks:
 
 @dataclass
 class _Pending:
-    """An utterance some of whose chunks have not been computed."""
+    """An utterance with chunks that have not been computed."""
 
     key: str
     vector: np.ndarray
@@ -75,7 +75,7 @@ class _Pending:
 
 
 class _Queue:
-    """The utterances that have not come out yet; whoever has this computes their chunks."""
+    """The utterances that have not been returned yet; subclasses compute their chunks."""
 
     def __init__(self, chunks: _Chunks) -> None:
         self._chunks = chunks
@@ -87,7 +87,7 @@ class _Queue:
         return pending
 
     def _finished(self) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
-        """Hand out the utterances at the front of the queue that wait for nothing more."""
+        """Hand out the utterances at the front of the queue that are complete."""
         while self._pending and not self._pending[0].num_waiting:
             utterance = self._pending.popleft()
             yield utterance.key, utterance.error or self._finish(utterance.vector)
@@ -104,9 +104,9 @@ class XvectorComputer(_Queue):
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`XvectorOptions`
-    optimize, compiler : what is asked of the compiler
+    optimize, compiler : options of the compiler
     device : "cpu" or "cuda"
     debug : log every command as it runs
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
@@ -134,8 +134,8 @@ class XvectorComputer(_Queue):
 
         Raises
         ------
-        ShapeError : features of another dimension than the network asks for
-        NumericError : NaN or infinity in them, or NaN in what the network makes of them
+        ShapeError : features of another dimension than the network's
+        NumericError : NaN or infinity in them, or NaN in the network's output
         UsageError : the utterance is shorter than the least chunk, and chunks are not padded
         """
         (_, result), = self.compute_all([Utterance("", feats)])
@@ -146,8 +146,8 @@ class XvectorComputer(_Queue):
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
         """Yield (key, vector) in the order of ``utterances``; i-vectors are not used.
 
-        What :meth:`compute` raises for one utterance, but for a ShapeError, comes out in its place, as does an error
-        that an utterance came with. What is raised comes once the utterances before it were yielded.
+        Errors of :meth:`compute` for one utterance, except a ShapeError, are yielded in its place, as is an error
+        that an utterance came with. What is raised comes after the utterances before it were yielded.
         """
         self._full.clear()
         self._pending.clear()
@@ -249,14 +249,14 @@ class BatchedXvectorComputer(_Queue):
 
     Parameters
     ----------
-    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`BatchedXvectorOptions`
     device : "cpu" or "cuda"
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
 
     Raises
     ------
-    UsageError : chunks that are no longer than what the network's own context takes away
+    UsageError : chunks that are not longer than the network's own context
     """
 
     def __init__(self, nnet: Nnet, options: BatchedXvectorOptions | None = None, device: str = "cpu",
@@ -279,8 +279,8 @@ class BatchedXvectorComputer(_Queue):
         """Yield (key, vector) in the order of ``utterances``: (key, float (frames, input dim)), not empty.
 
         The vector, float32 (output dim,), is the mean of those of the utterance's chunks. Utterances shorter than a
-        chunk are left out where they are not padded. One with NaN or infinity, or whose vector has NaN, comes out as
-        the NumericError. Raises ShapeError as :class:`XvectorComputer` does.
+        chunk are left out if they are not padded. For one with NaN or infinity, or whose vector has NaN, the
+        NumericError is yielded. Raises ShapeError as :class:`XvectorComputer` does.
         """
         self._pending.clear()
         self._in_batch.clear()
@@ -320,8 +320,8 @@ class BatchedXvectorComputer(_Queue):
 def chunk_starts(num_frames: int, chunk_size: int, context: int, pad_input: bool = True) -> list[int]:
     """The first frames of the chunks of an utterance; none for one that is too short and not padded.
 
-    A chunk pools ``chunk_size - context`` frames. If these do not add up to what the utterance has, chunks overlap or
-    have gaps between them, whichever makes the mean over all frames the more even. Kaldi: SplitUtteranceIntoChunks.
+    A chunk pools ``chunk_size - context`` frames. If these do not add up to the utterance's length, chunks overlap or
+    have gaps between them, whichever weights all frames more evenly. Kaldi: SplitUtteranceIntoChunks.
     """
     if num_frames <= chunk_size:
         return [0] if num_frames == chunk_size or pad_input else []

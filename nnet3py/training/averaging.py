@@ -62,6 +62,6 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
 
 
 def _structure(nnet: Nnet) -> list[tuple[object, ...]]:
-    """What the components of networks must share so that the networks can be added."""
+    """What the components of networks must have in common so that the networks can be added."""
     return [(type(c).__name__, c.input_dim, c.output_dim, [value.shape for value in c.parameters().values()])
             for c in nnet.components]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FAILED_OBJECTIVE = -10.0     # per frame, of a minibatch whose computation failed
-RANGE_CHECK_INTERVAL = 100   # on average, minibatches between two looks at the output's range
+FAILED_OBJECTIVE = -10.0     # per frame, for a minibatch whose computation failed
+RANGE_CHECK_INTERVAL = 100   # on average, minibatches between two checks of the output's range
 
 _PLACE = kaldi_place("ComputeChainObjfAndDeriv", "chain-training.cc", 278)
 _RANGE = kaldi_place("DenominatorComputation", "chain-denominator.cc", 67)
@@ -37,9 +37,9 @@ class ChainOptions:
     out_of_range_regularize: float = 0.01      # of output beyond +-30
     leaky_hmm_coefficient: float = 1.0e-05
     xent_regularize: float = 0.0               # of the output NAME-xent; 0: there is none
-    lwf_scale: float = 0.0                     # of posteriors that examples bring along
+    lwf_scale: float = 0.0                     # of posteriors that come with examples
     lwf_den_scale: float = 0.0
-    numerator_graph_threads: int = -1          # Kaldi's; numerators are shared by the threads of everything else
+    numerator_graph_threads: int = -1          # Kaldi's; here the same threads compute numerators and all else
 
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
@@ -95,7 +95,7 @@ class ChainObjectiveComputation:
         Raises
         ------
         ShapeError : the supervision is for another output
-        Nnet3Error : its FST is none of a normalised supervision
+        Nnet3Error : its FST does not belong to a normalised supervision
         """
         ops, options = self.ops, self.options
         check_supervision(supervision, tuple(output.shape))

@@ -126,7 +126,7 @@ class ChainOutputs:
         return self._objectives[id(graph)]
 
     def _check_times(self, supervised: NnetChainSupervision) -> None:
-        """All examples must have the same time from one output frame to the next: the frame subsampling factor."""
+        """Check that all examples have the same time between output frames: the frame subsampling factor."""
         num_sequences = supervised.supervision.num_sequences
         if len(supervised.indexes) <= num_sequences:
             return
@@ -137,7 +137,7 @@ class ChainOutputs:
                              "the examples were made with different --frame-subsampling-factor")
 
     def _add_lwf(self, deriv: DeviceArray, eg: NnetChainExample, supervised: NnetChainSupervision) -> None:
-        """Add the posteriors that an example brings along for learning without forgetting."""
+        """Add the posteriors that come with an example for learning without forgetting."""
         scale = self.options.lwf_scale + self.options.lwf_den_scale
         if not scale:
             return

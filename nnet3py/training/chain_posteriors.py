@@ -1,4 +1,4 @@
-"""Posteriors of pdfs that chain examples bring along, for learning without forgetting."""
+"""Posteriors of pdfs that come with chain examples, for learning without forgetting."""
 from __future__ import annotations
 
 import dataclasses
@@ -25,8 +25,8 @@ class PosteriorAdder:
     nnet : in test mode, unless posteriors of training are wanted
     denominator : computes the posteriors that are added; None for the network's output itself
     apply_exp : add exp(output), where it is the output that is added
-    clip_threshold : what is below becomes 0, where ``denominator`` computes it
-    compiler_options, optimize : what is asked of the compiler and of its optimiser
+    clip_threshold : lower values become 0, where ``denominator`` computes them
+    compiler_options, optimize : options of the compiler and of its optimiser
     device : computes the network
     """
 

@@ -1,7 +1,7 @@
 """The best average of the last models of a training, by their objective on examples. Kaldi: ``nnet3-combine``.
 
-The averages compared are those of the first model alone, of the first two, of the first three, and so on; whoever calls
-gives the newest model first.
+The averages compared are those of the first model alone, of the first two, of the first three, and so on; callers
+give the newest model first.
 """
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Diagnostics(Protocol):
         """Log a line per output; True if some output had any weight."""
 
 
-# Makes those of a network. The compiler is None for its own; True asks to store the components' statistics.
+# Makes the diagnostics of a network. Compiler: None for its own; True asks to store the components' statistics.
 MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
 
 
@@ -80,10 +80,10 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
     Parameters
     ----------
     nnets : (name, network) pairs, newest first, taken one at a time; the first is changed in place
-    count : how many they are
+    count : how many there are
     egs : merged examples, all in memory
     options : see :class:`CombineOptions`
-    make_diagnostics : for other than frame-level examples: makes what computes their objectives
+    make_diagnostics : for examples that are not frame-level: makes what computes their objectives
 
     Raises
     ------
@@ -144,7 +144,7 @@ def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDia
 
 
 class _Evaluator:
-    """Objectives of networks of one structure on the same examples, for which computations are compiled once."""
+    """Objectives of networks of one structure on the same examples; computations are compiled once."""
 
     def __init__(self, nnet: Nnet, egs: Sequence[object], options: CombineOptions,
                  make_diagnostics: MakeDiagnostics) -> None:

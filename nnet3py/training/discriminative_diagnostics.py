@@ -69,7 +69,7 @@ class DiscriminativeDiagnostics:
         """Log the lines of each output; True if the last one had any weight."""
         criterion = self.options.discriminative.criterion
         for name, totals in self.totals.items():
-            # Of cross-entropy, too, MMI takes the objective for a denominator, so that its sign is wrong.
+            # MMI takes cross-entropy's objective for a denominator's, too, so that its sign is wrong.
             sign = -1.0 if criterion == "mmi" and name.endswith(XENT) else 1.0
             weight = totals.weight or float("nan")
             objective = sign * totals.average()

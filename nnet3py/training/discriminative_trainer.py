@@ -27,8 +27,8 @@ _COUNTS, _L2, _TOTAL, _SCRIPTS = (kaldi_place("PrintTotalStats", "nnet-discrimin
 class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
     """Trains the network of an acoustic model, in place, on discriminative examples.
 
-    Of the options those of backstitch, ``l2_regularize_factor`` and ``batchnorm_stats_scale`` have no effect, as in
-    Kaldi; nor have the components' own ``max_change``, ``l2_regularize`` and orthonormal constraints. Batch
+    The options of backstitch, ``l2_regularize_factor`` and ``batchnorm_stats_scale`` have no effect, as in
+    Kaldi; nor do the components' own ``max_change``, ``l2_regularize`` and orthonormal constraints. Batch
     normalisation trains with the minibatch's statistics; dropout as the network's test mode says.
 
     Parameters
@@ -67,7 +67,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has everything that was learnt.
+        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learnt.
 
         Returns
         -------
@@ -83,7 +83,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             if totals.l2_term:
                 logger.info(f"Average l2 norm of output per frame is {totals.l2_term / weight:.6g} over "
                             f"{totals.weight:.6g} frames.", extra=_L2)
-            # Kaldi subtracts what it takes for a denominator, also of cross-entropy, whose sign is wrong then.
+            # Kaldi subtracts what it takes for a denominator, also with cross-entropy, whose sign is then wrong.
             sign = -1.0 if criterion == "mmi" and name.endswith(XENT) else 1.0
             average = sign * totals.average()
             logger.info(f"Overall average objective function for '{name}' is {average:.6g} over "

@@ -1,4 +1,4 @@
-"""What a network puts out for training examples, in training mode. Kaldi: ``NnetComputerFromEg``."""
+"""What a network outputs for training examples, in training mode. Kaldi: ``NnetComputerFromEg``."""
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +20,7 @@ class ExampleOutputs:
     ----------
     nnet : used as it is: no test mode is set, so that batch normalisation sees each (merged) example for itself
     device : "cpu" or "cuda"
-    compiler_options : what is asked of the compiler
+    compiler_options : options of the compiler
     """
 
     def __init__(self, nnet: Nnet, device: str = "cpu", compiler_options: CompilerOptions | None = None) -> None:

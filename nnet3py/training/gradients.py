@@ -36,7 +36,7 @@ class Gradients:
     ----------
     input : float32 (frames, input dim), the derivative with respect to the features
     nnet : a network of the same form whose parameters are the derivatives: ``nnet["tdnn1.affine"].parameters()``
-    output : float32 (rows, dim), what the network put out
+    output : float32 (rows, dim), the network's output
     value : the loss or objective; NaN where ``output_deriv`` was given
     ivector : float32 (ivector dim,), the derivative for the i-vector; None without one
     """
@@ -62,8 +62,8 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
               training_mode: bool = False, device: str = "cpu") -> Gradients:
     """Derivatives with respect to features and parameters, for one utterance computed in one piece.
 
-    Of what: of a ``loss``, of the objective that training has with ``targets``, or, with ``output_deriv``, of the sum
-    of ``output_deriv`` times the output. Exactly one of the three is given.
+    The derivative is that of a ``loss``, of the objective that training has with ``targets``, or, with
+    ``output_deriv``, of the sum of ``output_deriv`` times the output. Exactly one of the three is given.
 
     >>> found = nnet3py.gradients(nnet, feats, targets=classes)
     >>> found.value, found.input.shape, found.nnet["affine1"].parameters()["bias_params"].shape
@@ -83,13 +83,13 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
         both in test mode, as :func:`nnet3py.compute` has them
     device : "cpu" or "cuda"
 
-    Frames before the first and after the last are copies of these, to which their derivatives are added. Self-repair,
-    which training adds to derivatives of nonlinearities, is left out.
+    Frames before the first and after the last are copies of these; their derivatives are added to the originals'.
+    Self-repair, which training adds to derivatives of nonlinearities, is left out.
 
     Raises
     ------
     UsageError : none or several of ``output_deriv``, ``loss`` and ``targets``
-    ShapeError : arrays of other shapes than the network has
+    ShapeError : arrays whose shapes do not fit the network
     NumericError : NaN or infinity in them
     Nnet3Error : no such node in the network, a file that cannot be read
     """
@@ -157,7 +157,7 @@ def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
 
 
 def _switch_off_self_repair(component: Component) -> None:
-    """Training adds to derivatives, to keep units from being always off or on; that is not part of the derivative."""
+    """Turn off what training adds to keep units from being always off or on: it is not part of the derivative."""
     if hasattr(component, "self_repair_scale"):
         component.self_repair_scale = np.float32(0.0)
     if hasattr(component, "self_repair_config"):           # of an LSTM: thresholds, then scales

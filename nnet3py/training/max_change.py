@@ -49,7 +49,7 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
     max_change_scale : multiplies every limit
     scale : multiplies the change
     stats : counts how often limits were active
-    of_components : components' own limits hold; without, there is the global one only, and the log says so otherwise
+    of_components : components' own limits hold; otherwise there is only the global one, and the log differs
 
     Returns
     -------
@@ -66,15 +66,15 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
 def queue_update(nnet: ParameterStore, delta: ParameterStore, max_param_change: float, max_change_scale: float,
                  scale: float, momentum: float, stats: MaxChangeStats,
                  of_components: bool = True) -> Callable[[], None]:
-    """The same on a device, for which the host does not wait; then ``delta`` is multiplied by ``momentum``.
+    """The same on a device, without the host waiting for it; then ``delta`` is multiplied by ``momentum``.
 
     Parameters
     ----------
-    momentum : what remains of ``delta``'s trainable components; nothing of a change that is not applied
+    momentum : what remains of ``delta``'s trainable components; 0 for a change that is not applied
 
     Returns
     -------
-    What to call once when the device has done it, to count and to log.
+    A function to call once when the device has done it, which counts and logs.
     """
     limits = component_limits(delta.host, of_components) * max_change_scale
     counts = nnet.add_limited(delta, limits, max_param_change * max_change_scale, scale, momentum)
@@ -92,13 +92,13 @@ def component_limits(delta: Nnet, of_components: bool = True) -> np.ndarray:
 
 
 def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
-    """The factors of components, 0 for one that is not trained, and last the one for all; NaN for an infinite change.
+    """The factors of components, 0 for one not trained, and last that of the whole; NaN for an infinite change.
 
     Parameters
     ----------
     squares : float64, sums of squares of each component's change
     limits : float64, of each component's change times ``scale``
-    global_limit : of the change times ``scale`` that is then left of all; 0 for none
+    global_limit : of the whole change times ``scale`` that is then left; 0 for none
     """
     sizes = np.sqrt(squares) * scale
     with np.errstate(invalid="ignore", divide="ignore"):

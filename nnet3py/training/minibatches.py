@@ -101,7 +101,7 @@ class TableMinibatches(ExampleMinibatches):
     Raises
     ------
     Nnet3Error : no utterance could be used
-    ShapeError : features or targets of another dimension than the network has, or a class that it has not
+    ShapeError : features or targets of another dimension than the network's, or a class that it does not have
     """
 
     def __init__(self, nnet: Nnet, feats: str, targets: str, options: MinibatchOptions) -> None:

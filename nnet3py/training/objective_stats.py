@@ -61,7 +61,7 @@ class ObjectiveStats:
         first, last = self.phase * self.print_interval, next_phase * self.print_interval - 1
         if self.phase_minibatches == self.print_interval:
             which = f"'{self.name}' for minibatches {first}-{last}"
-        else:   # Kaldi prints this form without the closing quote, and scripts know it so
+        else:   # Kaldi prints this form without the closing quote, and scripts expect that
             quote = "'" if self.phase_aux else ""
             which = f"'{self.name}{quote} using {self.phase_minibatches} minibatches in minibatch range {first}-{last}"
         shown = per_frame(self.phase_objective, self.phase_aux, self.phase_weight)

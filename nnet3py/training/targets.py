@@ -10,7 +10,7 @@ from nnet3py.formats.general import GeneralMatrix, check_finite
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.formats.sparse import SparseMatrix
 
-NO_TARGET = -1       # the class of a frame that does not count
+NO_TARGET = -1       # the class of a frame to be ignored
 
 
 def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
@@ -21,7 +21,7 @@ def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets"
     targets : int (rows,), the class of each row, -1 for a row that does not count; or float (rows, dim); or a sparse
         matrix of that shape, a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
     num_rows, dim : shape of the output
-    where : what they are called in messages
+    where : their name in messages
 
     Returns
     -------
@@ -29,7 +29,7 @@ def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets"
 
     Raises
     ------
-    ShapeError : another shape, or a class that the output has not
+    ShapeError : another shape, or a class that the output does not have
     NumericError : NaN or infinity
     """
     if isinstance(targets, SparseMatrix) or hasattr(targets, "tocsr"):

@@ -136,25 +136,25 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
     data : arrays, a list of (feats, targets), examples, the rspecifier of an archive of examples, or those of two
         tables: see :func:`nnet3py.training.training_data.training_data`; targets are integers (frames,), or numbers
         (frames, dim), dense or sparse
-    targets : at most one, of the features that ``data`` then is: short for ``(data, targets)``
+    targets : at most one, for features given as ``data``: short for ``(data, targets)``
     validation : the same for what objective and accuracy are measured on, after each pass
     num_epochs : passes over the data
     learning_rate : of the first pass, None: the network's own; each component multiplies it by its factor
     final_learning_rate : towards which it falls exponentially, None: it stays
     minibatch_size : examples, or frames for a network that has no context; what is left over is a smaller minibatch
-    minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` counts for nothing here
+    minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` is ignored here
     options : of the trainer; ``options.srand`` seeds dropout and the order of the data
     callbacks : each is called after each pass with a :class:`Progress`; the training ends if one returns True
-    patience : passes without a better validation objective after which the training ends, the network being then as it
-        was after the best pass; 0: it is not ended so
+    patience : passes without a better validation objective after which the training ends, with the network as it was
+        after the best pass; 0: it never ends early
     checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
-        files with which ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model`` go on
+        files for ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model``
 
     Raises
     ------
     UsageError : options that make no sense, or no data
-    ShapeError : data of other dimensions than the network's
-    NumericError : NaN or infinity in the data, or in what training makes of the network
+    ShapeError : data whose dimensions are not the network's
+    NumericError : NaN or infinity in the data, or in the trained network
     Nnet3Error : files that cannot be read or written
     """
     options = options or TrainerOptions()

@@ -197,7 +197,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             store.pull()
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has everything that was learnt.
+        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learnt.
 
         Returns
         -------
@@ -253,7 +253,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                                               for c in self.delta.components]))
 
     def _run_pending_reports(self) -> None:
-        """Count, log and check what the device has found out since the last time."""
+        """Count, log and check what the device has reported since the last time."""
         reports, self._reports = self._reports, []
         for report in reports:
             report()

@@ -1,4 +1,4 @@
-"""Training data of Python programs, as minibatches: arrays, pairs of them, tables, examples, archives."""
+"""Training data for Python programs, as minibatches: arrays, pairs of them, tables, examples, archives."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,7 +65,7 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
 
     Raises
     ------
-    UsageError : something else
+    UsageError : anything else
     ShapeError : features or targets of other dimensions than the network's
     """
     if hasattr(data, "minibatches"):
@@ -149,7 +149,7 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
         return FrameMinibatches(nnet, [(feats, targets) for _, feats, targets, _ in checked], options.minibatch_size)
     shortest = min(len(feats) for _, feats, _, _ in checked)
     if "," not in options.num_frames and 0 < shortest < int(options.num_frames):
-        options = replace(options, num_frames=f"{options.num_frames},{shortest}")      # so that it is used, too
+        options = replace(options, num_frames=f"{options.num_frames},{shortest}")      # so that this one is used, too
     maker = example_maker(nnet, options)
     return ExampleMinibatches([example for key, *parts in checked for example in _examples(nnet, maker, key, *parts)],
                               options.minibatch_size)

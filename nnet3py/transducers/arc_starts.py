@@ -1,18 +1,18 @@
-"""Arcs, or other things, that lie group by group: ``starts``, int64 (groups + 1,), says where each group's begin."""
+"""Arcs, or other things, stored group by group: ``starts``, int64 (groups + 1,), says where each group begins."""
 from __future__ import annotations
 
 import numpy as np
 
 
 def starts_of(counts: np.ndarray) -> np.ndarray:
-    """int64 (n + 1,): where each of ``counts`` things begin that follow each other."""
+    """int64 (n + 1,): where successive groups of ``counts`` things begin, and the end."""
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
 def starts_by(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """int64 (num_groups + 1,): where each group begins once things are sorted by group, int (things,), and the end."""
+    """int64 (num_groups + 1,): where each group begins once things are sorted by ``groups``, int (things,); the end."""
     return starts_of(np.bincount(groups, minlength=num_groups))
 
 

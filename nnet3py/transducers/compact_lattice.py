@@ -1,4 +1,4 @@
-"""Compact lattices: acceptors of words or phones whose arcs bear the transition-ids of all their frames.
+"""Compact lattices: acceptors of words or phones whose arcs carry the transition-ids of all their frames.
 
 Kaldi: ``CompactLattice``. Files are read and written in ``lattice.py``.
 """
@@ -20,16 +20,16 @@ from nnet3py.transducers.fst import Fst, Header, binary_header
 from nnet3py.transducers.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
 from nnet3py.transducers.state_graphs import Selection, is_top_sorted
 
-_MOST_WORDS = 50_000           # 20 ms of Python's time
+_MOST_WORDS = 50_000           # which take plain Python 20 ms
 _MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
 _LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
-_WORD = 4                          # bytes; all that binary FSTs hold is as long, or twice
+_WORD = 4                          # bytes; everything in binary FSTs is one or two words long
 _ARC_TYPE = re.compile(r"compactlattice([48])4")
 ARC_TYPE = "compactlattice44"
 
 
 class ReadingLoop(Loop):
-    """A loop over what was read: Python's own until so much was read that loading the compiled one costs less."""
+    """A loop over what was read: plain Python until so much was read that loading the compiled loop costs less."""
 
     words_read = 0             # by this process without compiled loops
 
@@ -81,7 +81,7 @@ class CompactLattice:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
                   weights: ArrayLike, lengths: ArrayLike, ids: ArrayLike, next_states: ArrayLike,
                   final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
-        """A lattice of arcs in any order, each with the state that it leaves; those of a state keep their order.
+        """A lattice from arcs in any order, each with the state that it leaves; those of a state keep their order.
 
         ``lengths`` are how many of ``ids`` each arc has; ``final_lengths`` those of the final weights, None for none.
         """
@@ -103,7 +103,7 @@ class CompactLattice:
 
     @property
     def num_states(self) -> int:
-        """States, which count from 0."""
+        """The number of states; they are numbered from 0."""
         return len(self.final_weights)
 
     @property
@@ -118,12 +118,12 @@ class CompactLattice:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 (arcs,), transition-ids of each arc."""
+        """int64 (arcs,), the number of transition-ids of each arc."""
         return np.diff(self.string_starts)
 
     @property
     def final_lengths(self) -> np.ndarray:
-        """int64 (states,), transition-ids that come with each final weight."""
+        """int64 (states,), the number of transition-ids with each final weight."""
         return np.diff(self.final_string_starts)
 
     @property
@@ -136,11 +136,11 @@ class CompactLattice:
         return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
 
     def final_string(self, state: int) -> np.ndarray:
-        """int32, the transition-ids that come with the final weight of a state."""
+        """int32, the transition-ids with the final weight of a state."""
         return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
-        """Some of the states, in another order, and the arcs between them of which ``keep`` (bool) is true."""
+        """Some of the states, in another order, and the arcs between them for which ``keep`` (bool) is true."""
         chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
         arcs = chosen.arcs
         string_starts, ids = taken(self.string_starts, self.ids, arcs)
@@ -157,7 +157,7 @@ class CompactLattice:
 
 
 def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The strings number ``order`` of those that begin in ``ids`` at ``starts``: where they begin now, and they."""
+    """Strings, by number, from those that begin in ``ids`` at ``starts``: their new beginnings, and their ids."""
     counts = np.diff(starts)[order]
     return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
 
@@ -175,10 +175,10 @@ def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
 
 def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
         bytes, list[int]]:
-    """The states of a binary FST as bytes, and how many arcs, transition-ids of arcs and of final weights they have.
+    """The states of a binary FST as bytes, and their numbers of arcs, transition-ids of arcs and of final weights.
 
     ``weight_words``: 4-byte words of a weight. ``has_strings``: transition-ids follow each weight. FormatError for
-    what is none.
+    anything else.
     """
     reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
     place = np.zeros(6, dtype=np.int64)
@@ -199,7 +199,7 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
 
 def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """What :func:`read_state_words` gave, taken apart: int32 (states, words of a weight), arc starts, int32 (arcs, …).
+    """Parse the result of :func:`read_state_words`: int32 (states, words of a weight), arc starts, int32 (arcs, …).
 
     An arc is its two labels, its weight and its next state.
     """
@@ -216,7 +216,7 @@ def is_compact(arc_type: str) -> bool:
 
 
 def read_binary_compact(reader: TokenReader, header: Header) -> CompactLattice:
-    """Read a binary compact lattice after its head; FormatError for anything else."""
+    """Read a binary compact lattice after its header; FormatError for anything else."""
     match = _ARC_TYPE.fullmatch(header.arc_type)
     if header.kind != "vector" or match is None:
         raise reader.error(f"expected a compact lattice, found '{header.arc_type}' in an FST of type '{header.kind}'")
@@ -263,7 +263,7 @@ def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def lattice_properties(lattice: CompactLattice | Fst) -> int:
-    """Properties that are told quickly: whether states are in topological order, which makes a lattice acyclic."""
+    """Properties that are found quickly: whether states are in topological order, which makes a lattice acyclic."""
     bits = EXPANDED | MUTABLE
     if is_top_sorted(lattice.arc_starts, lattice.next_states):
         bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1

@@ -1,4 +1,4 @@
-"""Finite-state transducers as arrays, and the heads of OpenFst's binary files.
+"""Finite-state transducers as arrays, and the headers of OpenFst's binary files.
 
 Supervisions, denominator graphs and lattices hold them. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
 """
@@ -15,7 +15,7 @@ from nnet3py.io.tokens import TokenReader
 from nnet3py.transducers.arc_starts import sources_of, starts_by
 
 NO_STATE = -1                  # the start of an FST without states
-NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final, the cost of what is impossible
+NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; the cost of the impossible
 
 MAGIC = struct.pack("<i", 2125659606)
 _SYMBOLS_MAGIC = 2125658996
@@ -38,7 +38,7 @@ ARC_TYPES = {"standard": ArcType("<f4"), "log": ArcType("<f4"), "lattice4": ArcT
 
 
 class Stored(NamedTuple):
-    """What a binary file says of an FST besides its states and arcs.
+    """What a binary file says about an FST besides its states and arcs.
 
     ``properties`` are OpenFst's bits, ``num_arcs`` is what the header says (vector FSTs say 0), ``symbols`` the bytes
     of its symbol tables.
@@ -58,13 +58,13 @@ class Fst:
     Attributes
     ----------
     start : the start state; -1 if there are no states
-    final_weights : float32 (states,); infinity: not final. Of a lattice (states, 2): graph and acoustic costs
+    final_weights : float32 (states,); infinity: not final. For a lattice (states, 2): graph and acoustic costs
     arc_starts : int64 (states + 1,), where the arcs of each state begin, and the end
     input_labels, output_labels : int32 (arcs,); 0 is epsilon
-    weights : float32 (arcs,); of a lattice (arcs, 2)
+    weights : float32 (arcs,); for a lattice (arcs, 2)
     next_states : int32 (arcs,)
     arc_type : OpenFst's name: ``standard`` (costs), ``lattice4``, ...
-    stored : what a binary file said besides, for writing it again unchanged; None for an FST that is made or changed
+    stored : what else a binary file said, for writing it again unchanged; None for an FST that was made or changed
     """
 
     start: int
@@ -81,7 +81,7 @@ class Fst:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, input_labels: ArrayLike,
                   output_labels: ArrayLike, weights: ArrayLike, next_states: ArrayLike,
                   arc_type: str = "standard") -> Fst:
-        """An FST of arcs in any order, each with the state that it leaves; those of a state keep their order."""
+        """An FST from arcs in any order, each with the state that it leaves; those of a state keep their order."""
         dtype = np.float64 if arc_type == "lattice8" else np.float32
         finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
         order = np.argsort(leaving, kind="stable")
@@ -91,7 +91,7 @@ class Fst:
 
     @property
     def num_states(self) -> int:
-        """States, which count from 0."""
+        """The number of states; they are numbered from 0."""
         return len(self.final_weights)
 
     @property
@@ -132,7 +132,7 @@ def check_fst(fst: Fst) -> str | None:
 
 
 class Header(NamedTuple):
-    """The head of a binary FST."""
+    """The header of a binary FST."""
 
     kind: str
     arc_type: str
@@ -146,7 +146,7 @@ class Header(NamedTuple):
 
 
 def read_header(reader: TokenReader) -> Header:
-    """Read the head of a binary FST, with its symbol tables; FormatError if it is none."""
+    """Read the header of a binary FST, with its symbol tables; FormatError for anything else."""
     magic = reader.raw(len(MAGIC))
     if magic != MAGIC:
         raise reader.error(f"expected an FST, which begins with {MAGIC!r}, found {bytes(magic)!r}")
@@ -190,13 +190,13 @@ def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
 
 
 def stored_facts(header: Header) -> Stored:
-    """What is kept of the head for writing the FST again."""
+    """What is kept of the header for writing the FST again."""
     return Stored(header.kind, header.properties, header.num_arcs, header.flags & (_INPUT_SYMBOLS | _OUTPUT_SYMBOLS),
                   header.symbols)
 
 
 def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,
                   flags: int = 0, symbols: bytes = b"") -> bytes:
-    """The head of a binary FST; vector FSTs say 0 arcs."""
+    """The header of a binary FST; vector FSTs state 0 arcs."""
     names = b"".join(struct.pack("<i", len(name)) + name.encode("latin-1") for name in (kind, arc_type))
     return MAGIC + names + _HEADER.pack(_VERSION, flags, properties, start, num_states, num_arcs) + symbols

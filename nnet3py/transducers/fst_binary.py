@@ -28,7 +28,7 @@ from nnet3py.transducers.fst import (
 )
 from nnet3py.transducers.fst_properties import MUTABLE, known_properties
 
-_ALIGNED, _ALIGNED_VERSION = 4, 1        # a flag; the version of files that say nothing of it
+_ALIGNED, _ALIGNED_VERSION = 4, 1        # a flag; the version of files that are aligned without it
 NO_LABEL = -1                  # marks a final weight among the elements of a compact FST
 _ALIGNMENT = 16                # bytes; of the tables in aligned files
 _MANY_STATES = 1000            # from here on a file is read by compiled loops
@@ -84,7 +84,7 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
 
 
 def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
-    """As :func:`_read_vector`, of single costs, by compiled loops, which are worth being loaded for many states."""
+    """As :func:`_read_vector`, for single costs, by compiled loops, which are worth loading for many states."""
     data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
     finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
     weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
@@ -142,10 +142,10 @@ def _read_compact(reader: TokenReader, header: Header) -> Fst:
 def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> None:
     """Write in OpenFst's binary form.
 
-    ``kind`` is ``vector``, ``const`` or ``compact_acceptor``; None for that of the file it came from, or vector. What
-    the file said of the FST's properties is written again if the kind is the same, and else found out.
+    ``kind`` is ``vector``, ``const`` or ``compact_acceptor``; None for that of the file it came from, or vector. The
+    properties that the file stated are written again if the kind is the same; otherwise they are computed.
 
-    Raises FormatError for what cannot be stored so.
+    Raises FormatError for an FST that cannot be stored so.
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
     bodies = {"vector": _vector_body, "const": _const_body, "compact_acceptor": _compact_body}
@@ -179,7 +179,7 @@ def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ConstPlaces(NamedTuple):
-    """Where the tables of a ``const`` file begin, and what its head says."""
+    """Where the tables of a ``const`` file begin, and what its header says."""
 
     header: Header
     states: int
@@ -189,7 +189,7 @@ class ConstPlaces(NamedTuple):
 def find_const_tables(reader: TokenReader) -> ConstPlaces | None:
     """Where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
 
-    The reader, which must count from the file's beginning, is left behind the FST's head. FormatError for no FST.
+    The reader, which must count from the file's beginning, is left after the FST's header. FormatError if it is no FST.
     """
     header = read_header(reader)
     if header.kind != "const" or header.arc_type != "standard":
@@ -208,7 +208,7 @@ def _arc_records(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> bytes:
-    """States, each with its arcs: all of it consists of words of 4 bytes."""
+    """States, each with its arcs, all in words of 4 bytes."""
     arcs = _words(_arc_records(fst), fst.num_arcs)
     final = _words(np.ascontiguousarray(fst.final_weights, dtype=ARC_TYPES[fst.arc_type].stored), fst.num_states)
     weight_words = final.shape[1]

@@ -1,6 +1,6 @@
 """Operations on FSTs that merging needs: concatenation, removal of epsilons, numbering breadth first.
 
-Arcs come out in the order in which OpenFst leaves them, so that what Kaldi made of them is made again, byte for byte.
+Arcs come out in OpenFst's order, so that results equal Kaldi's byte for byte.
 OpenFst: ``Concat``, ``RmEpsilon``. Kaldi: ``SortBreadthFirstSearch``.
 """
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nnet3py.transducers.fst_properties import reached, renumbered
 from nnet3py.transducers.state_graphs import useful_states
 
 _EPSILON = 0
-_MANY_ARCS = 2000              # from here on compiled loops are worth being loaded
+_MANY_ARCS = 2000              # from here on compiled loops are worth loading
 _FREE, _OPEN, _DONE = range(3)
 
 
@@ -53,9 +53,9 @@ _Arc = tuple[int, int, int]              # input label, output label, next state
 
 
 def without_epsilons(fst: Fst) -> Fst:
-    """An FST of costs that accepts the same without epsilon arcs; states that lead nowhere are left out.
+    """An equivalent FST of costs without epsilon arcs; states that lead nowhere are left out.
 
-    A state's arcs are those of all states that epsilons lead to, too; of equal ones the cheapest stays. They come in
+    A state also gets the arcs of all states that epsilons lead to; of equal ones the cheapest is kept. They come in
     the reverse of the order in which they are met. Raises Nnet3Error for a cycle of epsilon arcs.
     """
     if fst.weights.ndim != 1:
@@ -93,7 +93,7 @@ class _Graph:
         self.finals = list(fst.final_weights)
 
     def behind_first(self, states: Sequence[int]) -> list[int]:
-        """``states``, and what epsilons lead to from them, each after the states that its own epsilons lead to."""
+        """``states``, and those that epsilons lead to from them, each after those that its own epsilons lead to."""
         reached_states: list[int] = []
         marks: dict[int, int] = {}
         for root in states:
@@ -115,7 +115,7 @@ class _Graph:
         return reached_states
 
     def expand(self, source: int) -> None:
-        """Give ``source`` the arcs and the final weight of the states that epsilons lead to, in place of those."""
+        """Replace the epsilons of ``source`` by the arcs and the final weight of the states that they lead to."""
         costs = {source: np.float32(0.0)}
         for state in self.behind_first([source])[::-1]:
             for arc, weight in self.arcs[state]:
@@ -140,7 +140,7 @@ class _Graph:
         self.finals[source] = final
 
     def fst(self, like: Fst) -> Fst:
-        """The FST of these arcs, of the start and arc type of ``like``."""
+        """The FST of these arcs, with the start and arc type of ``like``."""
         sources = np.repeat(np.arange(len(self.arcs)), [len(arcs) for arcs in self.arcs])
         arcs = [arc for of_state in self.arcs for arc, _ in of_state]
         numbers = np.array(arcs, dtype=np.int32).reshape(-1, 3)
@@ -165,7 +165,7 @@ def connected(fst: Fst) -> Fst:
 
 
 def _useful(fst: Fst) -> np.ndarray:
-    """bool (states,): states that lie on a way from the start to a final state."""
+    """bool (states,): states that are on a path from the start to a final state."""
     if fst.num_arcs > _MANY_ARCS:
         return useful_states(fst.start, fst.arc_starts, fst.next_states, fst.is_final)
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)

@@ -1,6 +1,6 @@
-"""What OpenFst's files say of an FST's form: sorted, deterministic, acyclic ... as bits; and sorting states.
+"""What OpenFst's files say about an FST's form: sorted, deterministic, acyclic ... as bits; and sorting states.
 
-Kaldi's files carry these bits; OpenFst takes them as given. OpenFst: ``ComputeProperties``, ``TopSort``.
+Kaldi's files have these bits; OpenFst trusts them. OpenFst: ``ComputeProperties``, ``TopSort``.
 """
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from nnet3py.transducers.fst import NO_STATE, Fst
 
 EXPANDED, MUTABLE = 1 << 0, 1 << 1
-# of each pair of properties the bit of the one that names it; the next bit says that it does not hold
+# for each pair of properties the bit of the first one; the next bit says that it does not hold
 ACCEPTOR, INPUT_DETERMINISTIC, OUTPUT_DETERMINISTIC, EPSILONS, INPUT_EPSILONS, OUTPUT_EPSILONS = range(16, 28, 2)
 INPUT_SORTED, OUTPUT_SORTED, WEIGHTED, CYCLIC, INITIAL_CYCLIC, TOP_SORTED = range(28, 40, 2)
 ACCESSIBLE, COACCESSIBLE, STRING, WEIGHTED_CYCLES = range(40, 48, 2)
-_MANY_ARCS = 100_000           # from here on not all properties are found out
-_FEW_ARCS = 2000               # up to which plain lists are the quicker way to find what can be reached
+_MANY_ARCS = 100_000           # from here on not all properties are computed
+_FEW_ARCS = 2000               # up to here plain lists are quicker for finding what can be reached
 
 
 def known_properties(fst: Fst) -> int:
-    """Properties of an FST that are worth the time: all of a small one, of a large one those of its arcs by themselves.
+    """Properties of an FST that are worth the time: all of a small one, only those of single arcs of a large one.
 
-    Whoever reads a file finds out what it does not say.
+    Readers of a file compute the ones that it does not state.
     """
     if fst.num_arcs <= _MANY_ARCS:
         return fst_properties(fst)
@@ -97,17 +97,17 @@ def _is_string(fst: Fst) -> bool:
 
 
 def arc_matrix(fst: Fst) -> Any:
-    """For scipy's algorithms on graphs, a sparse matrix (states, states) of how many arcs lead from one to another."""
+    """For scipy's graph algorithms: a sparse matrix (states, states) of how many arcs lead from one to another."""
     from scipy.sparse import csr_matrix
 
     ones = np.ones(fst.num_arcs, dtype=np.int32)
     matrix = csr_matrix((ones, fst.next_states, fst.arc_starts), (fst.num_states, fst.num_states), copy=True)
-    matrix.sum_duplicates()          # scipy 1.10's connected_components does not come to an end with any
+    matrix.sum_duplicates()          # with duplicates, scipy 1.10's connected_components does not terminate
     return matrix
 
 
 def strong_parts(fst: Fst) -> np.ndarray:
-    """int32 (states,): the number of the strongly connected part that each state is in."""
+    """int32 (states,): the number of each state's strongly connected component."""
     if fst.num_arcs <= _FEW_ARCS:
         return _strong_parts_in_lists(fst)
     from scipy.sparse.csgraph import connected_components
@@ -157,7 +157,7 @@ def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order
 
-    top = fst.num_states                                     # one more state, which leads to all roots
+    top = fst.num_states                                     # an additional state, which leads to all roots
     is_reached = np.zeros(top + 1, dtype=bool)
     if len(roots):
         rows, cols = np.concatenate((sources, np.full(len(roots), top))), np.concatenate((targets, roots))
@@ -187,7 +187,7 @@ def is_top_sorted(fst: Fst) -> bool:
 
 
 def top_sorted(fst: Fst) -> Fst | None:
-    """The FST with its states numbered such that every arc leads to a higher number; None if it has a cycle."""
+    """The FST with its states numbered so that every arc leads to a higher number; None if it has a cycle."""
     if is_top_sorted(fst):
         return fst
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
@@ -215,7 +215,7 @@ def top_sorted(fst: Fst) -> Fst | None:
 def renumbered(fst: Fst, order: np.ndarray) -> Fst:
     """The FST whose state i is state ``order[i]`` of this one.
 
-    ``order`` may leave states out that no arc of the others leads to.
+    ``order`` may leave out states that no arc of the others leads to.
     """
     new_number = np.full(fst.num_states, NO_STATE, dtype=np.int32)
     new_number[order] = np.arange(len(order), dtype=np.int32)

@@ -26,7 +26,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def read_fst(reader: TokenReader) -> Fst:
-    """Read an FST of a table or of a file of its own, in text if it begins with a blank; neither has a header.
+    """Read an FST from a table or a file of its own, in text if it begins with a blank; neither has a header.
 
     FormatError for anything else.
     """
@@ -64,7 +64,7 @@ def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
 
 
 class Lines:
-    """The states and arcs of lines as they are read; ``width`` is that of the weights."""
+    """The states and arcs of the lines read so far; ``width`` is the number of values in a weight."""
 
     def __init__(self, reader: TokenReader, width: int) -> None:
         self.reader, self.width = reader, width
@@ -75,7 +75,7 @@ class Lines:
         self.finals: dict[int, tuple[float, ...]] = {}
 
     def add(self, fields: list[bytes]) -> None:
-        """The fields of a line; FormatError for anything else."""
+        """Add the fields of a line; FormatError for anything else."""
         if len(fields) not in (1, 2, 4, 5):
             raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
         state = self._number(fields[0], "a state", 0)
@@ -112,7 +112,7 @@ class Lines:
 
 
 def read_text_fst(reader: TokenReader) -> Fst:
-    """Read an FST in text, from the newline before it to the empty line after it; weights are float32."""
+    """Read an FST in text, including the newline before it and the empty line after it; weights are float32."""
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
         raise reader.error(f"expected a newline before an FST in text, found {reader.peek(1)!r}")
@@ -139,7 +139,7 @@ def _from_lines(reader: TokenReader, lines: Lines) -> Fst:
 
 
 def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
-    """Write an FST in text; costs get that many digits."""
+    """Write an FST in text; costs get ``digits`` digits."""
     weights, finals = _texts(fst.weights, digits), _texts(fst.final_weights, digits)
     is_final = fst.is_final.tolist()
     heads = [b"%d\t%d\t%d\t%d" % row for row in zip(
@@ -163,7 +163,7 @@ def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
 
 
 def cost_text(value: float, digits: int) -> bytes:
-    """A cost with that many digits, as OpenFst writes it."""
+    """A cost with ``digits`` digits, as OpenFst writes it."""
     if math.isfinite(value):
         return b"%.*g" % (digits, value)
     return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

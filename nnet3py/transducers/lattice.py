@@ -1,7 +1,7 @@
 """Lattices in files: FSTs whose weights are pairs, a graph cost and an acoustic cost.
 
-Input labels are transition-ids, output labels words. In compact lattices an arc bears a word and the transition-ids of
-all its frames. Each kind is read where the other is wanted, and becomes it. Kaldi: ``ReadLattice``, ``WriteLattice``,
+Input labels are transition-ids, output labels words. In compact lattices an arc has a word and the transition-ids of
+all its frames. Each kind can be read as the other, to which it is converted. Kaldi: ``ReadLattice``, ``WriteLattice``,
 ``ReadCompactLattice``, ``WriteCompactLattice``.
 """
 from __future__ import annotations

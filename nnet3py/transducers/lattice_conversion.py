@@ -1,4 +1,4 @@
-"""Lattices with a transition-id on each arc made of compact ones, and the reverse. Kaldi: ``ConvertLattice``."""
+"""Converting compact lattices to ones with a transition-id on each arc, and back. Kaldi: ``ConvertLattice``."""
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +20,7 @@ def expanded(compact: CompactLattice) -> Fst:
     New states come last: state by state, those of its final weight's transition-ids, then those of its arcs.
     """
     finals = np.flatnonzero(compact.is_final & (compact.final_lengths > 0))
-    # What becomes a chain: final weights with transition-ids, and arcs. All are put in order, finals before arcs.
+    # Chains are made from final weights with transition-ids, and from arcs. They are sorted by state, finals first.
     sources = np.concatenate((finals, compact.sources))
     order = np.argsort(sources, kind="stable")
     is_arc = np.arange(len(order)) >= len(finals)
@@ -58,7 +58,7 @@ def expanded(compact: CompactLattice) -> Fst:
 
 def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """All transition-ids, and of each chain where its own begin and how many there are."""
+    """All transition-ids, and for each chain where its own begin and how many they are."""
     ids = np.concatenate((compact.final_ids, compact.ids))
     first = np.concatenate((compact.final_string_starts[finals], compact.string_starts[:-1] + len(compact.final_ids)))
     counts = np.concatenate((compact.final_lengths[finals], compact.lengths))
@@ -66,14 +66,14 @@ def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) ->
 
 
 def factored(lattice: Fst) -> CompactLattice:
-    """A lattice as a compact one: arcs that follow each other without a choice or a word between them become one.
+    """A lattice as a compact one: successive arcs without a choice or a word between them become one.
 
     States are numbered topologically, if there is no cycle. OpenFst: ``Factor``.
     """
     if lattice.start < 0:
         return CompactLattice.empty()
     size = lattice.num_states
-    only = np.minimum(lattice.arc_starts[:-1], max(lattice.num_arcs - 1, 0))      # the arc of a state that has one
+    only = np.minimum(lattice.arc_starts[:-1], max(lattice.num_arcs - 1, 0))      # the arc of a state that has just one
     is_inner = ((np.bincount(lattice.next_states, minlength=size) == 1) & (np.diff(lattice.arc_starts) == 1)
                 & ~lattice.is_final)
     if lattice.num_arcs:

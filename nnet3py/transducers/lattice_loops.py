@@ -9,10 +9,10 @@ _FREE, _OPEN, _FINISHED = range(3)
 
 
 def walk(words, num_words, weight_words, has_strings, num_states, place):
-    """Find where the states of a binary FST end, as far as ``words`` (int32) go; DONE, MORE words needed, or DAMAGED.
+    """Find where the states of a binary FST end, as far as ``words`` (int32) go; returns DONE, MORE or DAMAGED.
 
-    ``place``: the next word, states begun, arcs of the last one that are still to come, arcs, transition-ids of arcs
-    and of final weights so far. A string of transition-ids follows each weight if ``has_strings`` is 1.
+    ``place``: the next word, states begun, remaining arcs of the last one, arcs, transition-ids of arcs and of final
+    weights so far. A string of transition-ids follows each weight if ``has_strings`` is 1.
     """
     at, state, left = place[0], place[1], place[2]
     num_arcs, num_ids, num_final_ids = place[3], place[4], place[5]
@@ -49,7 +49,7 @@ def walk(words, num_words, weight_words, has_strings, num_states, place):
                 break
             end = at + head + length
             high, low = words[end - 1], words[end - 2]
-            if high != 0 or low < 0:                     # as many arcs as no file holds
+            if high != 0 or low < 0:                     # more arcs than any file holds
                 status = DAMAGED
                 break
             at, state, left, num_final_ids = end, state + 1, low, num_final_ids + length
@@ -60,7 +60,7 @@ def walk(words, num_words, weight_words, has_strings, num_states, place):
 
 def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_starts, labels, weights, string_starts,
          ids, next_states):
-    """Take the states of a binary compact lattice apart. Weights come as the words that they are stored in.
+    """Parse the states of a binary compact lattice. Weights come as the words in which they are stored.
 
     Returns 1 if the two labels of some arc differ, 0 otherwise.
     """
@@ -96,7 +96,7 @@ def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_s
 
 
 def fill_plain(words, weight_words, num_states, finals, arc_starts, arcs):
-    """Take the states of a binary FST without strings apart; ``arcs`` gets the words of each arc."""
+    """Parse the states of a binary FST without strings; ``arcs`` gets the words of each arc."""
     at, arc = 0, 0
     for state in range(num_states):
         for i in range(weight_words):
@@ -114,7 +114,7 @@ def fill_plain(words, weight_words, num_states, finals, arc_starts, arcs):
 
 def factor(arc_starts, next_states, input_labels, output_labels, weights, is_inner, heads, new_numbers, labels,
            new_weights, string_starts, ids, targets):
-    """Make an arc of each chain that begins with an arc of ``heads`` and goes on through inner states."""
+    """Make one arc of each chain that begins with an arc of ``heads`` and continues through inner states."""
     num_ids = 0
     for i in range(len(heads)):
         arc = heads[i]
@@ -137,7 +137,7 @@ def factor(arc_starts, next_states, input_labels, output_labels, weights, is_inn
 
 
 def top_order(start, arc_starts, next_states, positions, marks, stack, order):
-    """Number states such that arcs lead to higher numbers: the reverse of the order in which a depth-first search ends.
+    """Number states so that arcs lead to higher numbers: in the reverse of a depth-first search's finishing order.
 
     It begins at ``start``, and then at each state that was not met, in their order. ``order`` gets the old numbers by
     the new ones. Returns the number of states, or -1 if there is a cycle. ``marks`` (u1) must be 0.

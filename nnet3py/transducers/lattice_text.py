@@ -1,7 +1,7 @@
 """Lattices in text: a newline, a line per arc and per final state, an empty line.
 
 An arc is ``source next ilabel olabel graph,acoustic`` or, in a compact lattice, ``source next word
-graph,acoustic,id_id_…``. The arcs of the start state come first; a weight of 0 and no transition-ids is left out.
+graph,acoustic,id_id_…``. The arcs of the start state come first; a weight of 0 without transition-ids is left out.
 """
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_text import Lines, cost_text
 from nnet3py.transducers.lattice_conversion import LATTICE
 
-DIGITS = 6               # that Kaldi writes of each cost in tables of lattices
+DIGITS = 6               # digits that Kaldi writes for each cost in tables of lattices
 _BLANKS = re.compile(rb"[ \t\r]*")
 _COMPACT_WEIGHT = re.compile(rb"([^,]+,[^,]+),((?:[0-9]{1,10}(?:_[0-9]{1,10})*)?)")
 _LARGEST_ID = np.iinfo(np.int32).max
 
 
 def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
-    """Read a lattice of either kind, from the newline before it to the empty line after it.
+    """Read a lattice of either kind, including the newline before it and the empty line after it.
 
-    Which kind it is shows in the number of fields, and whether weights have transition-ids; a lattice that could be
-    both is compact. FormatError for what is neither.
+    The number of fields, and whether weights have transition-ids, show the kind; a lattice that could be either is
+    compact. FormatError for anything else.
     """
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
@@ -38,7 +38,7 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
 
 
 class _LatticeLines:
-    """What the lines of a lattice hold, and which kind of lattice it may still be."""
+    """The contents of a lattice's lines, and which kind of lattice it may still be."""
 
     def __init__(self, reader: TokenReader) -> None:
         self.reader, self.lines = reader, Lines(reader, 2)
@@ -47,7 +47,7 @@ class _LatticeLines:
         self.final_strings: dict[int, list[int]] = {}
 
     def read(self, fields: list[bytes]) -> None:
-        """The fields of a line."""
+        """Take the fields of a line."""
         match = _COMPACT_WEIGHT.fullmatch(fields[-1])
         if match or len(fields) == 3:
             self._rule_out("plain", fields)

@@ -1,4 +1,4 @@
-"""States and arcs by their numbers alone: orders of states, which states are of use, and leaving states out.
+"""States and arcs as numbers only: orders of states, finding useful states, and leaving states out.
 
 ``arc_starts`` is int64 (states + 1,), where the arcs of each state begin; ``next_states`` int32 (arcs,).
 """
@@ -24,7 +24,7 @@ def is_top_sorted(arc_starts: np.ndarray, next_states: np.ndarray) -> bool:
 def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np.ndarray | None:
     """int32 (states,): an order in which arcs lead to later states only; None if there is a cycle.
 
-    It is the reverse of the order in which a depth-first search from the start ends with each. OpenFst: TopSort.
+    It is the reverse of the order in which a depth-first search from the start finishes them. OpenFst: TopSort.
     """
     size = len(arc_starts) - 1
     order = np.empty(size, dtype=np.int32)
@@ -34,7 +34,7 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
 
 
 def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, is_final: np.ndarray) -> np.ndarray:
-    """bool (states,): states that lie on a way from the start to a final state (``is_final`` bool)."""
+    """bool (states,): states that are on a path from the start to a final state (``is_final`` bool)."""
     size = len(arc_starts) - 1
     by_target = np.argsort(next_states, kind="stable")
     entering = sources_of(arc_starts)[by_target]
@@ -53,7 +53,7 @@ class Selection:
     ----------
     states : int64, the old numbers by the new ones
     numbers : int32 (old states,), the new numbers by the old ones; -1 for states that are left out
-    arcs : int64, the old numbers of the arcs that stay, state by state
+    arcs : int64, the old numbers of the remaining arcs, state by state
     arc_starts : int64 (new states + 1,)
     """
 
@@ -65,7 +65,7 @@ class Selection:
     @classmethod
     def of(cls, arc_starts: np.ndarray, next_states: np.ndarray, states: np.ndarray,
            keep: np.ndarray | None = None) -> Selection:
-        """Select ``states``, in their order, and of the arcs between them those of which ``keep`` (bool) is true."""
+        """Select ``states``, in their order, and of the arcs between them those for which ``keep`` (bool) is true."""
         states = np.asarray(states, dtype=np.int64)
         numbers = np.full(len(arc_starts) - 1, -1, dtype=np.int32)
         numbers[states] = np.arange(len(states), dtype=np.int32)
@@ -83,7 +83,7 @@ class Selection:
 
 
 def selected(fst: Fst, states: np.ndarray, keep: np.ndarray | None = None) -> Fst:
-    """An FST of some of the states, in another order, and of the arcs between them of which ``keep`` is true."""
+    """An FST of some of the states, in another order, and of the arcs between them for which ``keep`` is true."""
     chosen = Selection.of(fst.arc_starts, fst.next_states, states, keep)
     arcs = chosen.arcs
     return dataclasses.replace(

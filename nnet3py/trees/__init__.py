@@ -2,6 +2,7 @@
 
 ``stats.py``: ``TreeStats``, events as an int32 table with the moments of their features as rows; ``objective`` is the
 one likelihood. ``clustering.py`` moves and merges rows of moments; ``questions.py``, ``growing.py`` and ``build.py``
-make trees of ``hmm/tree.py`` with them, rounding to single precision where Kaldi does, because gains are equal by
-rounding. ``draw.py`` and ``picture.py`` show trees. ``initial_models.py`` makes models of ``gaussians/diag_gmm.py``.
+make trees of ``hmm/tree.py`` with them, rounding to single precision where Kaldi does, because rounding
+makes gains equal. ``draw.py`` and ``picture.py`` show trees. ``initial_models.py`` makes models of
+``gaussians/diag_gmm.py``.
 """

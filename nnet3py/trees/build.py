@@ -19,15 +19,16 @@ from nnet3py.trees.stats import TreeStats, check_not_empty, objective, sum_float
 
 logger = logging.getLogger(__name__)
 
-_MULTIPLE = 8          # of leaves, when their number is rounded
+_MULTIPLE = 8          # leaves, when their number is rounded to a multiple
 
 
 @dataclass(frozen=True)
 class BuildOptions:
     """How a tree is built; the defaults are those of build-tree.
 
-    ``threshold``: a split must gain more; ``max_leaves`` 0: no limit; ``cluster_threshold``: below which leaves are
-    merged, negative: the smallest gain of a split, 0: none are; ``round_num_leaves``: to a multiple of 8.
+    ``threshold``: a split must gain more; ``max_leaves`` 0: no limit; ``cluster_threshold``: leaves
+    closer than this are merged; negative: the smallest gain of a split; 0: none are; ``round_num_leaves``: to a
+    multiple of 8.
     """
 
     width: int = 3
@@ -39,7 +40,7 @@ class BuildOptions:
 
 
 def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
-    """Roots of lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
+    """Roots from lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
     roots = []
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -132,7 +133,7 @@ class _Merge(NamedTuple):
 
 
 def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: float) -> _Merge:
-    """Leaves that are no more than ``threshold`` apart and have one root put together.
+    """The leaves, those merged that have the same root and are no more than ``threshold`` apart.
 
     ``roots`` int (events,): the root of each event. Kaldi: ClusterEventMapRestrictedByMap.
     """
@@ -148,7 +149,7 @@ def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: fl
 
 
 def _to_first(numbers: np.ndarray, assignment: np.ndarray) -> dict[int, Map]:
-    """Where the leaves ``numbers`` of one root go: those of its c-th cluster become its c-th leaf, as Kaldi has it."""
+    """Where the leaves ``numbers`` of one root go: those of its c-th cluster become its c-th leaf, as in Kaldi."""
     clusters = np.unique(assignment, return_inverse=True)[1].ravel()
     return {int(number): Constant(int(numbers[cluster])) for number, cluster in
             zip(numbers, clusters, strict=True)}
@@ -214,7 +215,7 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
 
     Raises
     ------
-    Nnet3Error : options that never end, roots that lack a phone, nothing that may be split
+    Nnet3Error : options with which splitting never ends, roots that lack a phone, nothing that may be split
     """
     return ContextDependency(options.width, options.position,
                              _build(stats, roots, questions, topology, options)[0])
@@ -300,7 +301,7 @@ def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Question
 
 def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarray,
                num_leaves: int) -> tuple[Map | None, np.ndarray]:
-    """The tree with its leaves in the order of those of the first tree that they belong to, and these."""
+    """The tree with its leaves ordered by the leaves of the first tree that they belong to, and these."""
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events
     if (parents < 0).any():

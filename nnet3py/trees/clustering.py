@@ -1,7 +1,7 @@
 """Clustering of statistics: by moving points, k-means, from the top down and from the bottom up.
 
 Points and clusters are moments, float64 (…, 1 + 2 dim), see :mod:`nnet3py.trees.stats`. Sums of objectives are float32,
-as Kaldi's are: with objectives of millions, gains are equal by rounding, and then the order decides. Kaldi:
+as Kaldi's are: with objectives of millions, rounding makes gains equal, and then the order decides. Kaldi:
 ``cluster-utils.h``.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EQUAL = 1e-5                                        # relative: a distance that
 
 @dataclass
 class _Candidate:
-    """What a point would make of a cluster: ``value``, the cluster's objective then, as of ``time``."""
+    """What would become of a cluster with a point: ``value``, its objective then, as of ``time``."""
 
     cluster: int
     time: int
@@ -35,7 +35,7 @@ class _Refinement:
     """Moves points between clusters for as long as that gains something. Kaldi: RefineClusterer.
 
     Points without statistics, such as phones that never occur, gain by rounding and may go to and fro in every pass.
-    They change no cluster, so once they alone have moved in a pass, nothing else will.
+    They change no cluster, so once only they have moved in a pass, nothing else will.
     """
 
     def __init__(self, points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, nearest: int,
@@ -67,7 +67,7 @@ class _Refinement:
             candidate.value, candidate.time = self._value(candidate.cluster, point), self._time
 
     def run(self, passes: int) -> np.float32:
-        """Go over the points, at most ``passes`` times; what was gained."""
+        """Go over the points, at most ``passes`` times; returns what was gained."""
         gained = np.float32(0)
         points: Sequence[int] = range(len(self._points))
         for _ in range(passes):
@@ -81,7 +81,7 @@ class _Refinement:
         return gained
 
     def _move(self, point: int) -> np.float32:
-        """Move a point to the first cluster that gains something; the gain, or 0."""
+        """Move a point to the first cluster that gains something; returns the gain, or 0."""
         candidates, source = self._candidates[point], int(self._assignment[point])
         own = next(candidate for candidate in candidates if candidate.cluster == source)
         self._refresh(own, point)
@@ -126,12 +126,12 @@ class Clusters:
 
 
 def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
-    """Cluster points; all tries, of which the first of largest gain is the result. Kaldi: ClusterKMeans."""
+    """Cluster points; returns all tries; the first with the largest gain is the result. Kaldi: ClusterKMeans."""
     return [_k_means_once(points, num_clusters, random, var_floor) for _ in range(tries)]
 
 
 def best_of(tries: Sequence[Clusters]) -> Clusters:
-    """The first of those with the largest gain."""
+    """The one with the largest gain; the first of several."""
     return max(tries, key=lambda clustering: clustering.gain)
 
 

@@ -48,7 +48,7 @@ class _Drawing:
         colour, width = _PLAIN if event is None else _ON_PATH
         lines = f"penwidth={width}, color={colour}" if width_first else f"color={colour}, penwidth={width}"
         yield f"\t{parent} -> {number}{label}, {lines}];"
-        if child is not None:          # Kaldi draws the line, too, that leads to nothing
+        if child is not None:          # Kaldi also draws the line that leads to nothing
             yield from self.node(child, number, event)
 
     def _name(self, phone: int) -> str:

@@ -42,7 +42,7 @@ class _Node:
 
 @dataclass
 class Grown:
-    """``trees`` by original leaf, with the numbers of their new leaves; how often was split, and what it gained.
+    """``trees`` by original leaf, with the numbers of their new leaves; the number of splits, and what they gained.
 
     ``smallest``: the least gain of a split, 1e20 if there was none.
     """
@@ -141,7 +141,7 @@ class _Grower:
         return table
 
     def _gains(self, by_value: np.ndarray, present: np.ndarray, membership: np.ndarray) -> np.ndarray:
-        """float32 (questions,): what asking gains. The side of fewer values is summed, the other is what is left."""
+        """float32 (questions,): what asking gains. The side with fewer values is summed, the other is what is left."""
         total = by_value.sum(0)
         num_yes = np.count_nonzero(membership & present, axis=1)
         sums_no = 2 * num_yes > np.count_nonzero(present)
@@ -152,7 +152,7 @@ class _Grower:
 
     def _refined(self, by_value: np.ndarray, questions: QuestionsForKey, gain: np.float32,
                  chosen: frozenset[int]) -> tuple[np.float32, frozenset[int]]:
-        """The question after values moved between yes and no."""
+        """The question after moving values between yes and no."""
         assignment = np.zeros(len(by_value), dtype=np.int64)
         assignment[[value for value in chosen if value < len(by_value)]] = 1
         clusters = np.zeros((_BOTH, by_value.shape[1]))

@@ -1,4 +1,4 @@
-"""First models: a Gaussian for each pdf of a tree, of the tree's statistics, of all frames, or of nothing.
+"""First models: a Gaussian for each pdf of a tree, from the tree's statistics, from all frames, or from nothing.
 
 Kaldi: gmm-init-model, gmm-init-mono, gmm-init-biphone.
 """
@@ -37,7 +37,7 @@ class OldModel:
 
 def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopology, var_floor: float,
                    old: OldModel | None = None) -> tuple[GmmModel, np.ndarray]:
-    """A Gaussian for each pdf, of its statistics, or a pdf of an old model; and float32 (pdfs,), the frames of each.
+    """A Gaussian for each pdf from its statistics, or a pdf of an old model; and float32 (pdfs,), the frames of each.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def global_gaussian(stats: np.ndarray) -> DiagGmm:
 
 def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagGmm,
                  perturb_factor: float = 0.0) -> GmmModel:
-    """A model whose pdfs are all the same, or moved from there at random by that many standard deviations."""
+    """A model whose pdfs are all the same, or moved at random by that many standard deviations."""
     random, pdfs = CRandom(), []
     for _ in range(tree.num_pdfs):
         means = gaussian.means_inv_vars
@@ -116,9 +116,9 @@ def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagG
 
 @dataclass(frozen=True)
 class BiphoneCounts:
-    """How often phones occurred, by phone, and by left phone (0: none) and phone; and how often makes pdfs of its own.
+    """How often phones occurred, by phone, and by left phone (0: none) and phone; and how often suffices for own pdfs.
 
-    A biphone needs ``least_biphone``, or more than ``least_monophone`` of the phone for pdfs that its rare biphones
+    A biphone needs ``least_biphone``; a phone needs more than ``least_monophone`` for pdfs that its rare biphones
     share.
     """
 

@@ -1,4 +1,4 @@
-"""Partial sorting in the order that the C++ library leaves: which equally good candidates come first depends on it.
+"""Partial sorting that leaves the C++ library's order, on which it depends which equally good candidates come first.
 
 Kaldi: ``std::nth_element``, as libstdc++ has it (introselect; Musser, 1997).
 """
@@ -30,7 +30,7 @@ def nth_element(items: MutableSequence[Any], nth: int) -> None:
 
 
 def _partition(items: MutableSequence[Any], first: int, last: int) -> int:
-    """Put what is less than the median of three before the rest; where the rest begins."""
+    """Put what is less than the median of three before the rest; returns where the rest begins."""
     places = (first + 1, first + (last - first) // 2, last - 1)
     median = sorted(places, key=lambda place: items[place])[1]
     items[first], items[median] = items[median], items[first]

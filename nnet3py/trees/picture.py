@@ -80,7 +80,7 @@ def html_page(picture: str, title: str) -> str:
 
 
 def _place(node: _Node, first: int, depth: int) -> tuple[int, int]:
-    """Give lines to a node and what is below it, from ``first`` on; the next free line, and the greatest depth."""
+    """Give lines to a node and what is below it, from ``first`` on; returns the next free line and the depth."""
     if not node.children:
         node.line = first
         return first + 1, depth

@@ -16,8 +16,8 @@ from nnet3py.trees.stats import TreeStats
 
 logger = logging.getLogger(__name__)
 
-_NEAREST = 2              # clusters that a refined question looks at, of two
-_FEW_KEPT = 10            # less than a tenth of the statistics kept is worth a warning
+_NEAREST = 2              # clusters that refining a question tries, of two
+_FEW_KEPT = 10            # keeping less than a tenth of the statistics is worth a warning
 
 
 @dataclass

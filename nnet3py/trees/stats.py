@@ -19,8 +19,8 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
 
-ABSENT = -1                  # the value of a key that an event does not have
-_LARGEST_KEY = 100           # a window of phones is no longer than that
+ABSENT = -1                  # stands for the value of a key that an event does not have
+_LARGEST_KEY = 100           # phones in a window, at most
 _SMALLEST = 12               # bytes of an event with its statistics, at least
 
 
@@ -207,7 +207,7 @@ def in_order(stats: TreeStats) -> TreeStats:
 
 
 def summed(parts: Iterable[TreeStats]) -> TreeStats:
-    """The sum of several statistics; an event's floor is that of the first which has it. Kaldi: sum-tree-stats.
+    """The sum of several statistics; an event's floor is that of the first one that has it. Kaldi: sum-tree-stats.
 
     ShapeError for features of different dimensions.
     """

@@ -9,13 +9,13 @@ from typing import Protocol, Union
 from nnet3py.config_line import did_you_mean
 from nnet3py.xconfig.line import XconfigLine
 
-DEEPEST = 50      # operators within each other
+DEEPEST = 50      # nested operators
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][-A-Za-z0-9_.]*|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|[()@,\[\]])")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,9}\Z")
 
 # The arguments of each operator: d a descriptor, i an integer, f a number, v the variable x or t; + one or more,
-# ? one that may be left out.
+# ? optional.
 _FORMS = {"Append": "d+", "Sum": "d+", "Switch": "d+", "Failover": "dd", "IfDefined": "d", "Offset": "dii?",
           "Round": "di", "ReplaceIndex": "dvi", "Scale": "fd", "Const": "fi"}
 _EXPECTED = {"i": "an integer", "f": "a number", "v": "x or t"}
@@ -25,7 +25,7 @@ Argument = Union["Descriptor", int, float, str]
 
 @dataclass(frozen=True)
 class Descriptor:
-    """An operator and its arguments; the operator ``""`` has one argument, what an xconfig line calls a layer's output.
+    """An operator and its arguments; the operator ``""`` has one argument, the name of a layer's output in a line.
 
     A plain layer name is its main output, ``layer.aux`` another one.
     """
@@ -42,7 +42,7 @@ class Descriptor:
         return f"{self.operator}({', '.join(parts)})"
 
     def dim(self, dim_of: Callable[[str], int]) -> int:
-        """Columns of the matrix it stands for. Raises ValueError for arguments of unequal dimensions."""
+        """The number of columns. Raises ValueError for arguments of unequal dimensions."""
         if not self.operator:
             return dim_of(str(self.arguments[0]))
         if self.operator == "Const":
@@ -70,7 +70,7 @@ def parse_descriptor(text: str, line: XconfigLine, earlier: LayerNames) -> Descr
 
     Raises
     ------
-    ConfigError : what is not an expression, and layers that are not there
+    ConfigError : an invalid expression, or a layer that does not exist
     """
     return _Parser(text, line, earlier).parse()
 
@@ -133,7 +133,7 @@ class _Parser:
         return Descriptor("", (self.earlier.previous(count, self.line),))
 
     def with_offset(self, of: Descriptor) -> Descriptor:
-        """``of``, or what ``@k`` after it makes of it."""
+        """``of``, with the offset if ``@k`` follows."""
         if self.peek() != "@":
             return of
         self.next += 1

@@ -31,7 +31,7 @@ class OutputLine(Layer):
                   f"objective-type= must be {' or '.join(OBJECTIVES)}, found '{self.string('objective-type')}'")
 
     def output(self) -> str:
-        return ""      # nnet3-init takes no output node as an input
+        return ""      # nnet3-init accepts no output node as an input
 
     def output_dim(self) -> int:
         return self.input_dim
@@ -40,14 +40,14 @@ class OutputLine(Layer):
         self.add_output_node(lines, self.input)
 
     def add_output_node(self, lines: ConfigLines, source: str) -> None:
-        """The output node itself, with the delay if there is one."""
+        """The output node itself, with the delay if any."""
         delay = self.integer("output-delay")
         source = f"Offset({source}, {delay})" if delay else source
         lines.add(f"output-node name={self.name} input={source} objective={self.string('objective-type')}")
 
 
 class OutputLayer(OutputLine):
-    """``output-layer``: an affine transform, a log-softmax if asked for, and an output of the network."""
+    """``output-layer``: an affine transform, a log-softmax if requested, and an output of the network."""
 
     OPTIONS = {"input": "[-1]", "dim": -1, "bottleneck-dim": -1, "orthonormal-constraint": 1.0,
                "include-log-softmax": True, "objective-type": "linear", "output-delay": 0, "ng-affine-options": "",

@@ -21,12 +21,12 @@ class Expansion:
     Attributes
     ----------
     layers : the layers in order
-    init : config of the network from which a fixed transform is estimated; None if no layer asks for one
+    init : config of the network from which a fixed transform is estimated; None if no layer needs one
     ref : config of the whole network, fixed transforms with random values
     final : config of the whole network, fixed transforms from their files
     with_options : the xconfig with every option of every layer
     normalised : the same, with inputs written out
-    files : text of files that the configs refer to and that conversion makes, by path
+    files : text, by path, of files that the configs refer to and that conversion makes
     """
 
     layers: tuple[Layer, ...]
@@ -49,7 +49,7 @@ def expand(text: str, path: str | None = None, existing: Sequence[tuple[str, int
 
     Raises
     ------
-    ConfigError : a line that cannot be used, named with its number; a network without an output
+    ConfigError : an invalid line, with its number; a network without an output
     """
     parsed = parse_xconfig(text, path)
     earlier = EarlierLayers(existing)

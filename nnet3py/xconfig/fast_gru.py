@@ -17,7 +17,7 @@ class FastGruLayer(GruBase):
     OPTIONS = {**GRU, "ng-per-element-scale-options": " max-change=0.75", **NONLINEARITY}
     CELL_FROM_INPUT = True
     PREDROP = "{}_t_predrop"
-    RECURRENT_MATRIX = "xh"      # how the matrices of input and fed-back output are called
+    RECURRENT_MATRIX = "xh"      # what the matrices of input and fed-back output are called
 
     def output(self) -> str:
         return self.at("y_t")
@@ -59,7 +59,7 @@ class FastPgruLayer(FastGruLayer):
     AUXILIARY = ("c_t",)
     CELL_FROM_INPUT = False
     RECURRENT_MATRIX = "xs"
-    PROJECTION, PRECLIP = "W_y.c", "s_t_pre"      # the projection's matrix; the node of what is to be fed back
+    PROJECTION, PRECLIP = "W_y.c", "s_t_pre"      # the projection's matrix; the node that is to be fed back
 
     def add_cell(self, lines: ConfigLines) -> None:
         self.add_cell_component(lines, "GruNonlinearityComponent",

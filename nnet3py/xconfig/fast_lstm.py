@@ -105,7 +105,7 @@ class FastLstmpLayer(FastLstmLayer):
         self.component(lines, "cr_trunc", "BackpropTruncationComponent",
                        f"dim={self.cell + recurrent} {self.truncation()}")
         if drops:
-            # The mask depends on nothing but its index; its node names itself as input, which is never computed.
+            # The mask depends only on its index; its node names itself as input, which is never computed.
             lines.step(self.at("dropout_mask"), "DropoutMaskComponent",
                        f"output-dim=3 dropout-proportion={self.dropout}", self.at("dropout_mask"))
         self.component(lines, "W_rp", AFFINE, self.affine_settings(self.cell, self.output_dim()))

@@ -45,7 +45,7 @@ class AffineLayer(Layer):
         self.need_within(0.0, math.inf, "bias-stddev", "max-change", "learning-rate-factor", "l2-regularize")
 
     def build(self, lines: ConfigLines) -> None:
-        # Kaldi puts no blank before these options, so that only those which begin with one work there.
+        # Kaldi puts no blank before these options, so only those that begin with one work there.
         options = self.string("ng-affine-options")
         separator = " " if options.strip() == options and options else ""
         settings = self.pairs("param-stddev", "bias-stddev", "bias-mean", "max-change", "l2-regularize")
@@ -78,14 +78,14 @@ class IdctLayer(Layer):
 
 
 def lifter_coefficients(lifter: float, count: int) -> list[float]:
-    """What cepstral liftering multiplied each coefficient by; ones for ``lifter`` 0."""
+    """The factors of cepstral liftering for each coefficient; ones for ``lifter`` 0."""
     if lifter == 0.0:
         return [1.0] * count
     return [1.0 + 0.5 * lifter * math.sin(math.pi * k / lifter) for k in range(count)]
 
 
 def inverse_cosine_transform(cepstra: int, filters: int, lifter: list[float]) -> list[list[float]]:
-    """The matrix (filters, cepstra) that takes back a type-two cosine transform and its liftering."""
+    """The matrix (filters, cepstra) that undoes a type-two cosine transform and its liftering."""
     scale, first = math.sqrt(2.0 / filters), math.sqrt(1.0 / filters)
     return [[(first if k == 0 else scale * math.cos(math.pi / filters * (n + 0.5) * k)) / lifter[k]
              for k in range(cepstra)] for n in range(filters)]

@@ -1,4 +1,4 @@
-"""GRU layers whose gates are components of their own: ``gru-layer``, ``pgru-layer``, ``opgru-layer``, ``norm-…``.
+"""GRU layers whose gates are separate components: ``gru-layer``, ``pgru-layer``, ``opgru-layer``, ``norm-…``.
 
 z is the update gate, r the reset gate, o the output gate (of the opgru family, which has no r), h the proposal for
 the cell y. What is fed back is s: the output, or the first columns of its projection.
@@ -44,7 +44,7 @@ class GruBase(RecurrentLayer):
             self.component(lines, gate, "SigmoidComponent", f"dim={dim} {self.self_repair()}")
 
     def add_dropout_components(self, lines: ConfigLines) -> None:
-        """Dropout of both gates, of which the opgru family has one component."""
+        """Dropout of both gates, for which the opgru family has one component."""
         if self.dropout == NO_DROPOUT:
             return
         if self.OUTPUT_GATE:
@@ -68,7 +68,7 @@ class GruBase(RecurrentLayer):
         self.component(lines, "s_r", "BackpropTruncationComponent", f"dim={self.projected[0]} {self.truncation()}")
 
     def add_norms(self, lines: ConfigLines) -> None:
-        """Batch normalisation of the output, renormalisation of what is fed back."""
+        """Batch normalisation of the output, and renormalisation of what is fed back."""
         self.component(lines, "batchnorm", "BatchNormComponent", f"dim={self.output_dim()} target-rms=1.0")
         self.component(lines, "renorm", "NormalizeComponent", f"dim={self.projected[0]} target-rms=1.0")
 
@@ -78,7 +78,7 @@ class GruLayer(GruBase):
 
     OPTIONS = GRU
     CELL_FROM_INPUT = True
-    CELL = "s_t"            # what the update gate keeps a part of
+    CELL = "s_t"            # the value of which the update gate keeps a part
 
     def output(self) -> str:
         return self.at("s_t")

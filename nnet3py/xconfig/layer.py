@@ -54,7 +54,7 @@ class ConfigLines:
         return name
 
     def dim_range(self, name: str, source: str, offset: int, dim: int) -> None:
-        """A node of some columns of another one."""
+        """A node with some columns of another one."""
         self.add(f"dim-range-node name={name} input-node={source} dim-offset={offset} dim={dim}")
 
 
@@ -71,7 +71,7 @@ class Layer:
 
     Raises
     ------
-    ConfigError : keys that the type does not have, values it cannot use
+    ConfigError : keys that the type does not have, values that it cannot use
     """
 
     OPTIONS: ClassVar[Mapping[str, Value]] = {}      # key -> default, whose type is the option's
@@ -143,7 +143,7 @@ class Layer:
         return self.values[key] is True
 
     def pairs(self, *keys: str) -> str:
-        """``key=value`` with blanks between, of those keys that have a value."""
+        """``key=value``, separated by blanks, for those keys that have a value."""
         return " ".join(f"{key}={self.values[key]}" for key in keys if self.values[key] != "")
 
     def at(self, part: str) -> str:

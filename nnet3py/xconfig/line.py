@@ -11,7 +11,7 @@ _FOREIGN = re.compile(r"""[^-A-Za-z0-9.()@_=,/+:\s"]""")
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
 _PAIR = re.compile(r"(?:^|\s+)([-A-Za-z0-9_]+)=")
 _QUOTED = re.compile(r'"[^"]*"')
-_HIDDEN_EQUALS = "\0"      # stands for '=' within quotes; no line holds it
+_HIDDEN_EQUALS = "\0"      # stands for '=' within quotes; no line contains it
 
 _HINTS = {
     "'": 'only double quotes (") are understood',
@@ -26,7 +26,7 @@ class XconfigLine:
     Parameters
     ----------
     text : the line, without comment
-    path : the file it stands in, for messages; None if there is none
+    path : the file that it is in, for messages; None if there is none
     number : its line number there, from 1
 
     Attributes
@@ -37,7 +37,7 @@ class XconfigLine:
 
     Raises
     ------
-    ConfigError : what is not a type, a name and pairs
+    ConfigError : a line that is not a type, a name and pairs
     """
 
     def __init__(self, text: str, path: str | None = None, number: int | None = None) -> None:
@@ -73,7 +73,7 @@ class XconfigLine:
             yield key, value.strip().replace('"', "").replace(_HIDDEN_EQUALS, "=")
 
     def error(self, message: str, hint: str | None = None) -> ConfigError:
-        """A ConfigError with ``message``, this line and where it stands; for the caller to raise."""
+        """A ConfigError with ``message``, this line and its place; for the caller to raise."""
         place = [self.path] if self.path else []
         if self.number is not None:
             place.append(f"line {self.number}")
@@ -82,7 +82,7 @@ class XconfigLine:
 
 
 def parse_xconfig(text: str, path: str | None = None) -> list[XconfigLine]:
-    """Every line of ``text`` that says something; comments (from ``#`` on) and blank lines go.
+    """Every line of ``text`` except blank ones; comments (from ``#`` on) are removed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""LSTM layers whose gates are components of their own: ``lstm-layer``, ``lstmp-layer``, ``lstmp-batchnorm-layer``."""
+"""LSTM layers whose gates are separate components: ``lstm-layer``, ``lstmp-layer``, ``lstmp-batchnorm-layer``."""
 from __future__ import annotations
 
 from nnet3py.xconfig.layer import ConfigLines, Value

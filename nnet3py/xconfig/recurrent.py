@@ -22,7 +22,7 @@ class RecurrentLayer(Layer):
     Attributes
     ----------
     cell : cell-dim
-    projected : columns of the recurrent and of the non-recurrent projection; the cell's and none without projections
+    projected : columns of the recurrent and of the non-recurrent projection; without projections the cell's and 0
     l2 : the setting l2-regularize, empty if it is zero
     """
 
@@ -68,7 +68,7 @@ class RecurrentLayer(Layer):
     # -- pieces of config lines --------------------------------------------------------------------------------------
 
     def delayed(self, node: str) -> str:
-        """What the layer's node ``node`` was ``delay`` frames away, or zero before the beginning."""
+        """The value of the layer's node ``node`` ``delay`` frames away, or zero before the beginning."""
         return f"IfDefined(Offset({self.at(node)}, {self.integer('delay')}))"
 
     def with_delayed(self, node: str) -> str:
@@ -98,11 +98,11 @@ class RecurrentLayer(Layer):
         lines.component(self.at(part), type, settings)
 
     def node(self, lines: ConfigLines, part: str, component: str, input: str) -> None:
-        """A node called ``layer.part`` of the component ``layer.component``."""
+        """A node called ``layer.part`` for the component ``layer.component``."""
         lines.node(self.at(part), self.at(component), input)
 
     def range(self, lines: ConfigLines, part: str, source: str, offset: int, dim: int) -> None:
-        """A node called ``layer.part`` of some columns of the node ``layer.source``."""
+        """A node called ``layer.part`` with some columns of the node ``layer.source``."""
         lines.dim_range(self.at(part), self.at(source), offset, dim)
 
     def append(self, *parts: str) -> str:

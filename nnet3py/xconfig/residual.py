@@ -147,7 +147,7 @@ class Res2Block(ResidualBlock):
             lines.step(bypass, "TimeHeightConvolutionComponent", settings, self.input)
 
     def _geometry(self, n: int, filters: int, after: int) -> str:
-        """The shape of convolution ``n``: the first one halves the height if one has to."""
+        """The shape of convolution ``n``: the first one halves the height if necessary."""
         height_out, period = self.integer("height-out"), self.integer("time-period")
         height, subsample = (self.integer("height-in"), self.subsample) if n == 1 else (height_out, 1)
         if self.convolutions == 2:

@@ -8,7 +8,7 @@ LARGEST_MAP = 1_000_000      # columns that are listed one by one
 
 
 class SameDimLayer(Layer):
-    """A component named as the layer, with as many columns as its input."""
+    """A component with the layer's name, with as many columns as its input."""
 
     COMPONENT = "NoOpComponent"
     SETTINGS: tuple[str, ...] = ()      # options that the config line repeats
@@ -160,7 +160,7 @@ class DeltaLayer(Layer):
 
     def build(self, lines: ConfigLines) -> None:
         x, dim = self.input, self.input_dim
-        # One descriptor may scale a node in one way only, so each scale gets a copy of the input.
+        # One descriptor may scale a node only one way, so each scale gets a copy of the input.
         first, second = f"{x}_copy1", f"{x}_copy2"
         for copy in (first, second):
             lines.add(f"dim-range-node name={copy} input-node={x} dim={dim} dim-offset=0")

@@ -44,8 +44,8 @@ class Source:
 def combine_egs(sources: Sequence[Source], folder: str | Path, seed: int = 0) -> EgsFolder:
     """Make a folder of lists, ``cegs.N.scp``, whose archives have blocks of examples of all sources in random order.
 
-    Diagnostic examples of all sources follow each other. Raises FormatError for a folder without lists, Nnet3Error for
-    folders whose examples differ in what must be the same, UsageError for weights and copies that cannot be.
+    Diagnostic examples are those of all sources, one after the other. Raises FormatError for a folder without lists,
+    Nnet3Error for folders whose examples differ in what must be the same, UsageError for invalid weights and copies.
     """
     target = Path(folder)
     for source in sources:
@@ -78,7 +78,7 @@ def combine_egs(sources: Sequence[Source], folder: str | Path, seed: int = 0) ->
     info["egs_per_archive"] = total // num_archives
     if first.ivector_id is not None:
         info["final.ie.id"] = first.ivector_id
-    for name, value in (*info.items(), ("num_archives", num_archives)):     # that it is complete comes last
+    for name, value in (*info.items(), ("num_archives", num_archives)):     # the last: the folder is complete
         write_text(str(target / "info" / name), f"{value}\n")
     for name in ("cmvn_opts", "online_cmvn"):
         if (first.path / name).is_file():

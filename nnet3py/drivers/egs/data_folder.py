@@ -44,7 +44,7 @@ class DataFolder:
         return (self.path / name).is_file()
 
     def lines(self, name: str) -> dict[str, str]:
-        """A list of the folder: what stands after the key in each line, by key, in the file's order.
+        """A list of the folder: what follows the key in each line, by key, in the file's order.
 
         FormatError for a line without a key, a key that occurs twice, and lines out of order.
         """
@@ -108,7 +108,7 @@ class DataFolder:
             self._check_spk2utt()
 
     def check_speaker_order(self) -> None:
-        """FormatError if utterances are not in the order of their speakers: where speakers are read one by one."""
+        """FormatError if utterances are not in the order of their speakers, which reading speakers one by one needs."""
         speakers = list(self.utt2spk.values())
         if speakers != sorted(speakers, key=sort_key):
             raise FormatError("the utterances are not in the order of their speakers", path=str(self.path / "utt2spk"),
@@ -139,7 +139,7 @@ def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """What stands after the key in each line of a list, by key. FormatError for what is not a sorted list."""
+    """What follows the key in each line of a list, by key. FormatError for what is not a sorted list."""
     values: dict[str, str] = {}
     previous = b""
     for number, line in enumerate(_text_lines(path), 1):

@@ -74,7 +74,7 @@ class _ChainEgs(EgsMaker):
         return read_object(self.chain / "tree", ContextDependency.read).num_pdfs
 
     def chain_inputs(self) -> dict[str, str]:
-        """What of the folder with the graphs the examples depend on."""
+        """What the examples depend on in the folder with the graphs."""
         return {name: fingerprint(self.chain / name) for name in _GRAPHS}
 
     def shuffled(self, source: str, archive: int) -> str:
@@ -101,7 +101,7 @@ class _ChainEgs(EgsMaker):
 
 
 class _PiecesEgs(_ChainEgs):
-    """Examples of pieces of utterances, of which phones and their times are known."""
+    """Examples of pieces of utterances whose phones and their times are known."""
 
     @abstractmethod
     def phones(self, name: str) -> str:
@@ -197,7 +197,7 @@ class _ChainFromLattices(_PiecesEgs):
 
 
 class _ChainFromGraphs(_ChainEgs):
-    """Whole utterances, of which the training graphs say what may have been said. Kaldi: e2e/get_egs_e2e.sh."""
+    """Whole utterances; training graphs say what may have been said in each. Kaldi: e2e/get_egs_e2e.sh."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
                  labels: Path) -> None:
@@ -239,7 +239,7 @@ class _ChainFromGraphs(_ChainEgs):
 
     @cached_property
     def allowed_lengths(self) -> list[int]:
-        """The lengths that examples have: of ``allowed_lengths.txt``, or some from which no utterance is far away."""
+        """The lengths of examples: those in ``allowed_lengths.txt``, or some that come close to every utterance's."""
         path, factor = self.data.path / "allowed_lengths.txt", self.options.frame_subsampling_factor
         if path.is_file():
             words = path.read_text(encoding="utf-8", errors="replace").split()

@@ -26,8 +26,8 @@ from nnet3py.io.text_lines import read_lines
 logger = logging.getLogger(__name__)
 
 _COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
-_LARGE_FILE = 16 << 20                                 # bytes: not read just to see whether it has changed
-_ALWAYS = 1000                                         # of what --stage does not leave out
+_LARGE_FILE = 16 << 20                                 # bytes: too large to read just to see whether it has changed
+_ALWAYS = 1000                                         # the stage of steps that --stage does not leave out
 
 
 class EgsMaker(ABC):
@@ -112,7 +112,7 @@ class EgsMaker(ABC):
         logger.info("Made %d archives of examples in %s", plan.num_archives, self.folder)
 
     def job(self, name: str, command: str, log: str | None = None) -> tuple[str, Job]:
-        """A job with its name; the log is called like it."""
+        """A job with its name, which is also that of the log."""
         return name, Job(command, self.folder / "log" / f"{log or name}.log")
 
     def diagnostic_jobs(self) -> Iterator[tuple[str, Job]]:
@@ -258,7 +258,7 @@ class EgsMaker(ABC):
 
 
 def fingerprint(path: Path) -> str:
-    """What changes when a file does: a checksum, or of a large file its size and time; empty if there is none."""
+    """A text that changes with a file: a checksum, for a large file its size and time; empty if there is no file."""
     try:
         status = path.stat()
         if status.st_size > _LARGE_FILE:

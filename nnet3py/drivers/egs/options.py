@@ -32,7 +32,7 @@ class CommonEgsOptions(Declared):
     compress: bool = opt("compress", True, "Store features compressed")
     num_utts_subset: int = opt("num-utts-subset", 300, "Utterances held out, and used for diagnostics; fewer if there "
                                                        "are few")
-    valid_uttlist: str | None = opt("valid-uttlist", None, "File with a name a line: these utterances are held out; "
+    valid_uttlist: str | None = opt("valid-uttlist", None, "File with a name per line: these utterances are held out; "
                                     "blank: some at random")
     nj: int = opt("nj", 6, "Jobs that make training examples")
     srand: int = opt("srand", 0, "Seed of the random choices")

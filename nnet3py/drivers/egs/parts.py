@@ -15,7 +15,7 @@ from nnet3py.errors import FormatError, UsageError
 logger = logging.getLogger(__name__)
 
 MOST_OPEN_FILES = 512
-_OTHER_FILES = 4                  # that a program has open besides its archives
+_OTHER_FILES = 4                  # files that a program has open besides its archives
 _LEAST_PART = 10                  # of small data one part in so many is held out
 
 
@@ -43,7 +43,7 @@ def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size:
     """Choose ``size`` utterances to hold out, and as many others for diagnostics; fewer if there are few.
 
     Perturbed copies (those with the same ``utt2uniq``) are held out together, and counted as one. ``held_out``: which
-    ones to hold out, if that is given. UsageError for fewer than 3 utterances, and if ``held_out`` are none or all of
+    ones to hold out, if that is given. UsageError for fewer than 3 utterances, and if ``held_out`` is none or all of
     them. Kaldi: valid_uttlist and train_subset_uttlist; it demands more than 4 times ``size``.
     """
     groups: dict[str, list[str]] = {}
@@ -79,7 +79,7 @@ def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size:
 def split(utterances: Sequence[str], utt2spk: Mapping[str, str], num_parts: int, by_speaker: bool) -> list[list[str]]:
     """Cut a list into at most ``num_parts`` parts of about the same length, at speakers' borders if there are enough.
 
-    ``by_speaker``: only there, so that there may be fewer parts. Kaldi: split_data.sh.
+    ``by_speaker``: cut only there, which may give fewer parts. Kaldi: split_data.sh.
     """
     groups = [list(group) for group in spk2utt(select(utt2spk, utterances)).values()]
     if not by_speaker and len(groups) < num_parts:
@@ -123,7 +123,7 @@ class ArchivePlan:
 
 
 def plan_archives(wanted: int, most_open_files: int | None = None) -> ArchivePlan:
-    """A plan for at least ``wanted`` archives, of which ``most_open_files`` can be open at once; None: as many as can.
+    """A plan for at least ``wanted`` archives; ``most_open_files`` can be open at once (None: the system's limit).
 
     UsageError if the limit is too low to write any.
     """

@@ -1,7 +1,7 @@
 """Steps of a job that may be killed at any moment and started again: what is complete is not done twice.
 
-A step leaves a mark, an empty file, when it is complete. A job's command makes its mark itself, right after what it
-has written was renamed to its final name; so no moment is left in which work is done twice or taken for done.
+A step leaves a mark, an empty file, when it is complete. A job's command makes its mark itself, right after its output
+was renamed to its final name; so work is never done twice, nor taken for done when it is not.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Steps:
     Parameters
     ----------
     folder : where it is made; marks are in ``.steps`` in it
-    settings : all that the result depends on; if it was begun with others, everything is made again
+    settings : all that the result depends on; if the folder was begun with others, everything is made again
     stage : steps of a lower number count as complete, as ``--stage`` of Kaldi's scripts has it
     """
 

@@ -26,7 +26,7 @@ class ParsedCommand(NamedTuple):
 
 
 def parse_command(text: str) -> ParsedCommand:
-    """Take ``run.pl --max-jobs-run 4`` or ``queue.pl -l "mem=4G"`` apart. Raises UsageError for what it cannot be."""
+    """Take ``run.pl --max-jobs-run 4`` or ``queue.pl -l "mem=4G"`` apart. Raises UsageError for anything else."""
     try:
         words = shlex.split(text)
     except ValueError as error:

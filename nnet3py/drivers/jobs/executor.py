@@ -29,7 +29,7 @@ E = TypeVar("E", bound="Executor")
 class Job(NamedTuple):
     """A bash command line, and the file for what it prints.
 
-    ``cmd_options`` go to a command such as queue.pl, which runs the job (``--gpu 1``); others do without them.
+    ``cmd_options`` go to a command such as queue.pl, which runs the job (``--gpu 1``); others ignore them.
     """
 
     command: str

@@ -27,7 +27,7 @@ class LocalExecutor(Executor):
         super().__init__(slots or self.cores)
         self.threads = threads
         self._processes = JobProcesses()
-        self._shown = threading.Lock()      # one job of those side by side shows on the terminal how far it is
+        self._shown = threading.Lock()      # one of the jobs that run side by side shows its progress on the terminal
         self._busy = self.cores       # threads of the last run: the first diagnostics start before any
 
     def share_threads(self, num_jobs: int) -> int:
@@ -55,7 +55,7 @@ class LocalExecutor(Executor):
 
 
 def _terminal_variables() -> dict[str, str]:
-    """What tells a job, whose messages go to its log, on which terminal it can show how far it is."""
+    """What tells a job, whose messages go to its log, on which terminal it can show its progress."""
     try:
         return {"NNET3PY_PROGRESS": os.ttyname(2)}
     except OSError:                # standard error is not a terminal, or closed

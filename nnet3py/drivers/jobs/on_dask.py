@@ -97,7 +97,7 @@ def _connect(distributed: Any, target: Any, name: str) -> Any:
 
 
 def _appears(log: Path) -> bool:
-    """Whether a file can be seen here, be it after a moment."""
+    """Whether a file can be seen here, perhaps after a moment."""
     deadline = time.monotonic() + _SHARED_SECONDS
     while not log.exists():
         if time.monotonic() > deadline:

@@ -20,7 +20,7 @@ from nnet3py.errors import Nnet3Error
 # Nothing runs before the watcher knows of the group: bash first waits for a line.
 _WAIT_FOR_A_LINE = 'read -r line && exec "$@" </dev/null'
 
-_ASK_SECONDS = 0.2         # between two questions whether a job is still wanted
+_ASK_SECONDS = 0.2         # between two checks whether a job is still wanted
 
 
 def job_environment(threads: int, variables: Mapping[str, str] | None = None) -> dict[str, str]:

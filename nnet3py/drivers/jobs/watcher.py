@@ -2,7 +2,7 @@
 
 It runs as ``python -I -S watcher.py`` with a pipe from the driver as standard input, and imports nothing of the
 package but the file ``system.py``. A line ``+NUMBER`` tells of a process group that started, ``-NUMBER`` of one that
-ended. At the end of the input the driver is gone, if only by SIGKILL: the groups that are left get SIGTERM, then
+ended. At the end of the input the driver is gone, even if by SIGKILL: the groups that are left get SIGTERM, then
 SIGKILL.
 """
 from __future__ import annotations

@@ -32,7 +32,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def load_compiled() -> int:
-    """Load all operations that are compiled on this machine already, for the copies of a process; how many they are."""
+    """Load all operations already compiled on this machine, for the copies of a process; returns how many there are."""
     return sum(kernel_files.find(_FOLDER / f"{family}.py", name) is not None for name, family in FAMILY_OF.items())
 
 
@@ -98,7 +98,7 @@ class CpuOps:
 
     @staticmethod
     def natural_gradient_failed() -> Callable[[], bool]:
-        """A function that says whether a preconditioner may have got what it cannot use: asking each costs little."""
+        """A function that says whether a preconditioner may have got unusable rows: asking each one costs little."""
         return lambda: True
 
     def __getattr__(self, name: str) -> Any:

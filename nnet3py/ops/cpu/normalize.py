@@ -14,7 +14,7 @@ from nnet3py.ops.formulas.functions import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
-_row_scale = inline(functions.row_scale)     # with the sums' freedom of order, as the kernels that call it
+_row_scale = inline(functions.row_scale)     # sums may be reordered, as in the kernels that call it
 
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 

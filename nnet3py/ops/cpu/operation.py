@@ -1,4 +1,4 @@
-"""How a kernel of the CPU becomes an operation: its name says which, and the table the kinds of its arguments."""
+"""How a CPU kernel becomes an operation: its name says which, and the table says the kinds of its arguments."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from nnet3py.ops.table import OPERATIONS, documented
 
 def operation(reassociate: bool = False, rows_of: str = "", columns_of: str = "",
               cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make the kernel of the operation of a function's name; the arguments are those of ``engine.jit.kernel``."""
+    """Make the kernel of the operation that the function is named after; arguments as for ``engine.jit.kernel``."""
     def make(function: Callable[..., Any]) -> Kernel:
         kinds = OPERATIONS[function.__name__].kinds
         return kernel(kinds, reassociate, rows_of, columns_of, cost)(documented(function))

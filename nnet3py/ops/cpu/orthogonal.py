@@ -39,7 +39,7 @@ def orthogonalise(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: n
 
 
 def orthonormalise_rows(rows: np.ndarray) -> None:
-    """Gram-Schmidt on the rows of a float32 matrix, in place; a row of no new direction becomes a random one."""
+    """Gram-Schmidt on the rows of a float32 matrix, in place; a row without a new direction becomes a random one."""
     noise = np.random.default_rng(0)
     for i in range(rows.shape[0]):
         row = rows[i]

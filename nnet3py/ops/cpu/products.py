@@ -18,7 +18,7 @@ from nnet3py.engine.tiles import PANEL, TILE_ROWS
 from nnet3py.ops.cpu.operation import operation
 
 ONE_PART, NO_FLOOR = np.zeros(1, np.int32), np.float32(-np.inf)
-PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
+PER_ADDITION = 20        # multiply-adds in the time that a kernel takes to add one number to another in memory
 
 
 @inline

@@ -80,9 +80,9 @@ class CudaOps:
         return matrix
 
     def natural_gradient_failed(self) -> Callable[[], bool]:
-        """A function that waits, and says whether a preconditioner got what it cannot use since the last such function.
+        """A function that waits, and says whether a preconditioner got unusable rows since the last such function.
 
-        It speaks of what has been queued now, and is to be called once.
+        It covers what has been queued by now, and is to be called once.
         """
         from nnet3py.ops.cuda.natural_gradient import natural_gradient_failures
 

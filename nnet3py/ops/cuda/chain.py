@@ -1,8 +1,8 @@
 """The sums over paths of chain training on the GPU; the twins of ``ops/cpu/chain.py``.
 
 A launch computes a frame of all sequences: neighbouring threads work on neighbouring sequences. A frame needs the sum
-over states of the frame before, of which each block of threads of that launch left its part in ``alpha`` or ``beta``;
-so no launch waits for another inside. The parts are summed in a fixed order: results are the same in each run.
+over states of the frame before; each block of threads of that launch left its part of it in ``alpha`` or ``beta``, so
+no block waits for another inside a launch. The parts are summed in a fixed order: results are the same in each run.
 
 The forward pass of T frames takes T + 2 launches, the backward pass T + 1; either is a CUDA graph from the second
 minibatch of a shape on. Posteriors come one launch late, since

@@ -117,7 +117,7 @@ class ColumnSums(Kernel):
 
 
 def _place_for(rows: int, cols: int, dtype: Any) -> Any:
-    """Device memory that every call uses again. What was too small is kept, for captured launches write to it."""
+    """Device memory that every call uses again. What was too small is kept, since captured launches write to it."""
     places = _local.__dict__.setdefault(np.dtype(dtype).name, [])
     if not places or places[-1].size < rows * cols:
         places.append(new_array(max(2 * rows * cols, 1 << 16), dtype))

@@ -1,6 +1,6 @@
 """Eigenvalues of small symmetric matrices on the GPU, by one block; the CPU's are LAPACK's (``ops/cpu/eigen.py``).
 
-The method is the textbook's: Householder's reflections to three diagonals, then QR steps with Wilkinson's shift (Golub
+The method is the textbook one: Householder reflections to three diagonals, then QR steps with Wilkinson's shift (Golub
 and Van Loan, Matrix Computations, 8.3). The threads share what is as large as the matrix; the rotations of a QR step,
 which follow from each other, are found by one of them, and then carried out by all.
 """
@@ -26,7 +26,7 @@ PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is 
 NEGLIGIBLE = np.float32(2.0**-100)     # and so is any that small, the matrix's largest value being near 1
 SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
-COARSE = np.float32(2.0**-24)          # what is nothing after half of them: no more than rounding, if the largest is 1
+COARSE = np.float32(2.0**-24)          # what counts as 0 after half of them: rounding at most, if the largest is 1
 FIRST, LAST = range(2)                 # of the part that a QR step works on
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
 NOT_A_NUMBER = np.float32(np.nan)
@@ -45,7 +45,7 @@ def _scaled(value, exponent):
 
 @device_function
 def _exponent(value):
-    """Of the power of two just above ``value``; 0 for 0."""
+    """The exponent of the power of two just above ``value``; 0 for 0."""
     return math.frexp(value)[1] if value > ZERO else 0
 
 
@@ -53,7 +53,7 @@ def _exponent(value):
 def _reflector(shared, x, count, v):
     """v of I - b v vᵀ, which turns the first ``count`` values of ``x`` into (0, …, 0, |x|), with last 1; b and |x|.
 
-    Where only the last of them differs from 0, b is 0 and |x| is that value, whatever its sign.
+    Where only the last value differs from 0, b is 0 and |x| is that value, whatever its sign.
     """
     last, largest = count - 1, ZERO
     for i in places_in_block(count):

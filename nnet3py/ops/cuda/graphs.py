@@ -80,7 +80,7 @@ class Graph:
         weakref.finalize(self, functions.cuGraphExecDestroy, self._executable)
 
     def launch(self) -> None:
-        """Queue all of it in this thread's stream.
+        """Queue the whole graph in this thread's stream.
 
         Raises
         ------
@@ -170,6 +170,6 @@ def replay(run: Callable[..., None], *args: Any) -> None:
 
 
 def _identity(arg: Any) -> Any:
-    """What of an argument ends up in a launch."""
+    """The part of an argument that ends up in a launch."""
     shape = getattr(arg, "shape", None)
     return arg if shape is None else (memory.place_of(arg), shape, arg.strides)

@@ -46,7 +46,7 @@ from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
 from nnet3py.ops.table import INDEXES, OPERATIONS, documented
 
 logger = logging.getLogger(__name__)
-_count = count(1)              # of kernels, for who waits
+_count = count(1)              # numbers the compiled kernels, for the notice
 cuda = device.cuda()
 Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (along columns, along rows)
 
@@ -153,7 +153,7 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
     try:
         with kept_on_disk(Path(function.__code__.co_filename).resolve(), device.compiler()):
             return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
-    except Exception as error:       # what was kept may be damaged, or not to be kept at all
+    except Exception as error:       # what was kept may be damaged, or cannot be kept at all
         logger.debug("%s is compiled without the disk: %s", function.__name__, error)
         return cuda.jit(signature, fastmath=fastmath)(function)
     finally:
@@ -181,12 +181,12 @@ def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launc
     kinds : as for the CPU
     over : the argument whose (rows, cols) the grid covers; a vector counts as one row
     shape : makes grid and block of rows and columns, EMPTY_GRID where there is nothing to do
-    fastmath : quicker exp, tanh, division … of a few digits less
+    fastmath : quicker exp, tanh, division … with a few digits less
     """
     return lambda function: Kernel(function, kinds, over, shape, fastmath)
 
 
 def operation(over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
               fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make the kernel of the operation of a function's name, which says the kinds of its arguments; as ``kernel``."""
+    """Make the kernel of the operation that the function is named after, with its kinds of arguments; as ``kernel``."""
     return lambda function: Kernel(documented(function), OPERATIONS[function.__name__].kinds, over, shape, fastmath)

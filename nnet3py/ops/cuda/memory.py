@@ -78,7 +78,7 @@ def is_capturing() -> bool:
 
 
 def place_of(array: Any) -> int:
-    """The address of a device array's first element; of no meaning for an empty one."""
+    """The address of a device array's first element; meaningless for an empty one."""
     if device.is_simulated():
         return int(array._ary.ctypes.data)
     return int(array.gpu_data.device_pointer_value or 0) if array.size else 0
@@ -199,7 +199,7 @@ def is_resident(table: np.ndarray) -> bool:
 
 
 class _PinnedBuffer:
-    """Page-locked host memory of any size; ``free`` is recorded behind the copy that read it last."""
+    """Page-locked host memory of any size; ``free`` is recorded after the copy that read it last."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
@@ -277,7 +277,7 @@ class Copies:
             self._free_blocks.append(block)
 
     def _take_block(self, size: int) -> Any:
-        """Device bytes, at least so many, that nothing in the stream will use after what is queued now."""
+        """At least so many device bytes, which nothing in the stream will use after what is queued now."""
         self._free_blocks.sort(key=lambda block: block.size)
         for place, block in enumerate(self._free_blocks):
             if block.size >= size:
@@ -343,7 +343,7 @@ class Results:
     def place(self, count: int) -> Any:
         """A device float64 (count,) array for a kernel to write its results into, valid until the next.
 
-        What was too small is kept, for captured launches write to it.
+        What was too small is kept, since captured launches write to it.
         """
         if not self._places or self._places[-1].size < count:
             self._places.append(new_array(max(count, LEAST_RESULTS), np.float64))

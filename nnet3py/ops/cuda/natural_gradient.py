@@ -179,7 +179,7 @@ def _put_factor(factor, failures, inner, outer, rate, both):
             failures[0] += DOUBLE_ONE
 
 
-# What cannot be used is counted, too.
+# Unusable rows are counted, too.
 @documented
 def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: DeviceArray, rate: float,
                             both: bool) -> None:
@@ -235,7 +235,7 @@ def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_r
 def _sort_falling(order, values):
     """``order`` = the places of ``values`` by falling absolute value; equal ones stay in order.
 
-    Each thread counts how many values come before its own. Values that are no numbers leave places out, which keep
+    Each thread counts how many values come before its own. Values that are NaN leave places out, which keep
     some place that exists.
     """
     for i in places_in_block(values.shape[0]):

@@ -137,7 +137,7 @@ def lattice_accuracies(derivs, alpha, beta, left, right, sums, scores, costs, fi
 
 @device_function
 def _log(value):
-    """log(value) of what is not negative."""
+    """log(value) of a value that is not negative."""
     return np.float32(math.log(value)) if value != ZERO else NOTHING
 
 

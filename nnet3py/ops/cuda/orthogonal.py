@@ -86,7 +86,7 @@ def _factorise(square):
 
 @device_function
 def _invert(shared, inverse, square):
-    """``inverse`` = that of the triangle L; returns how many elements are too large to be trusted."""
+    """``inverse`` = the inverse of the triangle L; returns how many elements are too large to be trusted."""
     n, part = square.shape[0], ZERO
     for place in places_in_block(n):
         j = np.int64(place)
@@ -132,7 +132,7 @@ def _draw(target, i, attempt):
 
 @device_function
 def _orthonormalise_rows(shared, rows):
-    """Gram-Schmidt, in place; a row of no new direction becomes a random one."""
+    """Gram-Schmidt, in place; a row without a new direction becomes a random one."""
     for i in range(rows.shape[0]):
         target = row(rows, i)
         for attempt in range(MOST_ROUNDS):

@@ -7,9 +7,9 @@ made, and gets the result::
     ...
     total = sum_along_team(shared, part)
 
-There are two bodies. On a GPU, threads of a warp
-exchange their values directly, and warps through shared memory. Where a block is no whole number of warps, or x no
-power of two, and in the simulator, which has no warps, everything goes through shared memory.
+There are two bodies. On a GPU, threads of a warp exchange their values directly, and warps through shared memory. Where
+a block is not a whole number of warps, or x is not a power of two, and in the simulator, which has no warps,
+everything goes through shared memory.
 
 The launch shapes of kernels that reduce are here, too. See ``threads.py`` for their loops.
 """
@@ -127,7 +127,7 @@ def fits_warps(width):
 
 
 def _by_warps(combine: Any, by_tree: SimpleNamespace) -> SimpleNamespace:
-    """The body that exchanges values within warps, and goes by ``by_tree`` where a block's shape does not allow it."""
+    """The body that exchanges values within warps, and uses ``by_tree`` where a block's shape does not allow it."""
     along_team_by_tree, down_column_by_tree, over_block_by_tree = (
         by_tree.along_team, by_tree.down_column, by_tree.over_block)
 
@@ -193,7 +193,7 @@ def add(a, b):
 
 @device_function
 def larger(a, b):
-    """The larger of two values; the second if the first is no number."""
+    """The larger of two values; the second if the first is NaN."""
     return a if a > b else b
 
 

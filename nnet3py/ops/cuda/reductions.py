@@ -1,7 +1,7 @@
 """Sums on the GPU: over the rows of a matrix, along its rows, or over everything.
 
 The twins of ``ops/cpu/reductions.py``. The order of a sum depends on the sizes alone. Those to one number run in
-float64; they make the host wait for them, and so have no place where time counts.
+float64; they make the host wait for them, and so are not used where time counts.
 """
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _scaling(kinds: str, zero: Any) -> Kernel:
 
     @kernel(kinds, over=1, shape=_over_segments)
     def scale_segments(values, starts, factors):      # type: ignore[no-untyped-def]
-        """Each segment times its factor; 0 makes zeros even of NaN, and 1 changes nothing."""
+        """Multiply each segment by its factor; 0 makes zeros even of NaN, and 1 changes nothing."""
         for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
             factor = factors[s]
             first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -70,7 +70,7 @@ def _scaling(kinds: str, zero: Any) -> Kernel:
 def _adding(kinds: str, zero: Any) -> Kernel:
     @kernel(kinds, over=2, shape=_over_segments)
     def add_segments(values, others, starts, factors):      # type: ignore[no-untyped-def]
-        """To each segment that of ``others``, times its factor; nothing where that is 0."""
+        """Add to each segment that of ``others`` times its factor; nothing where that is 0."""
         for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
             factor = factors[s]
             first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -90,8 +90,9 @@ def limit_changes(factors, add, remain, add_double, remain_double, squares, limi
     # type: ignore[no-untyped-def]
     """The factors of ``max_change.limiting_factors`` into ``factors``, from the squares of segments' changes.
 
-    ``add`` and ``add_double`` become what changes are added with, ``remain`` and ``remain_double`` what they are then
-    multiplied with: ``momentum``, but 0 if the change is infinite and not added, and 1 where the limit is NaN.
+    ``add`` and ``add_double`` become the factors that changes are added with, ``remain`` and ``remain_double`` those
+    that they are then multiplied by: ``momentum``, but 0 if the change is infinite and not added, and 1 where the limit
+    is NaN.
     """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     count, size, part = squares.shape[0], abs(scale), DOUBLE_ZERO

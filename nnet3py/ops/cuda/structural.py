@@ -201,7 +201,7 @@ def clip_rows(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
 
 @device_function
 def _sum_of_norms(shared, matrix, of_excess, target):
-    """The sum of the norms of a matrix's rows, or of what its elements have in excess; by a single block."""
+    """The sum of the norms of a matrix's rows, or of its elements' excess; by a single block."""
     total = ZERO
     for first in row_blocks(matrix.shape[0]):
         i, mine = team_row(first, matrix.shape[0])

@@ -25,7 +25,7 @@ A kernel in which a block sums columns over the rows::
 
 (``min`` and ``max`` of two numbers cannot be compiled for a GPU by every numba; hence the conditional expressions.)
 
-Columns are counted without a sign, which saves the question of whether an index counts from the end; ``np.int64(j)``
+Columns are unsigned, which saves the check whether an index counts from the end; ``np.int64(j)``
 before computing with one.
 """
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _as_it_is(function: Any) -> Any:
     return function
 
 
-# The simulator would put its threadIdx and so on into the module of a device function while that runs, one thread not
-# knowing of the others; so there, device functions are plain functions.
+# The simulator would put its threadIdx and so on into the module of a device function while that runs, each thread
+# ignoring the others; so there, device functions are plain functions.
 cuda: Any = _SimulatedCuda() if device.is_simulated() else device.cuda()
 device_function: Any = _as_it_is if device.is_simulated() else cuda.jit(device=True)
 
@@ -117,7 +117,7 @@ def places_in_block(count):
 
 @device_function
 def is_first_of_block():
-    """Whether this thread writes what is there once for the block."""
+    """Whether this thread writes what the block has once."""
     return cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0
 
 

@@ -1,7 +1,7 @@
 """The formulas that the operations of all devices have in common, written once, as plain functions of numbers.
 
 ``elements.py`` has those of the elementwise operations, from which both devices make their kernels; the other files
-have what kernels call that differ in who loops. A device's compiler makes of them what it needs
+have what kernels with different loops call. A device's compiler makes what it needs from them
 (``cpu/formulas.py``, ``cuda/formulas.py``)::
 
     sigmoid = formula(functions.sigmoid)      # with the device's own exp, which it calls
@@ -14,12 +14,12 @@ from typing import Any
 
 
 class Formulas:
-    """What makes a device's functions of formulas: each once, and with it those that it calls.
+    """Makes a device's functions from formulas: each once, together with those that it calls.
 
     Parameters
     ----------
-    jit : makes a function of the device of a plain one
-    own : functions of the device that stand for formulas
+    jit : makes a device function from a plain one
+    own : functions of the device that replace formulas
     """
 
     def __init__(self, jit: Callable[[Any], Any], own: Mapping[Any, Any] | None = None) -> None:

@@ -1,8 +1,8 @@
-"""The elementwise operations: a formula each, of which both devices make their kernels.
+"""The elementwise operations: a formula each, from which both devices make their kernels.
 
-A formula has the name and the arguments of its operation, and is given numbers: of a matrix the element, of a vector
-that of the same column (of a ``RowVec`` that of the same row). What it returns goes into the first argument, of which
-it is given the old element. An operation on vectors only has a single row.
+A formula has the name and the arguments of its operation, and is given numbers: a matrix's element, a vector's in the
+same column (a ``RowVec``'s in the same row). What it returns goes into the first argument, whose old element it is
+given. An operation on vectors only has a single row.
 
 Where a ``beta`` is 0 the old content of the destination does not count, not even NaN.
 """
@@ -22,7 +22,7 @@ from nnet3py.ops.formulas.functions import (
 from nnet3py.ops.formulas.functions import sigmoid as sigmoid_of
 from nnet3py.ops.formulas.functions import tanh as tanh_of
 
-COSTS = {"sigmoid": 8, "tanh": 8}       # of an element, in additions, where it is more than one
+COSTS = {"sigmoid": 8, "tanh": 8}       # the cost of an element, in additions, where it is more than one
 FOUR = np.float32(4)
 
 # -- matrices ---------------------------------------------------------------------------------------------------------

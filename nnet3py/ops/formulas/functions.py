@@ -1,8 +1,8 @@
 """Functions of numbers: exponentials, nonlinearities and their slopes, cells, scales.
 
 A formula is arithmetic on float32 scalars, so constants are float32 too (a Python literal would make the compiler
-widen everything to double). Kaldi carries out some of the divisions in double; the last bit of a result may differ from
-its.
+widen everything to double). Kaldi carries out some of the divisions in double; the last bit of a result may differ
+from Kaldi's.
 """
 from __future__ import annotations
 

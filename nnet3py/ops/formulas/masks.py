@@ -1,4 +1,4 @@
-"""Dropout masks of uniform random numbers: those of a row, and those of a sequence."""
+"""Dropout masks from uniform random numbers: of a row, and of a sequence."""
 from __future__ import annotations
 
 import numpy as np

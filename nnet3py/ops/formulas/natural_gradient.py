@@ -1,6 +1,6 @@
 """The arithmetic of the natural gradient's small matrices that every device has in common, and its constants.
 
-A preconditioner's numbers are a float64 vector where its device's memory is, so that no host has to know them: the sum
+A preconditioner's numbers are a float64 vector in its device's memory, so that the host need not know them: the sum
 of squares of the rows, that of the rows when preconditioned (and whether it is still to be found), the trace that the
 moments are scaled by, and whether the directions have to be looked at.
 """

@@ -1,4 +1,4 @@
-"""The step of the orthonormal constraint, that every device has in common, and its constants."""
+"""The step of the orthonormal constraint, which all devices have in common, and its constants."""
 from __future__ import annotations
 
 import math
@@ -7,7 +7,7 @@ import numpy as np
 
 UPDATE_SPEED = np.float32(0.125)
 SMALLEST_TRACE = np.float32(1.0e-15)     # below it a matrix counts as zero
-LEAST_RATIO = np.float32(0.9)            # it is 1 or more but for rounding: less, or NaN, is no matrix to go on with
+LEAST_RATIO = np.float32(0.9)            # it is 1 or more but for rounding: with less, or NaN, the matrix is unusable
 ZERO, ONE, TWO, FOUR = np.float32(0), np.float32(1), np.float32(2), np.float32(4)
 
 
