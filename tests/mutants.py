@@ -143,7 +143,7 @@ def tests_of(path: str, root: Path = ROOT) -> list[str]:
     tests = sorted((test for test in (root / "tests").glob("test_*.py") if test.name not in LEFT_OUT),
                    key=lambda test: test.stat().st_size)
     users = [user for user in sorted((root / "nnet3py").rglob("*.py")) if imports(user, module)]
-    named = own_tests(root / path, tests, root)
+    named = list(dict.fromkeys([*own_tests(root / path, tests, root), *named_tests(module, root, shorter=True)]))
     others = [*(test for test in tests if imports(test, module)),
               *(test for user in users for test in own_tests(user, tests, root))]
     if not named and not others:
@@ -175,8 +175,8 @@ def imports(path: Path, module: str) -> bool:
     """Whether the file imports the module."""
     package, _, name = module.rpartition(".")
     text = text_of(path)
-    return name in text and re.search(rf"from {re.escape(package)} import [^\n]*\b{name}\b|\b{re.escape(module)}\b",
-                                      text) is not None
+    names = rf"from {re.escape(package)} import (?:\([^)]*|[^\n]*)\b{name}\b|\b{re.escape(module)}\b"
+    return name in text and re.search(names, text) is not None
 
 
 @cache
@@ -185,12 +185,18 @@ def text_of(path: Path) -> str:
     return path.read_text()
 
 
-def named_tests(module: str, root: Path) -> list[Path]:
-    """The test files of a module's name, with the names of some of its rooms before it or without."""
+def named_tests(module: str, root: Path, shorter: bool = False) -> list[Path]:
+    """The test files of a module's name, with some of its rooms before it or without.
+
+    ``shorter``: and of its first words: ``check_components`` is tested by ``test_check.py``.
+    """
     *rooms, stem = module.split(".")
-    names = {"_".join([*rooms[first:last], stem]) for first in range(len(rooms) + 1)
-             for last in range(first, len(rooms) + 1)}
-    return [path for path in (root / "tests" / f"test_{name}.py" for name in sorted(names)) if path.is_file()]
+    words = stem.split("_")
+    stems = ["_".join(words[:number]) for number in range(len(words), 0 if shorter else len(words) - 1, -1)]
+    prefixes = sorted({tuple(rooms[first:last]) for first in range(len(rooms) + 1)
+                       for last in range(first, len(rooms) + 1)})
+    names = dict.fromkeys("_".join([*prefix, part]) for part in stems for prefix in prefixes)
+    return [path for path in (root / "tests" / f"test_{name}.py" for name in names) if path.is_file()]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from random_damage import damaged, is_refused, run_in_bounds
 from nnet3py import log
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import RULES, check_computation
+from nnet3py.compiler.commands import COMMANDS, command
 from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
 from nnet3py.compiler.computation import Computation, Fused, SubMatrix
 from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_computation
@@ -436,3 +436,10 @@ def test_random_damage_is_refused_or_harmless(number: int) -> None:
                     raise AssertionError(f"damage of kind {name} got past the checker:\n{broken.describe(one.nnet)}"
                                          ) from error
     assert refused > NUM_DAMAGED
+
+
+def test_which_commands_want_whole_matrices() -> None:
+    """Kaldi: what allocates, moves or compresses memory, and what the user gives and gets."""
+    assert {info.name for info in COMMANDS.values() if info.whole} == {
+        "kAllocMatrix", "kDeallocMatrix", "kSwapMatrix", "kCompressMatrix", "kDecompressMatrix", "kAcceptInput",
+        "kProvideOutput"}

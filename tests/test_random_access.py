@@ -173,3 +173,9 @@ def test_utterances_of_speakers(archive: str, tmp_path: Path) -> None:
             mapped.get("u4")
     with RandomAccessMappedReader(f"ark:{archive}", "", INT_VECTOR) as plain:
         assert plain["b"].tolist() == [2] and plain.get("u1") is None
+
+
+def test_an_archive_cannot_be_looked_up_as_a_script(tmp_path: Path) -> None:
+    (tmp_path / "x.scp").write_bytes(b"\0B\4\1\0\0\0")
+    with pytest.raises(FormatError, match="a script file cannot begin with the binary header"):
+        RandomAccessReader(f"scp:{tmp_path / 'x.scp'}", INT_VECTOR)

@@ -13,9 +13,9 @@ from nnet3py.runtime.computer import Computer
 
 CONFIG = """
 input-node name=input dim=3
+component name=r type=RectifiedLinearComponent dim=4
 component name=a type=AffineComponent input-dim=6 output-dim=4
 component-node name=a component=a input=Append(input, Offset(input, 1))
-component name=r type=RectifiedLinearComponent dim=4
 component-node name=r component=r input=a
 output-node name=output input=r
 """
