@@ -49,20 +49,6 @@ OPTIONS = """--stage=-10 --cmd=run.pl --use-gpu=false --nj=2 --feat-dir=exp/data
 --trainer.optimization.final-effective-lrate=0.00015""".split()
 
 
-def write_scripts(scripts: Path, folder: Path) -> None:
-    """Kaldi's ``steps`` and ``utils``, which can be run; a file that holds but another's name is a link again."""
-    for name in ("steps", "utils"):
-        shutil.copytree(scripts / name, folder / name, symlinks=True)
-    for path in sorted([*(folder / "steps").rglob("*"), *(folder / "utils").rglob("*")]):
-        if path.is_symlink() or not path.is_file():
-            continue
-        path.chmod(0o755)
-        content = path.read_bytes()
-        if len(content) < 100 and b"\n" not in content and (path.parent / content.decode()).exists():
-            path.unlink()
-            path.symlink_to(content.decode())
-
-
 def write_data(folder: Path, utterances: int | None) -> Path:
     """The digits data, or its first utterances; their folder."""
     data = RECIPE / "data"
@@ -128,7 +114,10 @@ def main() -> None:
         (folder / "tools" / "python").chmod(0o755)
         (folder / "path.sh").write_text("export LC_ALL=C\n")
         if (options.scripts / "steps").is_dir():
-            write_scripts(options.scripts, folder)
+            sys.path.insert(0, str(ROOT / "tests"))
+            from kaldi_scripts import copy_scripts
+
+            copy_scripts(folder, options.scripts)
             programs.insert(0, "steps/nnet3/train_raw_dnn.py")
         data = write_data(folder, options.utterances)
         prepared = subprocess.run(["bash", "-euc", PREPARE.format(recipe=RECIPE, data=data)], cwd=folder,

@@ -28,10 +28,13 @@ _PROGRAM = re.compile(r"(?:^|[|;&(\"'`:]|\.log|^\s*\w+=|\b(?:if !?|do|then|else)
 _IN_PYTHON = re.compile(r"\b(?:nnet3|chain|lattice|online2)-[a-z0-9]+(?:-[a-z0-9]+)*(?=\s)")
 
 
-def copy_scripts(folder: Path) -> None:
-    """``steps`` and ``utils``, which can then be run; a file that holds but another's name is the link that it was."""
+def copy_scripts(folder: Path, scripts: Path | None = None) -> None:
+    """``steps`` and ``utils``, which can then be run; a file that holds but another's name is the link that it was.
+
+    ``scripts``: the folder that has them; None: the one beside the checkout.
+    """
     for name in ("utils", "steps"):
-        shutil.copytree(shared_folder("kaldi-scripts") / name, folder / name, symlinks=True)
+        shutil.copytree((scripts or shared_folder("kaldi-scripts")) / name, folder / name, symlinks=True)
     for path in sorted([*(folder / "utils").rglob("*"), *(folder / "steps").rglob("*")]):
         path.parent.chmod(0o755)
         if path.is_symlink() or not path.is_file():

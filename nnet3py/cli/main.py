@@ -47,22 +47,24 @@ def _start_pipe(command: str, reads: bool) -> Any:
     return start_own_pipeline(command, reads)
 
 
-def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
+def _prepare(program: str) -> None:
+    """Make this process one that runs a command."""
     collect_rarely()
     let_blas_sleep()
     system.pipe_starter = _start_pipe
-    log.set_program(name)
+    log.set_program(program)
+
+
+def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
+    _prepare(name)
     words = sys.argv[1:] if args is None else args
     run_process(lambda: load(name).execute(words))   # a module that cannot be imported becomes an ERROR line, too
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The ``nnet3py`` command."""
-    collect_rarely()
-    let_blas_sleep()
-    system.pipe_starter = _start_pipe
-    log.set_program("nnet3py")
+    _prepare("nnet3py")
     words = list(sys.argv[1:] if args is None else args)
 
     def body() -> int:

@@ -31,9 +31,12 @@ from typing import Any
 
 from nnet3py.cli import resident_client
 from nnet3py.cli.forked import fork
+from nnet3py.cli.own_pipelines import FORK_VARIABLE
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.cli.resident_client import APART, EXITED, JOINED, KILLED, VARIABLE
+from nnet3py.engine.threads import environment_of_threads
 from nnet3py.errors import Nnet3Error
+from nnet3py.io.streams import PIPES_VARIABLE
 from nnet3py.system import PATIENCE
 
 _LOADED = ("cli", "network", "components", "compiler", "runtime", "egs", "formats", "io", "training", "hmm",
@@ -41,8 +44,8 @@ _LOADED = ("cli", "network", "components", "compiler", "runtime", "egs", "format
 _LOADED_MODULES = ("numpy", "threadpoolctl", "llvmlite.binding", "nnet3py.engine.team", "nnet3py.engine.tile_functions")
 # What the environment says to libraries when they are loaded, but for what is asked for each time.
 _READ_WHEN_LOADED = ("NNET3PY_", "NUMBA_", "OPENBLAS_", "MKL_", "PYTHON", "LD_", "MALLOC_", "XDG_", "HOME", "TMPDIR")
-_ASKED_EACH_TIME = ("NNET3PY_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NNET3PY_PROGRESS",
-                    "NNET3PY_PIPES", "NNET3PY_FORK", "NNET3PY_PYTHON", VARIABLE)
+_ASKED_EACH_TIME = (*environment_of_threads(1), "NNET3PY_PROGRESS", PIPES_VARIABLE, FORK_VARIABLE, "NNET3PY_PYTHON",
+                    VARIABLE)
 _HEAD = struct.Struct("iII")                         # of a peer: process, user, group
 _PR_SET_PDEATHSIG = 1
 _IGNORABLE = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)

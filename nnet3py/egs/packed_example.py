@@ -106,6 +106,20 @@ def decoded(data: bytes) -> NnetExample:
     return NnetExample.read(TokenReader(io.BytesIO(data), binary=True))
 
 
+def as_written(*values: str | int | np.ndarray) -> bytes:
+    """Tokens, integers and indexes as they stand in a binary file."""
+    stream = io.BytesIO()
+    writer = TokenWriter(stream, binary=True)
+    for value in values:
+        if isinstance(value, str):
+            writer.token(value)
+        elif isinstance(value, int):
+            writer.integer(value)
+        else:
+            write_index_vector(writer, value)
+    return stream.getvalue()
+
+
 def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
     rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.row_starts))
     places = part.first + SPARSE_HEAD_BYTES + SPARSE_ROW.size * (rows + 1) + SPARSE_PAIR_BYTES * np.arange(len(rows))
@@ -177,12 +191,8 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
     examples = [layout.example] * count
     plan = []
     for place, member in sorted(enumerate(layout.example.io), key=lambda item: item[1].name):
-        stream = io.BytesIO()
-        writer = TokenWriter(stream, binary=True)
-        writer.token("<NnetIo>")
-        writer.token(member.name)
-        write_index_vector(writer, joined_indexes(examples, [member] * count, range(count)))
-        plan.append(_Plan(place, stream.getvalue()))
+        indexes = joined_indexes(examples, [member] * count, range(count))
+        plan.append(_Plan(place, as_written("<NnetIo>", member.name, indexes)))
     return plan
 
 

@@ -4,19 +4,16 @@ Which bytes these are is found once for each layout and each choice of frames, b
 """
 from __future__ import annotations
 
-import io
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.egs.packed_example import PackedExample, PackedLayout, decoded
+from nnet3py.egs.packed_example import PackedExample, PackedLayout, as_written, decoded
 from nnet3py.egs.select import ExampleSelector, shifted
-from nnet3py.formats.index_vector import write_index_vector
 from nnet3py.formats.layouts import FORMS, SPARSE_HEAD_BYTES, SPARSE_PAIR_BYTES, SPARSE_ROW, Part, head_bytes
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.tokens import TokenWriter
 
 _MOST_CUTS = 4096           # cuts that are kept; an archive has few layouts, and few frames in each
 
@@ -62,28 +59,14 @@ class PackedSelector:
     def _cut(self, layout: PackedLayout, low: int, high: int) -> list[_Piece] | None:
         """The pieces of what is kept of examples of this layout; None if some of it has to be computed."""
         whole, kept = layout.example, self._selector.cut(layout.example, low, high)
-        pieces: list[_Piece] = [_written("<Nnet3Eg>", "<NumIo>", len(kept.io))]
+        pieces: list[_Piece] = [as_written("<Nnet3Eg>", "<NumIo>", len(kept.io))]
         for before, after, part in zip(whole.io, kept.io, layout.parts, strict=True):
             rows = _rows_kept(shifted(before, self._selector.shift), after)
             matrix = None if rows is None else _matrix_pieces(part, before, rows)
             if matrix is None:
                 return None
-            pieces += [_written("<NnetIo>", after.name, after.indexes), *matrix, _written("</NnetIo>")]
-        return [*pieces, _written("</Nnet3Eg>")]
-
-
-def _written(*values: str | int | np.ndarray) -> bytes:
-    """Tokens, integers and indexes as they stand in a binary file."""
-    stream = io.BytesIO()
-    writer = TokenWriter(stream, binary=True)
-    for value in values:
-        if isinstance(value, str):
-            writer.token(value)
-        elif isinstance(value, int):
-            writer.integer(value)
-        else:
-            write_index_vector(writer, value)
-    return stream.getvalue()
+            pieces += [as_written("<NnetIo>", after.name, after.indexes), *matrix, as_written("</NnetIo>")]
+        return [*pieces, as_written("</Nnet3Eg>")]
 
 
 def _rows_kept(whole: NnetIo, kept: NnetIo) -> _Rows | None:
@@ -101,7 +84,7 @@ def _matrix_pieces(part: Part, whole: NnetIo, rows: _Rows) -> list[_Piece] | Non
     if isinstance(whole.features, SparseMatrix):
         begins = (part.first + SPARSE_HEAD_BYTES + SPARSE_ROW.size * np.arange(num_rows + 1)
                   + SPARSE_PAIR_BYTES * whole.features.row_starts).tolist()
-        return [_written("SM", rows.number), slice(begins[rows.first], begins[rows.first + rows.number])]
+        return [as_written("SM", rows.number), slice(begins[rows.first], begins[rows.first + rows.number])]
     if part.kind != "FM":
         return None
     row_bytes = FORMS["FM"].element_bytes * num_cols
