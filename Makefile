@@ -111,8 +111,11 @@ gpu-kit: $(STAMPS)/test
 	$(BIN)/python tests/gpu_kit.py $(GPU_KIT)
 
 # Small changes to the code are drawn, and the tests of each changed file are to notice (MUTANTS='--rooms io --number 10').
-mutants: $(STAMPS)/test $(STAMPS)/mutants
-	$(BIN)/python tests/mutants.py $(MUTANTS)
+# All tests run before, to know which of them enter a function.
+mutants: COVERAGE := -p entered --entered=$(VENV)/coverage.txt --entered-by=$(VENV)/entered_by.json
+mutants: TEST_BUDGET := 900
+mutants: $(STAMPS)/mutants test
+	$(BIN)/python tests/mutants.py --entered-by=$(VENV)/entered_by.json $(MUTANTS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -1,5 +1,8 @@
 """A plugin of pytest that says which functions of the package no test entered: ``-p entered --entered=FILE``.
 
+With ``--entered-by=FILE`` it also writes, as JSON, which test files entered each function: ``tests/mutants.py`` chooses
+tests by it.
+
 Each function notes, as its first act, that it was entered, which costs less than tracing every line: a tenth of the
 time of all tests. ``make coverage`` does it and shows the report. Only what runs in pytest's own processes is seen, not
 commands that tests start as processes. What numba compiles is left as it is: the tests of operations go through the
@@ -8,9 +11,10 @@ table of operations.
 from __future__ import annotations
 
 import ast
+import json
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,7 +27,8 @@ LOOPS = ("_loops.py",)
 NOTE = "_note_entered"
 Place = tuple[str, str]      # file below the package, qualified name
 
-entered: set[Place] = set()
+entered: defaultdict[Place, set[str]] = defaultdict(set)      # by which test files; "" is what ran before all tests
+running: list[str] = [""]                                     # the test file
 
 
 def is_compiled(file: str) -> bool:
@@ -68,7 +73,7 @@ class NotingLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         file = Path(self.path).relative_to(PACKAGE).as_posix()
-        setattr(module, NOTE, lambda name: entered.add((file, name)))
+        setattr(module, NOTE, lambda name: entered[file, name].add(running[0]))
         super().exec_module(module)
 
 
@@ -107,8 +112,9 @@ def is_only_promise(function: ast.FunctionDef) -> bool:
         or any("overload" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
-def not_entered(seen: set[Place]) -> list[Place]:
+def not_entered(seen: Mapping[Place, set[str]] | None = None) -> list[Place]:
     """The public functions of the package that are not among ``seen``."""
+    seen = {} if seen is None else seen
     files = (path for path in sorted(PACKAGE.rglob("*.py")))
     places = ((path.relative_to(PACKAGE).as_posix(), path) for path in files)
     return [(file, name) for file, path in places if not is_compiled(file)
@@ -117,6 +123,7 @@ def not_entered(seen: set[Place]) -> list[Place]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--entered", metavar="FILE", help="write to FILE which public functions no test entered")
+    parser.addoption("--entered-by", metavar="FILE", help="write to FILE which test files entered which functions")
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
@@ -133,24 +140,39 @@ def pytest_configure(config: pytest.Config) -> None:
 class Report:
     """Collects from all of pytest's processes what was entered, and says what was not."""
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins, in this process or in one that this one started."""
+        running[0] = nodeid.partition("::")[0]
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A process that another one started hands over what it has seen."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output["entered"] = sorted(entered)
+            output["entered"] = [(*place, sorted(tests)) for place, tests in entered.items()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
         """A process has ended."""
-        entered.update(map(tuple, getattr(node, "workeroutput", {}).get("entered", ())))
+        for file, name, tests in getattr(node, "workeroutput", {}).get("entered", ()):
+            entered[file, name].update(tests)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """The report goes to a file, its last line to the terminal."""
-        text = report(not_entered(set()), not_entered(entered))
+        text = report(not_entered(), not_entered(entered))
         path = Path(config.getoption("entered"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+        if by := config.getoption("entered_by"):
+            Path(by).write_text(json.dumps(by_function(entered), indent=0), encoding="utf-8")
         terminalreporter.write_line(f"{text.splitlines()[-1]}; {path} names the others")
+
+
+def by_function(seen: Mapping[Place, set[str]]) -> dict[str, dict[str, list[str]]]:
+    """Of each file below the package, of each function the test files that entered it."""
+    result: dict[str, dict[str, list[str]]] = {}
+    for (file, name), tests in sorted(seen.items()):
+        result.setdefault(file, {})[name] = sorted(tests - {""})
+    return result
 
 
 def report(everything: Sequence[Place], missing: Sequence[Place]) -> str:

@@ -4,7 +4,8 @@
 
 Of each room (folder of nnet3py) a number of mutants is drawn: a comparison, an operator, a number, a condition or a
 loop is replaced in one place (the operators are cosmic-ray's). In a copy of the checkout the test files of the changed
-file run one after the other, until one fails: those of its name, then those that import it. Each has run on the
+file run one after the other, until one fails: those of its name, those that import it, then, if ``--entered-by`` says
+so, those that enter the changed function (``make mutants`` runs all tests before, to know them). Each has run on the
 unchanged copy before, once: one that fails there, or takes too long, catches nothing, and is printed as an error. The
 time that it took there decides when a mutant's tests are taken to be endless: processor time, so a busy machine catches
 nothing; tests that wait for something that does not come are started a second time, and may then wait for as long as
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import json
 import os
 import queue
 import random
@@ -33,12 +35,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +50,7 @@ COPIED = ("nnet3py", "tests", "bin", "docs", "egs", "benchmarks", "setup.cfg", "
 ALSO = {"compiler": ("tests/test_computer.py", "tests/test_compile.py"), "runtime": ("tests/test_computer.py",)}
 LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
 MOST_TEST_FILES = 4       # of a module, besides those of its name
+MOST_ENTERING = 8         # of a function, besides those of its module
 # A test file may take so much processor time on the unchanged copy.
 MOST_SECONDS = 150.0
 # A mutant's tests may take so many times what the unchanged ones took, and so many seconds more: for each kernel that
@@ -84,6 +87,10 @@ class Mutant:
         from cosmic_ray.plugins import get_operator
 
         return mutate_code(source, get_operator(self.operator)(), self.occurrence) or source
+
+    def is_another_program(self, source: str) -> bool:
+        """Whether anything but spelling changes."""
+        return ast.dump(ast.parse(source)) != ast.dump(ast.parse(self.code(source)))
 
     def change(self, source: str) -> str:
         """The changed lines, before and after."""
@@ -154,6 +161,33 @@ def tests_of(path: str, root: Path = ROOT) -> list[str]:
     if path.startswith("nnet3py/ops/cuda/"):
         names = [name + SIMULATED if name.startswith(OF_OPERATIONS) else name for name in names]
     return names
+
+
+def tests_that_enter(path: str, line: int, entered_by: Mapping[str, Mapping[str, Sequence[str]]],
+                     root: Path = ROOT) -> list[str]:
+    """The test files that enter the function in which a line stands, those first that enter little else.
+
+    ``entered_by``: of each file below the package, of each function, the test files; as ``entered.py`` writes it.
+    """
+    functions = entered_by.get(path.removeprefix("nnet3py/"), {})
+    tests = [test for test in functions.get(function_at((root / path).read_text(), line), ())
+             if Path(test).name not in LEFT_OUT]
+    here, anywhere = (Counter(test for names in files for tests in names.values() for test in tests)
+                      for files in ([functions], entered_by.values()))
+    return sorted(tests, key=lambda test: -here[test] / anywhere[test])[:MOST_ENTERING]
+
+
+def function_at(source: str, line: int) -> str:
+    """The qualified name of the innermost function around a line; "" if it is in none."""
+    def inside(node: ast.AST, names: tuple[str, ...]) -> str:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef) and child.lineno <= line <= (child.end_lineno or 0):
+                own = (*names, child.name)
+                return inside(child, own) or (".".join(own) if isinstance(child, ast.FunctionDef) else "")
+            if not isinstance(child, ast.expr) and (found := inside(child, names)):
+                return found
+        return ""
+    return inside(ast.parse(source), ())
 
 
 def own_tests(path: Path, tests: Sequence[Path], root: Path) -> list[Path]:
@@ -285,13 +319,15 @@ def changed(mutant: Mutant, copy: Path) -> Iterator[None]:
         path.write_text(original)
 
 
-def catcher(mutant: Mutant, copy: Path, unchanged: Unchanged) -> str | None:
+def catcher(mutant: Mutant, copy: Path, unchanged: Unchanged,
+            entered_by: Mapping[str, Mapping[str, Sequence[str]]]) -> str | None:
     """The test file that fails on the mutant, or does not end; "" if none does; None if all are faulty.
 
-    ``copy`` is an unchanged checkout, and is one afterwards.
+    ``copy`` is an unchanged checkout, and is one afterwards. ``entered_by`` as in ``tests_that_enter``.
     """
     more = MORE_SECONDS_FOR_KERNELS if mutant.path.startswith("nnet3py/ops/") else MORE_SECONDS
-    tests, num_faulty = tests_of(mutant.path), 0
+    tests = list(dict.fromkeys([*tests_of(mutant.path), *tests_that_enter(mutant.path, mutant.line, entered_by, copy)]))
+    num_faulty = 0
     for test in tests:
         before = unchanged.of(test, copy)
         if unchanged.fault(test):
@@ -345,12 +381,18 @@ def own_folders(folder: Path) -> Iterator[None]:
 
 
 def drawn(paths: Sequence[str], number: int, seed: int) -> list[Mutant]:
-    """Some mutants of some files: files by their number of mutants, as if all were written in one list."""
+    """Some mutants of some files: files by their number of mutants, as if all were written in one list.
+
+    Those that are the same program are left out: 1e38 and one more are the same number.
+    """
     everything = [mutant for path in paths for mutant in mutants_of(path)]
-    return random.Random(seed).sample(everything, min(number, len(everything)))
+    random.Random(seed).shuffle(everything)
+    sources = {path: (ROOT / path).read_text() for path in paths}
+    return list(islice((mutant for mutant in everything if mutant.is_another_program(sources[mutant.path])), number))
 
 
-def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged) -> Iterator[tuple[Mutant, str | None]]:
+def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged,
+        entered_by: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[tuple[Mutant, str | None]]:
     """Each mutant, and what ``catcher`` says of it, in the order in which this is known."""
     pending: queue.SimpleQueue[Mutant | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[Mutant, str | None] | BaseException] = queue.SimpleQueue()
@@ -360,7 +402,7 @@ def run(mutants: Sequence[Mutant], processes: int, unchanged: Unchanged) -> Iter
     def work(copy: Path) -> None:
         try:
             while (mutant := pending.get()) is not None:
-                done.put((mutant, catcher(mutant, copy, unchanged)))
+                done.put((mutant, catcher(mutant, copy, unchanged, entered_by)))
         except BaseException as error:
             done.put(error)
 
@@ -390,6 +432,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--at-least", type=float, default=0.85, help="the share that has to be caught")
+    parser.add_argument("--entered-by", type=Path, help="which test files enter which function: written by pytest "
+                        "with -p entered --entered=FILE --entered-by=FILE")
     parser.add_argument("--verbose", action="store_true", help="print those that are caught as well, and by what")
     parser.add_argument("--as-root", action="store_true", help="all the same: in a container that may be thrown away")
     return parser
@@ -408,9 +452,10 @@ def main(args: Sequence[str] | None = None) -> int:
              for place, paths in places.items()]
     place_of = dict(pair for turn in zip_longest(*draws) for pair in turn if pair is not None)     # rooms in turns
     caught: dict[str, list[bool]] = {place: [] for place in places}
+    entered_by = json.loads(options.entered_by.read_text()) if options.entered_by else {}
     start, unchanged, num_errors = time.monotonic(), Unchanged(), 0
     try:
-        for mutant, test in run(list(place_of), options.processes, unchanged):
+        for mutant, test in run(list(place_of), options.processes, unchanged, entered_by):
             if test is None:
                 num_errors += 1
             else:

@@ -182,6 +182,10 @@ def test_examples_of_other_frame_rates(net, graph):
     trainer.train(chain_example(rng, 2, 4, PDFS, step=3))
     with pytest.raises(Nnet3Error, match=r"output 'output': its frames are 1 apart \(t\), those .* before 3"):
         trainer.train(chain_example(rng, 2, 4, PDFS, step=1))
+    later = chain_example(rng, 2, 4, PDFS, step=3)
+    for io in (*later.inputs, *later.outputs):
+        io.indexes[:, 1] += 30                   # where it begins does not matter
+    trainer.train(later)
 
 
 @pytest.mark.parametrize("settings, options, complaint", [

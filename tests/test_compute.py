@@ -411,6 +411,11 @@ def test_several_utterances_of_any_lengths():
     by_key = compute(nnet, dict(zip("abc", several, strict=True)), output=["t"], progress=True)
     assert {key: values["t"].shape for key, values in by_key.items()} == {"a": (5, 5), "b": (40, 5), "c": (1, 5)}
     assert compute(nnet, []) == []
+    stacked = np.stack([features(6, seed=seed) for seed in range(3)])
+    found = compute(nnet, stacked)
+    assert isinstance(found, np.ndarray) and found.shape == (3, 6, expected[0].shape[1])
+    for n in range(3):
+        assert_close(found[n], compute(nnet, stacked[n]))
     np.testing.assert_array_equal(compute(nnet, several[0].tolist()), expected[0])       # rows of one
 
 

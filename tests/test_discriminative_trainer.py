@@ -99,6 +99,16 @@ def test_commands(tmp_path, capfd):
     assert matrix.shape == (160, 10)
 
 
+def test_outputs_of_a_network_without_the_companion(tmp_path):
+    """Only what is supervised is computed: ``output``, not ``output-xent``."""
+    cases.model("am.mdl").nnet.write(tmp_path / "am.raw")
+    assert run("nnet3-discriminative-compute-from-egs", "--use-gpu=no", tmp_path / "am.raw", EGS,
+               f"ark:{tmp_path}/out.ark") == 0
+    with SequentialReader(f"ark:{tmp_path}/out.ark", FLOAT_MATRIX) as reader:
+        (_, matrix), = reader
+    assert matrix.shape == (160, 10) and np.ptp(matrix) > 0.1
+
+
 def test_nothing_to_do(tmp_path, capfd):
     (tmp_path / "empty").write_bytes(b"")
     empty = f"ark:{tmp_path}/empty"

@@ -152,3 +152,13 @@ def test_the_share_that_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert shares == sorted(shares) and 0.0 < shares[0] <= shares[-1] == 1.0
     with SequentialReader("ark:cat a.ark |", FLOAT_VECTOR) as reader:
         assert [reader.share_read() for _ in reader] == [None] * 4
+
+
+@pytest.mark.parametrize(("length", "is_key"), [(10_000, True), (10_001, False)])
+def test_how_long_a_key_may_be(tmp_path: Path, length: int, is_key: bool) -> None:
+    (tmp_path / "x").write_text("k" * length + " 1 2\n")
+    if is_key:
+        assert numbers(f"ark:{tmp_path / 'x'}") == {"k" * length: [1, 2]}
+    else:
+        with pytest.raises(FormatError, match="expected a key and a blank"):
+            numbers(f"ark:{tmp_path / 'x'}")

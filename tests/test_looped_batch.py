@@ -16,6 +16,7 @@ from test_looped import ROUNDING, TEXTS, features, ivector_for, network, run_chu
 from thinned import thinned
 
 from nnet3py.compiler.carried import carried_state, num_sequences
+from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.looped import _extrapolated, find_looped, looped_chunk_size, looped_requests
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, NotComputableError, NumericError
@@ -217,19 +218,38 @@ def test_random_networks(text: str, frames_per_chunk: int, left: int, right: int
         return
     requests = _extrapolated(requests, 14)
     expected = run_chunks(alone, nnet, requests)
-    ops = get_ops("cpu")
-    arena, carried = Arena(ops), carried_state(pair, nnet)
+    assert_close(run_from_what_was_carried(pair, three, nnet, requests), expected, ROUNDING)
+
+
+@pytest.mark.parametrize(("name", "frames_per_chunk"), [*((name, 5) for name in TEXTS), *((name, 1) for name in KALDIS)])
+def test_a_chunk_needs_only_what_was_carried(name: str, frames_per_chunk: int) -> None:
+    looped = LoopedComputer(any_network(name), frames_per_chunk)
+    context, chunk = (looped.left_context, looped.right_context), looped.frames_per_chunk
+    first = looped_requests(looped.nnet, chunk, *context)
+    alone = find_looped(looped.nnet, first)
+    pair = find_looped(looped.nnet, looped_requests(looped.nnet, chunk, *context, num_sequences=2))
+    requests = _extrapolated(first, 12)
+    expected = run_chunks(alone, looped.nnet, requests)
+    for found, three in ((alone, alone), (pair, expand_computation(pair, looped.nnet, 3))):
+        assert_close(run_from_what_was_carried(found, three, looped.nnet, requests), expected, ROUNDING)
+
+
+def run_from_what_was_carried(found: Computation, together: Computation, nnet: Nnet, requests: list) -> np.ndarray:
+    """The output of the middle one of the sequences of ``together``; nothing else is left of the chunks before."""
+    ops, count = get_ops("cpu"), num_sequences(together)
+    arena, carried = Arena(ops), carried_state(found, nnet)
     states = StreamStates(ops, carried.width)
-    batch = ChunkBatch(three, carried, nnet, ops, arena, states)
-    slots = [states.take() for _ in range(3)]
-    rng, found = np.random.default_rng(5), []
+    batch = ChunkBatch(together, carried, nnet, ops, arena, states)
+    slots = [states.take() for _ in range(count)]
+    rng, outputs = np.random.default_rng(5), []
     for k, request in enumerate(requests):
         given = {io.name: rng.standard_normal((len(io.indexes), nnet.input_dim(io.name))) for io in request.inputs}
-        output = batch.run(carried.number_of(k), slots, {name: [2.0 * one, one] for name, one in given.items()})
-        arena.buffer[:] = np.nan                 # all that a chunk may know is what was carried
-        found.append(output[1])
+        output = batch.run(carried.number_of(k), slots,
+                           {name: [2.0 * one, one][-count:] for name, one in given.items()})
+        arena.buffer[:] = np.nan
+        outputs.append(output[count // 2])
         slots.reverse()                         # the first and the last change places
-    assert_close(np.concatenate(found), expected, ROUNDING)
+    return np.concatenate(outputs)
 
 
 def test_rows_that_no_stream_uses_belong_to_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,20 @@ def test_lines_name_the_component_s_own_limit(caplog):
     assert len(caplog.messages) == 1 and "(Smallest factor=0.125 on a with max-change=0.5). " in caplog.messages[0]
 
 
+def test_lines_where_only_the_whole_is_limited(caplog):
+    """Kaldi's programs of discriminative training know no limits of components."""
+    caplog.set_level(logging.INFO)
+    stats = MaxChangeStats()
+    for limit in (5.0, 2.0):
+        nnet, delta = networks((0.5, 0.5, 0.5), (1.0, 2.0, 2.0))        # of norm 3
+        before = parameters(nnet)
+        assert update_with_max_change(nnet, delta, limit, 1.0, 1.0, stats, of_components=False)
+        size = math.sqrt(sum(float(((parameters(nnet)[k] - v) ** 2).sum()) for k, v in before.items()))
+        assert size == pytest.approx(min(limit, 3.0), rel=ROUNDING)
+    assert caplog.messages == ["Parameter change too big: 3 > --max-param-change=2, scaling by 0.666667"]
+    assert (stats.num_minibatches, stats.num_global, stats.num_per_component) == (2, 1, {})
+
+
 def test_no_line_before_anything_happened():
     assert MaxChangeStats().lines(["a"]) == []
 

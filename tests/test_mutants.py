@@ -53,25 +53,25 @@ def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch, *assertions: str) ->
 ])
 def test_a_mutant_is_caught_by_a_test_that_fails(tmp_path, monkeypatch, assertions, catcher):
     mutant = checkout(tmp_path, monkeypatch, *assertions)
-    assert mutants.catcher(mutant, tmp_path, mutants.Unchanged()) == catcher
+    assert mutants.catcher(mutant, tmp_path, mutants.Unchanged(), {}) == catcher
     assert (tmp_path / "module.py").read_text() == SOURCE
 
 
 def test_a_test_that_fails_on_the_unchanged_code_catches_nothing(tmp_path, monkeypatch, capsys):
     mutant = checkout(tmp_path, monkeypatch, "not is_larger(3)", "is_larger(3)")
     unchanged = mutants.Unchanged()
-    assert mutants.catcher(mutant, tmp_path, unchanged) == ""
+    assert mutants.catcher(mutant, tmp_path, unchanged, {}) == ""
     assert [fault.split(" after")[0] for fault in unchanged.faults()] == ["test_0.py fails on the unchanged code"]
     assert capsys.readouterr().out.startswith("error: test_0.py fails on the unchanged code")
     monkeypatch.setattr(mutants, "tests_of", lambda path: ["test_0.py"])
-    assert mutants.catcher(mutant, tmp_path, unchanged) is None
+    assert mutants.catcher(mutant, tmp_path, unchanged, {}) is None
     assert capsys.readouterr().out == ""
 
 
 def test_a_test_that_takes_too_long_on_the_unchanged_code_catches_nothing(tmp_path, monkeypatch, capsys):
     mutant = checkout(tmp_path, monkeypatch, "not is_larger(2)")
     monkeypatch.setattr(mutants, "MOST_SECONDS", 0.5)
-    assert mutants.catcher(mutant, tmp_path, mutants.Unchanged()) is None
+    assert mutants.catcher(mutant, tmp_path, mutants.Unchanged(), {}) is None
     assert "test_0.py ends on the unchanged code after 1 s" in capsys.readouterr().out
 
 
@@ -85,7 +85,7 @@ def test_the_unchanged_code_is_tested_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(mutants, "trial", trial)
     for _ in range(2):
-        mutants.catcher(mutant, tmp_path, unchanged)
+        mutants.catcher(mutant, tmp_path, unchanged, {})
     assert sources == [SOURCE, mutant.code(SOURCE), mutant.code(SOURCE)]
 
 
@@ -107,7 +107,7 @@ def test_waiting_is_tried_a_second_time_computing_is_not(tmp_path, monkeypatch):
     for name, statuses in ends.items():
         left = iter(statuses)
         monkeypatch.setattr(mutants, "trial", lambda *args, left=left: mutants.Trial(next(left), 1.0, 1.0))
-        caught[name] = mutants.catcher(mutant, tmp_path, mutants.Unchanged())
+        caught[name] = mutants.catcher(mutant, tmp_path, mutants.Unchanged(), {})
         assert next(left, "none") == "none"
     assert caught == {"waits twice": "test_0.py", "was stopped": "", "computes": "test_0.py"}
 
@@ -120,12 +120,38 @@ def test_tests_of_a_module():
     assert all(Path(mutants.ROOT, test).is_file() for test in mutants.tests_of("nnet3py/runtime/binding.py"))
 
 
+def test_tests_that_enter_a_function(tmp_path):
+    (tmp_path / "module.py").write_text("def a():\n    if True:\n        def b():\n            return 1\n"
+                                        "class C:\n    x = 1\n    def d(self):\n        return [2 for _ in 'a']\n")
+    source = (tmp_path / "module.py").read_text()
+    assert [mutants.function_at(source, line) for line in range(1, 9)] == [
+        "a", "a", "a.b", "a.b", "", "", "C.d", "C.d"]
+    entered_by = {"module.py": {"a": ["tests/test_all.py", "tests/test_a.py", "tests/test_mutants.py"], "a.b": []},
+                  "other.py": {"f": ["tests/test_all.py"]}}
+    assert mutants.tests_that_enter("module.py", 2, entered_by, tmp_path) == ["tests/test_a.py", "tests/test_all.py"]
+    assert mutants.tests_that_enter("module.py", 4, entered_by, tmp_path) == []
+    assert mutants.tests_that_enter("module.py", 6, entered_by, tmp_path) == []
+
+
+def test_tests_that_enter_are_asked_after_those_of_the_module(tmp_path, monkeypatch):
+    mutant = checkout(tmp_path, monkeypatch, "is_larger(3)", "not is_larger(2)")
+    monkeypatch.setattr(mutants, "tests_of", lambda path: ["test_0.py"])
+    assert mutants.catcher(mutant, tmp_path, mutants.Unchanged(), {}) == ""
+    entered_by = {"module.py": {"is_larger": ["test_0.py", "test_1.py"]}}
+    assert mutants.catcher(mutant, tmp_path, mutants.Unchanged(), entered_by) == "test_1.py"
+
+
+def test_the_same_number_in_other_words_is_no_mutant():
+    larger = mutants.Mutant("module.py", "core/NumberReplacer", 0, 1)
+    assert not larger.is_another_program("x = 1.0e38\n") and larger.is_another_program("x = 1\n")
+
+
 def results_of(monkeypatch: pytest.MonkeyPatch, *tests: str | None, interrupted: bool = False) -> int:
     """The exit status if mutants of two rooms, in turns, end so."""
     made = {room: [mutants.Mutant(f"nnet3py/{room}/__init__.py", "core/AddNot", k, 1) for k in range(2)]
             for room in ("io", "ops")}
 
-    def run(drawn, processes, unchanged):
+    def run(drawn, processes, unchanged, entered_by):
         assert [mutant.path.split("/")[1] for mutant in drawn] == ["io", "ops", "io", "ops"]
         yield from zip(drawn, tests, strict=False)
         if interrupted:

@@ -93,6 +93,17 @@ def test_results_come_in_the_order_of_the_items(num_threads: int) -> None:
     assert list(map_ahead(slowly, range(30), num_threads)) == [number * number for number in range(30)]
 
 
+def test_results_are_computed_side_by_side() -> None:
+    meeting = threading.Barrier(2)
+
+    def meets(number: int) -> int:
+        return meeting.wait(timeout=10.0) * 0 + number
+
+    assert list(map_ahead(meets, range(4), 2)) == [0, 1, 2, 3]
+    here = threading.get_ident()
+    assert list(map_ahead(lambda _: threading.get_ident() == here, range(3), 1)) == [True] * 3
+
+
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_an_error_of_a_result_comes_in_its_place(num_threads: int) -> None:
     def fails(number: int) -> int:

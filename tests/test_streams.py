@@ -150,6 +150,13 @@ def test_standard_input_is_shared_by_successive_opens(monkeypatch):
         assert stream.read() == b"second"
 
 
+def test_standard_input_that_changed_is_opened_anew(monkeypatch):
+    for content in (b"first", b"second"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        with open_input("-") as stream:
+            assert stream.read() == content
+
+
 def test_standard_streams_of_a_process():
     code = ("from nnet3py.io.streams import open_input, open_output\n"
             "with open_input('-') as i, open_output('-') as o: o.write(i.read())")

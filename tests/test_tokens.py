@@ -232,6 +232,14 @@ def test_lines_and_blanks() -> None:
         reader.read_line()
 
 
+def test_bytes_up_to_a_number() -> None:
+    reader = reader_of(b"one two three", True)
+    assert (reader.up_to(4), reader.up_to(0), reader.up_to(3)) == (b"one ", b"", b"two")
+    reader.skip_up_to(1)
+    assert (reader.up_to(100), reader.up_to(None), reader.at_end()) == (b"three", b"", True)
+    assert reader_of(b"one two", True).up_to(None) == b"one two"
+
+
 def test_a_wrong_header_is_refused() -> None:
     with pytest.raises(FormatError, match="binary header"):
         reader_of(b"\0C")

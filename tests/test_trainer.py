@@ -246,6 +246,19 @@ def test_the_orthonormal_constraint_is_drawn_for_each_minibatch():
     assert np.abs(np.linalg.svd(w)[1] - 1.0).max() < 0.1
 
 
+def test_backstitch_constrains_before_its_first_step():
+    """With a learning rate of 0 nothing else changes the layer."""
+    nnet, calls = plain("orthonormal-constraint=1.0 param-stddev=0.4"), 0
+    layer = nnet.component("a")
+    layer.learning_rate = 0.0     # type: ignore[attr-defined]
+    trainer = NnetTrainer(nnet, TrainerOptions(srand=3, backstitch_training_scale=0.3))
+    for i in range(40):
+        before = layer.parameters()["linear_params"].copy()
+        trainer.train(dense_example(seed=i))
+        calls += not np.array_equal(layer.parameters()["linear_params"], before)
+    assert 3 <= calls <= 20       # 40 draws of 1/4, as without backstitch
+
+
 def test_a_refused_change_is_forgotten():
     """Also by momentum, and whatever it was made of."""
     nnet = plain(objective="linear")

@@ -140,6 +140,7 @@ def test_where_chunks_start() -> None:
     assert chunk_starts(30, 10, 0) == [0, 10, 20]
     assert chunk_starts(21, 10, 0) == [0, 10]              # one frame is left out: smaller gaps come first
     assert chunk_starts(29, 10, 0) == [0, 10, 19]          # one is used twice
+    assert chunk_starts(10, 3, 0) == [0, 3, 6]             # one left out, or two used twice: as even, so fewer chunks
     assert chunk_starts(28, 10, 2) == [0, 8, 17]           # gaps of 0, 0, 1 and 1 among 26 frames, pooled 8 by 8
 
 
