@@ -367,6 +367,10 @@ def test_errors_name_the_command_as_it_is_printed() -> None:
         check_computation(broken, nnet)
     assert caught.value.command == c and caught.value.after == ""
     assert broken.describe(nnet).splitlines()[-len(broken.commands) + c] in str(caught.value)
+    part = plain.copy()
+    part_of_a_matrix_is_freed(part)
+    with pytest.raises(CheckError, match="argument 1 is not a whole matrix in command c[0-9]+: m[0-9]+"):
+        check_computation(part, nnet)
     change(C.PROPAGATE, 0, 99)(broken)      # what cannot be printed is shown by number
     with pytest.raises(CheckError, match=r"c\d+: .*PROPAGATE.*\(99, "):
         check_computation(broken, nnet)

@@ -61,10 +61,9 @@ def test_what_entered_a_function() -> None:
 
 def test_test_files_are_told_apart(tmp_path: Path) -> None:
     """In a process of pytest, and in several."""
-    for name in ("number", "blanks"):
-        body = "assert is_token('a b') is False" if name == "blanks" else "assert as_indexes([[0, 0, 0]]).shape == (1, 3)"
-        (tmp_path / f"test_{name}.py").write_text(
-            f"from nnet3py.io.specifiers import is_token\nfrom nnet3py.index import as_indexes\n\ndef test():\n    {body}\n")
+    imports = "from nnet3py.io.specifiers import is_token\nfrom nnet3py.index import as_indexes\n"
+    for name, assertion in (("blanks", "not is_token('a b')"), ("number", "as_indexes([[0, 0, 0]]).shape == (1, 3)")):
+        (tmp_path / f"test_{name}.py").write_text(f"{imports}\ndef test():\n    assert {assertion}\n")
     for processes in ("0", "2"):
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "entered", "--entered=report.txt",
                                "--entered-by=by.json", "-n", processes, "test_number.py", "test_blanks.py"],

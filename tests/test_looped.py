@@ -375,6 +375,18 @@ def test_what_is_needed_for_ever_is_kept(chunk: int) -> None:
     assert_close(run_chunks(computation, nnet, requests), run_chunks(straight, nnet, requests), ROUNDING)
 
 
+def test_chunks_do_not_have_the_same_random_numbers() -> None:
+    dropout = """
+        input-node name=input dim=4
+        component name=d type=DropoutComponent dim=4 dropout-proportion=0.5
+        component-node name=d component=d input=input
+        output-node name=output input=d
+    """
+    looped = LoopedComputer(Nnet.from_config(dropout), 8, training_mode=True)
+    masks = looped.compute(np.ones((32, 4), np.float32)).reshape(4, 8, 4) == 0.0
+    assert all((masks[i] != masks[j]).any() for i in range(4) for j in range(i))
+
+
 def test_wrong_arguments() -> None:
     nnet = network("ivector")
     with pytest.raises(UsageError, match="extra-left-context-initial"):

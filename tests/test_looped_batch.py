@@ -221,7 +221,8 @@ def test_random_networks(text: str, frames_per_chunk: int, left: int, right: int
     assert_close(run_from_what_was_carried(pair, three, nnet, requests), expected, ROUNDING)
 
 
-@pytest.mark.parametrize(("name", "frames_per_chunk"), [*((name, 5) for name in TEXTS), *((name, 1) for name in KALDIS)])
+@pytest.mark.parametrize(("name", "frames_per_chunk"), [
+    *((name, 5) for name in TEXTS), *((name, 1) for name in KALDIS)])
 def test_a_chunk_needs_only_what_was_carried(name: str, frames_per_chunk: int) -> None:
     looped = LoopedComputer(any_network(name), frames_per_chunk)
     context, chunk = (looped.left_context, looped.right_context), looped.frames_per_chunk

@@ -237,6 +237,19 @@ def test_chains_of_merges() -> None:
     assert small.merged() == [f"{part}.set(1) [dim = 3 x 3];", f"r.Propagate(NULL, {part}, &{part})", f"m2 += {part}"]
 
 
+def test_a_copy_into_a_part_waits_for_what_works_in_place() -> None:
+    """Were it merged first, the large matrix could not be overwritten, and there would be two of its size."""
+    small = Small((2, 3), (6, 3), (6, 3), (2, 3), (6, 3), provided=(4, 5))
+    top, rest = small.window(2, 0, 2, 0, 3), small.window(2, 2, 4, 0, 3)
+    small.add(C.SET_CONST, 1, alpha=1.0)
+    small.add(C.SET_CONST, rest, alpha=2.0)
+    small.add(C.MATRIX_COPY, top, 1)
+    small.add(C.PROPAGATE, RELU, 0, 2, 3, 0, 0)
+    small.add(C.MATRIX_ADD, 5, 3)
+    small.add(C.MATRIX_ADD, 4, 1)                      # reads what was copied
+    assert "r.Propagate(NULL, m2, &m2)" in small.merged()
+
+
 def test_rounds_until_nothing_changes() -> None:
     dead = Small((3, 3), (3, 3), (3, 3), (3, 3), provided=(4,))
     dead.add(C.SET_CONST, 1, alpha=1.0)

@@ -61,7 +61,7 @@ def test_learning_rates_and_networks_stay_as_they_are():
     """The derivative is the plain one, whatever the learning rates; the networks are not touched."""
     old, new = networks()
     before = old.copy()
-    expected = objective_changes(old, new, examples())
+    expected = objective_changes(old, new, examples(), 1)
     for nnet in (old, new):
         for component in (nnet.component(name) for name in "abc"):
             component.set_underlying_learning_rate(7.0)

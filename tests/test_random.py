@@ -6,6 +6,7 @@ import pytest
 from ops_cases import check, matrix
 
 from nnet3py.ops import get_ops
+from nnet3py.ops.formulas.random import normal_pair
 from nnet3py.ops.random import philox
 
 KNOWN_ANSWERS = [   # philox4x32 with 10 rounds, from the file kat_vectors of Random123: counter, key, words
@@ -93,6 +94,13 @@ def test_distributions(ops):
     ops.random.fill_normal(x)
     assert np.isfinite(x).all() and abs(x.mean()) < 0.015 and abs(x.var() - 1) < 0.025
     assert abs((x ** 4).mean() - 3) < 0.2
+
+
+def test_the_largest_normal_number():
+    """A word of zeros stands for half of the step between uniform numbers, whose logarithm is finite."""
+    zero, quarter = np.uint64(0), np.uint64(1 << 30)
+    assert normal_pair(zero, zero) == pytest.approx((np.sqrt(50.0 * np.log(2.0)), 0.0))
+    assert normal_pair(zero, quarter) == pytest.approx((0.0, np.sqrt(50.0 * np.log(2.0))), abs=1e-6)
 
 
 def test_calls_of_one_component_draw_different_numbers():

@@ -232,6 +232,16 @@ def test_lines_and_blanks() -> None:
         reader.read_line()
 
 
+@pytest.mark.parametrize(("length", "is_token"), [(10_000, True), (10_001, False)])
+def test_how_long_a_token_may_be(length: int, is_token: bool) -> None:
+    reader = reader_of(b"x" * length + b" y", True)
+    if is_token:
+        assert reader.token() == "x" * length
+    else:
+        with pytest.raises(FormatError, match="expected a token, found 10001 bytes without a blank"):
+            reader.token()
+
+
 def test_bytes_up_to_a_number() -> None:
     reader = reader_of(b"one two three", True)
     assert (reader.up_to(4), reader.up_to(0), reader.up_to(3)) == (b"one ", b"", b"two")

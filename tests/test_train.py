@@ -18,7 +18,7 @@ from runtime_cases import class_example, parameters
 import nnet3py
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.train import Progress, rate_of_pass, train
+from nnet3py.training.train import History, Progress, rate_of_pass, train
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 
 CLASSIFIER = """
@@ -87,6 +87,12 @@ def test_features_and_targets_are_told_apart_from_data() -> None:
         np.testing.assert_array_equal(parameters(apart)[name], value)
     with pytest.raises(UsageError, match="expected data, or features and targets, found 3 arguments"):
         train(apart, feats, labels, labels)
+
+
+def test_a_history_without_passes() -> None:
+    history = History()
+    assert (len(history), history.best) == (0, 0)
+    assert repr(history) == "<History: 0 passes, the network is as after pass 0>"
 
 
 def test_the_best_network_is_kept() -> None:

@@ -215,7 +215,6 @@ class TokenReader:
         while byte in _BLANKS:
             byte = read(1)
         parts: list[bytes] = []
-        read = self._source.read
         while byte not in _BLANKS:
             if not byte:
                 raise self.error("expected a token, found the end of the file" + (
@@ -354,7 +353,6 @@ class TokenReader:
         while byte in _BLANKS:
             byte = read(1)
         parts: list[bytes] = []
-        read = self._source.read
         while byte in allowed and len(parts) <= _LONGEST_TOKEN:
             parts.append(byte)
             byte = read(1)
