@@ -364,14 +364,14 @@ def copy_of_checkout(into: Path) -> Path:
 
 @contextmanager
 def own_folders(folder: Path) -> Iterator[None]:
-    """Inside, temporary files and compiled kernels of the tests go to the folder, and one thread computes in each."""
+    """Inside, temporary files and compiled kernels of the tests go to the folder, and two threads compute in each."""
     from nnet3py.engine.cache_folder import cache_folder
     from nnet3py.engine.threads import VARIABLE
 
     shutil.copytree(cache_folder(), folder / "kernels")
     (folder / "tmp").mkdir()
     before = dict(os.environ)
-    os.environ.update({"NNET3PY_CACHE": str(folder / "kernels"), "NUMBA_CACHE_DIR": "", VARIABLE: "1",
+    os.environ.update({"NNET3PY_CACHE": str(folder / "kernels"), "NUMBA_CACHE_DIR": "", VARIABLE: "2",
                        "TMPDIR": str(folder / "tmp"), "PYTHONDONTWRITEBYTECODE": "", "NNET3PY_PYTHON": sys.executable})
     try:
         yield

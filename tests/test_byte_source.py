@@ -77,4 +77,4 @@ def test_the_end_of_a_stream() -> None:
         assert reader.remaining == remaining
         target = bytearray(20)
         assert reader.read_into(memoryview(target)) == 10 and target[:10] == DATA[190:]
-        assert reader.read(1) == b""
+        assert reader.read(1) == b"" and reader.remaining == (remaining and 0)

@@ -24,3 +24,24 @@ def test_a_forced_launch_ends():
         assert launch.launch_2d(100, 100) == launch.forced() == shape
         assert launch.launch_2d(0, 100) == launch.EMPTY_GRID
     assert launch.forced() is None
+
+
+def test_launches_over_elements_cover_the_matrix():
+    from nnet3py.ops.cuda import each_element, launch
+    for rows, cols in ((1, 1), (3712, 768), (10**7, 5), (5, 10**6), (1, 10**8)):
+        (grid_x, grid_y), (width, height) = each_element.launch_elements(rows, cols)
+        assert width * height == launch.THREADS and width % 32 == 0 and min(grid_x, grid_y) >= 1
+        assert grid_x * grid_y <= max(each_element.MOST_BLOCKS, grid_x)
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width * each_element.AT_ONCE >= cols
+    assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.EMPTY_GRID
+
+
+def test_sums_of_columns_keep_the_gpu_busy():
+    from nnet3py.ops.cuda import column_sums, launch, reduce
+    for rows, cols in ((0, 3), (1, 1), (9600, 1536), (10**6, 40), (5, 10**6)):
+        (grid_x, grid_y), (width, height) = column_sums.launch_shares(rows, cols)
+        assert width * height == reduce.MOST_THREADS and min(grid_x, grid_y) >= 1
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width >= cols
+        assert grid_x * grid_y < 2 * column_sums.ENOUGH_BLOCKS and (grid_y - 1) * column_sums.LEAST_ROWS <= rows
+    assert column_sums.launch_shares(10**6, 40)[0] == (5, 205)
+    assert column_sums.launch_shares(5, 0) == launch.EMPTY_GRID

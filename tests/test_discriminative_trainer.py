@@ -62,6 +62,17 @@ def test_only_the_whole_change_is_limited(eg, caplog):
     assert "Parameter change too big: " in caplog.text and "> --max-param-change=0.01, scaling by 0." in caplog.text
 
 
+def test_momentum_takes_its_share_of_the_change(eg):
+    """Of the first change nine tenths wait for the next ones."""
+    before = cases.model("am-xent.mdl").nnet
+    changes = []
+    for momentum in (0.0, 0.9):
+        trainer = trained(eg, 1, TrainerOptions(max_param_change=0.0, momentum=momentum), criterion="mmi")
+        changes.append(np.concatenate([mine.vectorize() - theirs.vectorize() for mine, theirs in zip(
+            trainer.nnet.components, before.components, strict=True) if is_updatable(mine)]))
+    assert np.linalg.norm(changes[1]) == pytest.approx(0.1 * np.linalg.norm(changes[0]), rel=1e-2)
+
+
 def test_frames_without_weight_change_nothing(eg):
     from dataclasses import replace
     weightless = replace(eg, outputs=[replace(eg.outputs[0], deriv_weights=np.zeros(160, np.float32))])

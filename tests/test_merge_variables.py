@@ -165,6 +165,20 @@ def test_what_is_done_to_other_parts_does_not_matter(right: bool) -> None:
     assert merged[1:3] == ["m1(1:3, 2:3).set(1) [dim = 3 x 2];", "m2 += m1(1:3, 2:3)"] and len(merged) == 4
 
 
+@pytest.mark.parametrize("begin", [0, 4])
+def test_parts_that_touch_do_not_overlap(begin: int) -> None:
+    """What is written to the rows before or after those that are copied leaves the copies mergeable."""
+    small = Small((2, 3), (6, 3), (2, 3))
+    part, beside = small.window(2, 2, 2, 0, 3), small.window(2, begin, 2, 0, 3)
+    small.add(C.SET_CONST, 1, alpha=1.0)
+    small.add(C.MATRIX_COPY, part, 1)
+    small.add(C.SET_CONST, beside, alpha=2.0)
+    small.add(C.MATRIX_ADD, 3, 1)
+    small.add(C.MATRIX_ADD, 3, part)
+    small.add(C.MATRIX_ADD, 3, beside)
+    assert small.merged()[0] == "m1(2:3, 0:2).set(1) [dim = 2 x 3];" and len(small.merged()) == 5
+
+
 def test_parts_of_inputs_and_outputs_stay() -> None:
     small = Small((5, 4), (3, 2), given=(1,), provided=(2,))
     window = small.window(1, 1, 3, 2, 2)

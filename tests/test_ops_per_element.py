@@ -25,6 +25,15 @@ def test_scale_and_offset(rows, cols):
     check(get_ops("cpu"), "scale_and_offset", dst, src, scales, offsets, 1e-4)
 
 
+def test_scales_near_zero_keep_their_sign():
+    scales = np.array([0.0, -0.0, 1e-5, -1e-5, 0.5, -0.5], np.float32)
+    dst, ones, zeros = (np.full((2, 6), value, np.float32) for value in (9.0, 1.0, 0.0))
+    get_ops("cpu").scale_and_offset(dst, ones, scales, zeros[0], 0.25)
+    np.testing.assert_array_equal(dst, [[0.25, 0.25, 0.25, -0.25, 0.5, -0.5]] * 2)
+    get_ops("cpu").scale_gradient_from_output(dst, ones, ones, scales, zeros[0], 0.25)
+    np.testing.assert_array_equal(dst, [[4.0, 4.0, 4.0, -4.0, 2.0, -2.0]] * 2)
+
+
 def test_scale_and_offset_in_place():
     rng = np.random.default_rng(0)
     src, scales, offsets = matrix(rng, 5, 7), vector(rng, 7), vector(rng, 7)

@@ -66,6 +66,14 @@ def test_the_number_of_bytes_is_bounded() -> None:
     assert list(ahead) == list(range(1, 50))    # one that is larger than all that may be held comes, too
 
 
+def test_what_may_be_held_is_held() -> None:
+    source = Source(50)
+    ahead = read_ahead(source.items(), 40, most_bytes=100, size=lambda number: 50)
+    assert next(ahead) == 0
+    wait_for(lambda: source.given == 4)         # 2 · 50 bytes are held, and the next one waits
+    assert list(ahead) == list(range(1, 50))
+
+
 def test_an_error_comes_in_its_place() -> None:
     source = Source(50, error_at=4)
     found = []

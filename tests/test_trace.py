@@ -47,6 +47,10 @@ def test_a_line_for_each_command_with_sizes_before_and_after(caplog):
         command, changes, elapsed = line.split("\t|\t")
         assert command and re.fullmatch(r"(\S+(, \S+)?: \S+->\S+ ?)+", changes)
         assert re.fullmatch(r" time: \S+ secs", elapsed)
+    parts = [line for line in traced if re.search(r"m\d+\(", line.split("\t|\t")[1])]
+    assert parts and len(parts) < len(traced)
+    for line in parts:                    # of a part, the whole matrix and the part; else the matrix only
+        assert re.search(r"(^|, | )m(\d+): \S+ m\2\([0-9:]+, [0-9:]+\): ", line.split("\t|\t")[1])
     update = next(line for line in traced if "[component-pointer]" in line and line.split(": ", 1)[1].startswith("a."))
     assert re.search(r" a: 0->[0-9.e-]+", update) or re.search(r"\ta: 0->[0-9.e-]+", update)
 
