@@ -79,8 +79,9 @@ def test_directions(rank, smallest):
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_eigenvalues_that_are_not_finite_are_reported(value):
-    outputs, *others = directions(2, np.array([value, 1.0]))
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_eigenvalues_that_are_not_finite_are_reported(value, place):
+    outputs, *others = directions(3, np.insert([2.0, 1.0], place, value))
     get_ops("cpu").natural_gradient_directions(*outputs, *others)
     assert np.isnan(outputs[4][TRACE])
 

@@ -253,12 +253,15 @@ def _sort_falling(order, values):
 
 @device_function
 def _find_roots(shared, roots, eigenvalues, order, scale, floor):
-    """The roots of the eigenvalues, in falling order, their sum, and how many were below ``floor``."""
+    """The roots of the eigenvalues, in falling order, their sum, and how many were below ``floor``.
+
+    An eigenvalue that is not finite is in the sum as it is, wherever the order has put it.
+    """
     whole, below = ZERO, ZERO
     for i in places_in_block(eigenvalues.shape[0]):
         value = eigenvalues[int(order[i])] * scale
         roots[i] = np.float32(math.sqrt(value if value > floor else floor))
-        whole += roots[i] if math.isfinite(value) else value
+        whole += roots[i] if math.isfinite(eigenvalues[i]) else eigenvalues[i]
         below += ONE if value < floor else ZERO
     return sum_over_block(shared, whole), sum_over_block(shared, below)
 
