@@ -110,6 +110,14 @@ def test_commands(tmp_path, capfd):
     assert matrix.shape == (160, 10)
 
 
+@pytest.mark.parametrize("l2", [0.0, 0.001])
+def test_the_l2_term_is_logged_where_there_is_one(eg, l2, caplog):
+    trainer = trained(eg, 1, l2_regularize=l2)
+    with caplog.at_level(logging.INFO):
+        assert trainer.log_totals()
+    assert ("Average l2 norm of output per frame is " in caplog.text) == bool(l2)
+
+
 def test_outputs_of_a_network_without_the_companion(tmp_path):
     """Only what is supervised is computed: ``output``, not ``output-xent``."""
     cases.model("am.mdl").nnet.write(tmp_path / "am.raw")

@@ -61,6 +61,16 @@ def test_probabilities_are_shares_of_counts(options):
     assert improvement.objective == pytest.approx(float(counts @ (expected - before)), rel=1e-4)
 
 
+@pytest.mark.parametrize(("count", "is_used"), [(4.0, False), (5.0, True)])
+def test_how_often_a_state_must_be_seen(count, is_used):
+    transitions = model()
+    state = next(s for s in range(1, transitions.num_transition_states + 1) if transitions.num_transition_indices(s) > 1)
+    counts, before = np.zeros(transitions.num_transition_ids + 1), transitions.log_probs.copy()
+    counts[transitions.transition_id(state, 0)] = count
+    assert train_transitions(transitions, counts).num_frames == count
+    assert (transitions.log_probs != before).any() == is_used
+
+
 def test_what_was_derived_of_the_probabilities_follows():
     transitions = model()
     loops = transitions.self_loop_of > 0

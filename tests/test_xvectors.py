@@ -92,6 +92,7 @@ def test_wrong_options_and_features() -> None:
             XvectorComputer(nnet, options)
     with pytest.raises(UsageError, match="batch-size"):
         BatchedXvectorComputer(nnet, BatchedXvectorOptions(batch_size=0))
+    assert BatchedXvectorComputer(nnet, BatchedXvectorOptions(batch_size=1)).options.batch_size == 1
     with pytest.raises(UsageError, match=r"2 \+ 3 frames"):
         BatchedXvectorComputer(Nnet.from_config(WITH_CONTEXT), BatchedXvectorOptions(chunk_size=5))
     with pytest.raises(ShapeError, match="provided 5"):

@@ -1,0 +1,71 @@
+"""Defaults of options are an interface: those of Kaldi's programs, or of ours; data/defaults.txt has them all.
+
+A default that is changed on purpose is changed there, too (``python tests/test_defaults.py`` writes the file anew).
+"""
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paths import DATA, ROOT
+
+TABLE = DATA / "defaults.txt"
+PACKAGE = ROOT / "nnet3py"
+
+
+def option_classes() -> list[str]:
+    """All dataclasses of the package whose names end with Options, with their modules."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Options") and not node.name.startswith("_") \
+                    and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+                found.append(".".join([*path.relative_to(ROOT).with_suffix("").parts, node.name]))
+    return found
+
+
+def own_defaults(name: str) -> Iterator[str]:
+    """Lines for the options that a class adds to those of its bases, or gives another default."""
+    module, _, class_name = name.rpartition(".")
+    cls = getattr(importlib.import_module(module), class_name)
+    inherited = {field.name: field.default for base in cls.__mro__[1:] if dataclasses.is_dataclass(base)
+                 for field in dataclasses.fields(base)}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING and not (
+                field.name in inherited and inherited[field.name] == field.default):
+            yield f"{field.name} = {field.default!r}"
+
+
+def table() -> dict[str, list[str]]:
+    """The lines of each class in the file."""
+    found: dict[str, list[str]] = {}
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("nnet3py."):
+            lines = found[line] = []
+        elif line:
+            lines.append(line.strip())
+    return found
+
+
+def test_every_class_of_options_is_in_the_table() -> None:
+    assert list(table()) == option_classes()
+
+
+@pytest.mark.parametrize("name", option_classes())
+def test_defaults(name: str) -> None:
+    assert list(own_defaults(name)) == table()[name]
+
+
+def write() -> None:
+    """Write the table anew."""
+    blocks = ["\n".join([name, *(f"    {line}" for line in own_defaults(name))]) for name in option_classes()]
+    TABLE.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    assert Path.cwd() == ROOT
+    write()
