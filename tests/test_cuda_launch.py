@@ -17,6 +17,15 @@ def test_nothing_is_launched_for_an_empty_matrix():
     assert launch.launch_2d(0, 5) == launch.launch_2d(5, 0) == launch.EMPTY_GRID
 
 
+def test_single_blocks():
+    from nnet3py.ops.cuda import launch, reduce
+    assert reduce.launch_block(3712, 768) == ((1, 1), (launch.THREADS, 1))
+    grid, (width, height) = reduce.launch_square(3712, 768)
+    assert (grid, width, width * height) == ((1, 1), 32, reduce.MOST_THREADS)
+    with launch.forced_launch((4, 2), (8, 4)):
+        assert reduce.launch_block(3712, 768) == reduce.launch_square(3712, 768) == ((1, 1), (8, 4))
+
+
 def test_a_forced_launch_ends():
     from nnet3py.ops.cuda import launch
     shape = (1, 2), (3, 4)

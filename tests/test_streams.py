@@ -157,6 +157,16 @@ def test_standard_input_that_changed_is_opened_anew(monkeypatch):
             assert stream.read() == content
 
 
+def test_what_another_reader_has_fetched_of_standard_input_is_not_lost(monkeypatch, tmp_path):
+    """Such as the lines that a program has read of it before, in Python."""
+    (tmp_path / "x").write_bytes(b"first\nsecond\n")
+    with (tmp_path / "x").open("rb") as buffer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer))
+        assert buffer.readline() == b"first\n"
+        with open_input("-") as stream:
+            assert stream.read() == b"second\n"
+
+
 def test_standard_streams_of_a_process():
     code = ("from nnet3py.io.streams import open_input, open_output\n"
             "with open_input('-') as i, open_output('-') as o: o.write(i.read())")

@@ -1,6 +1,7 @@
 """nnet3py/io/temporary_files.py: what a process has not finished does not stay, however it ended."""
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -91,6 +92,17 @@ def test_only_such_files_are_removed(tmp_path: Path) -> None:
     write(tmp_path / "out")
     kept = {*names, ".out.1-2.tmp", ".out.1-3.tmp", ".out.1-4.tmp", "out"}
     assert set(os.listdir(tmp_path)) == kept
+
+
+def test_where_files_cannot_be_locked_all_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system without locks nobody knows what is still being written."""
+    def no_locks(descriptor: int) -> bool:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    (tmp_path / ".out.1-5.tmp").write_text("left")
+    monkeypatch.setattr(temporary_files.system, "lock_range", no_locks)
+    write(tmp_path / "out")
+    assert set(os.listdir(tmp_path)) == {".out.1-5.tmp", "out"}
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def test_probabilities_are_shares_of_counts(options):
 @pytest.mark.parametrize(("count", "is_used"), [(4.0, False), (5.0, True)])
 def test_how_often_a_state_must_be_seen(count, is_used):
     transitions = model()
-    state = next(s for s in range(1, transitions.num_transition_states + 1) if transitions.num_transition_indices(s) > 1)
+    states = range(1, transitions.num_transition_states + 1)
+    state = next(state for state in states if transitions.num_transition_indices(state) > 1)
     counts, before = np.zeros(transitions.num_transition_ids + 1), transitions.log_probs.copy()
     counts[transitions.transition_id(state, 0)] = count
     assert train_transitions(transitions, counts).num_frames == count

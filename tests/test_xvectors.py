@@ -160,10 +160,11 @@ def test_chunks_lie_within_the_utterance_and_evenly(context: int) -> None:
         assert (pooled > 0).mean() > 0.5 and pooled.max() <= 2
 
 
-def test_batches_give_the_means_of_the_chunks() -> None:
+@pytest.mark.parametrize("batch_size", [1, 4, 100])
+def test_batches_give_the_means_of_the_chunks(batch_size: int) -> None:
     nnet = Nnet.from_config(WITH_CONTEXT, seed=1)
     utterances = [(f"u{n}", features(n, n)) for n in (12, 20, 21, 57, 39, 64, 20)]
-    found = dict(BatchedXvectorComputer(nnet, BatchedXvectorOptions(20, 4)).compute(utterances))
+    found = dict(BatchedXvectorComputer(nnet, BatchedXvectorOptions(20, batch_size)).compute(utterances))
     assert list(found) == [key for key, _ in dict(utterances).items()]
     for key, feats in utterances:
         rows = [np.minimum(start + np.arange(20), len(feats) - 1) for start in chunk_starts(len(feats), 20, 5)]
