@@ -141,6 +141,18 @@ def test_output_is_a_copy_and_can_be_read_again(ready):
     assert first.dtype == np.float32 and first.flags.c_contiguous and first.flags.writeable
 
 
+def test_an_output_need_not_be_copied(ready):
+    computer, _, given_ = ready
+    computer.accept_input("input", given_["input"])
+    computer.run()
+    mine, kept = computer.output("output", copy=False), computer.output("output")
+    assert isinstance(mine, np.ndarray) and mine.dtype == np.float32
+    np.testing.assert_array_equal(mine, kept)
+    if isinstance(computer.output_view("output"), np.ndarray):        # on a GPU it is copied all the same
+        assert np.shares_memory(mine, computer.output("output", copy=False))
+    assert not np.shares_memory(kept, computer.output("output"))
+
+
 def test_model_derivative_needs_something_to_update():
     nnet = Nnet.from_config(TDNN)
     with pytest.raises(Nnet3Error, match="updates a model, but none was given.*update=nnet.as_gradient"):

@@ -157,7 +157,7 @@ class MinibatchComputer:
             ivectors[:len(chunks)] = [chunk.ivector for _, chunk in chunks]
             computer.accept_input("ivector", ivectors)
         computer.run()
-        output = computer.output("output").reshape(size, shape.num_outputs, self._io.output_dim)
+        output = computer.output("output", copy=False).reshape(size, shape.num_outputs, self._io.output_dim)
         for row, (utterance, chunk) in enumerate(chunks):
             used = output[row, chunk.first_used - chunk.begin:chunk.end_used - chunk.begin]
             utterance.output[chunk.first_used:chunk.end_used] = used

@@ -134,9 +134,13 @@ class Computer:
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 
-    def output(self, name: str) -> np.ndarray:
-        """A float32 copy (rows, dim) of an output or, after the backward run, of an input's derivative."""
-        return np.asarray(self.ops.copy_out(self.output_view(name)))
+    def output(self, name: str, copy: bool = True) -> np.ndarray:
+        """An output, float32 (rows, dim), or, after the backward run, an input's derivative.
+
+        ``copy``: False spares the copy where the computer's own matrix can be read; it changes with the next run.
+        """
+        view = self.output_view(name)
+        return view if not copy and isinstance(view, np.ndarray) else np.asarray(self.ops.copy_out(view))
 
     def output_view(self, name: str) -> DeviceArray:
         """The device's own matrix of an output; its contents are valid until the next run."""
