@@ -44,6 +44,6 @@ def test_figures() -> None:
 @pytest.mark.parametrize("part", [part for part in PARTS if part != "layouts"])
 def test_numbers_are_the_same(part: str, tmp_path: Path) -> None:
     environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}",
-                   "NNET3PY_NUM_THREADS": "2"}
+                   "NNET3PY_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
     for _ in range(2):          # compiled, and found
         subprocess.run([sys.executable, "-c", PROGRAM, part], check=True, env=environment)
