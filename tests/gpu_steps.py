@@ -26,7 +26,7 @@ TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 SHOWN = 25                # lines of each step in the report
 AFTER_THE_LIMIT = 5.0     # seconds that a step has to end by itself
-SLOWER = 5                # times its limit that a step has in the simulator
+SLOWER = 10               # times its limit that a step has in the simulator
 
 COMPUTING = ("computer", "looped", "trainer", "chain_trainer", "diagnostics", "combination", "compute", "batch",
              "xvectors", "train_every_type")
