@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo docs test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit mutants lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo docs test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit mutants mutants-user lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -111,10 +111,14 @@ gpu-kit: $(STAMPS)/test
 	$(BIN)/python tests/gpu_kit.py $(GPU_KIT)
 
 # Small changes to the code are drawn, and the tests of each changed file are to notice (MUTANTS='--rooms io --number 10').
+mutants-user:
+	@[ "$$(id -u)" != 0 ] || case '$(MUTANTS)' in *--as-root*) ;; *) \
+	  echo "be another user than root, or add --as-root to MUTANTS in a container that may be thrown away" >&2; exit 1;; esac
+
 # All tests run before, to know which of them enter a function.
 mutants: COVERAGE := -p entered --entered=$(VENV)/coverage.txt --entered-by=$(VENV)/entered_by.json
 mutants: TEST_BUDGET := 900
-mutants: $(STAMPS)/mutants test
+mutants: mutants-user $(STAMPS)/mutants test
 	$(BIN)/python tests/mutants.py --entered-by=$(VENV)/entered_by.json $(MUTANTS)
 
 lint: $(STAMPS)/lint
