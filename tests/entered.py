@@ -14,7 +14,7 @@ import ast
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -112,9 +112,8 @@ def is_only_promise(function: ast.FunctionDef) -> bool:
         or any("overload" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
-def not_entered(seen: Mapping[Place, set[str]] | None = None) -> list[Place]:
+def not_entered(seen: Container[Place] = ()) -> list[Place]:
     """The public functions of the package that are not among ``seen``."""
-    seen = {} if seen is None else seen
     files = (path for path in sorted(PACKAGE.rglob("*.py")))
     places = ((path.relative_to(PACKAGE).as_posix(), path) for path in files)
     return [(file, name) for file, path in places if not is_compiled(file)

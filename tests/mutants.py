@@ -436,6 +436,7 @@ def parser() -> argparse.ArgumentParser:
                         "with -p entered --entered=FILE --entered-by=FILE")
     parser.add_argument("--verbose", action="store_true", help="print those that are caught as well, and by what")
     parser.add_argument("--as-root", action="store_true", help="all the same: in a container that may be thrown away")
+    parser.add_argument("--check-user", action="store_true", help="only say, by the exit status, who may run this")
     return parser
 
 
@@ -445,6 +446,8 @@ def main(args: Sequence[str] | None = None) -> int:
     if hasattr(os, "geteuid") and os.geteuid() == 0 and not options.as_root:
         parser().error("mutants of what writes files may write anywhere, such as over /dev/null: be another user than "
                        "root, or use --as-root in a container that may be thrown away")
+    if options.check_user:
+        return 0
     places = {"files": options.files} if options.files else {
         room: [str(path.relative_to(ROOT)) for path in sorted((ROOT / "nnet3py" / room).rglob("*.py"))]
         for room in options.rooms}

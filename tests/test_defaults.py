@@ -55,7 +55,7 @@ def test_every_class_of_options_is_in_the_table() -> None:
     assert list(table()) == option_classes()
 
 
-@pytest.mark.parametrize("name", option_classes())
+@pytest.mark.parametrize("name", table())
 def test_defaults(name: str) -> None:
     assert list(own_defaults(name)) == table()[name]
 

@@ -51,26 +51,26 @@ def test_the_objective_rises(eg, criterion):
     assert set(trainer.totals) == {"output", "output-xent"} and trainer.totals["output"].frames == 12 * 160
 
 
+def size_of_change(trainer):
+    """The norm of what the parameters of am-xent.mdl have changed by."""
+    pairs = zip(trainer.nnet.components, cases.model("am-xent.mdl").nnet.components, strict=True)
+    return np.linalg.norm(np.concatenate([mine.vectorize() - theirs.vectorize() for mine, theirs in pairs
+                                          if is_updatable(mine)]))
+
+
 def test_only_the_whole_change_is_limited(eg, caplog):
     """Components' own limits do not hold; Kaldi's line says by how much the change was too large."""
-    before = cases.model("am-xent.mdl").nnet
     with caplog.at_level(logging.INFO):
         trainer = trained(eg, 1, TrainerOptions(max_param_change=0.01), criterion="mmi")
-    changes = [mine.vectorize() - theirs.vectorize() for mine, theirs in
-               zip(trainer.nnet.components, before.components, strict=True) if is_updatable(mine)]
-    assert np.linalg.norm(np.concatenate(changes)) == pytest.approx(0.01, rel=WITHIN)
+    assert size_of_change(trainer) == pytest.approx(0.01, rel=WITHIN)
     assert "Parameter change too big: " in caplog.text and "> --max-param-change=0.01, scaling by 0." in caplog.text
 
 
 def test_momentum_takes_its_share_of_the_change(eg):
     """Of the first change nine tenths wait for the next ones."""
-    before = cases.model("am-xent.mdl").nnet
-    changes = []
-    for momentum in (0.0, 0.9):
-        trainer = trained(eg, 1, TrainerOptions(max_param_change=0.0, momentum=momentum), criterion="mmi")
-        changes.append(np.concatenate([mine.vectorize() - theirs.vectorize() for mine, theirs in zip(
-            trainer.nnet.components, before.components, strict=True) if is_updatable(mine)]))
-    assert np.linalg.norm(changes[1]) == pytest.approx(0.1 * np.linalg.norm(changes[0]), rel=1e-2)
+    whole, share = (size_of_change(trained(eg, 1, TrainerOptions(max_param_change=0.0, momentum=momentum),
+                                           criterion="mmi")) for momentum in (0.0, 0.9))
+    assert share == pytest.approx(0.1 * whole, rel=1e-2)
 
 
 def test_frames_without_weight_change_nothing(eg):

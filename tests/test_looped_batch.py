@@ -231,8 +231,8 @@ def test_a_chunk_needs_only_what_was_carried(name: str, frames_per_chunk: int) -
     pair = find_looped(looped.nnet, looped_requests(looped.nnet, chunk, *context, num_sequences=2))
     requests = _extrapolated(first, 12)
     expected = run_chunks(alone, looped.nnet, requests)
-    for found, three in ((alone, alone), (pair, expand_computation(pair, looped.nnet, 3))):
-        assert_close(run_from_what_was_carried(found, three, looped.nnet, requests), expected, ROUNDING)
+    for found, together in ((alone, alone), (pair, expand_computation(pair, looped.nnet, 3))):
+        assert_close(run_from_what_was_carried(found, together, looped.nnet, requests), expected, ROUNDING)
 
 
 def run_from_what_was_carried(found: Computation, together: Computation, nnet: Nnet, requests: list) -> np.ndarray:

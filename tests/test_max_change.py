@@ -59,6 +59,11 @@ def expected_change(delta: Nnet, limits, global_limit: float, max_change_scale: 
             for name in "abc" for key, value in delta.component(name).parameters().items()}
 
 
+def size_of_change(nnet: Nnet, before: dict) -> float:
+    """The norm of what the parameters have changed by."""
+    return math.sqrt(sum(float(((parameters(nnet)[k] - v).astype(float) ** 2).sum()) for k, v in before.items()))
+
+
 sizes = st.tuples(*[st.floats(0.01, 10.0)] * 3)
 
 
@@ -118,8 +123,7 @@ def test_lines_where_only_the_whole_is_limited(caplog):
         nnet, delta = networks((0.5, 0.5, 0.5), (1.0, 2.0, 2.0))        # of norm 3
         before = parameters(nnet)
         assert update_with_max_change(nnet, delta, limit, 1.0, 1.0, stats, of_components=False)
-        size = math.sqrt(sum(float(((parameters(nnet)[k] - v) ** 2).sum()) for k, v in before.items()))
-        assert size == pytest.approx(min(limit, 3.0), rel=ROUNDING)
+        assert size_of_change(nnet, before) == pytest.approx(min(limit, 3.0), rel=ROUNDING)
     assert caplog.messages == ["Parameter change too big: 3 > --max-param-change=2, scaling by 0.666667"]
     assert (stats.num_minibatches, stats.num_global, stats.num_per_component) == (2, 1, {})
 
@@ -136,8 +140,7 @@ def test_infinite_change_is_refused(value, caplog):
     with np.errstate(over="ignore"):
         applied = update_with_max_change(nnet, delta, 2.0, 1.0, 1.0, stats)
     if math.isfinite(value) and applied:      # the square may be summed in double precision
-        size = math.sqrt(sum(float(((parameters(nnet)[k] - v).astype(float) ** 2).sum()) for k, v in before.items()))
-        assert size == pytest.approx(2.0, rel=1e-4)
+        assert size_of_change(nnet, before) == pytest.approx(2.0, rel=1e-4)
         return
     assert not applied and "Infinite parameter change, will not apply." in caplog.messages
     for name, old in before.items():

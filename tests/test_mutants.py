@@ -163,6 +163,16 @@ def results_of(monkeypatch: pytest.MonkeyPatch, *tests: str | None, interrupted:
     return mutants.main(["--rooms", "io", "ops", "--at-least=0.5", "--as-root"])
 
 
+@pytest.mark.parametrize(("user", "words", "may"), [(0, [], False), (0, ["--as-root"], True), (1000, [], True)])
+def test_who_may_run_it(monkeypatch, user, words, may):
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    if may:
+        assert mutants.main(["--check-user", *words]) == 0
+    else:
+        with pytest.raises(SystemExit, match="2"):
+            mutants.main(["--check-user", *words])
+
+
 def test_what_is_counted(monkeypatch, capsys):
     assert results_of(monkeypatch, "test_x.py", "", "test_x.py", "") == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [

@@ -28,6 +28,7 @@ class _Children(list[Component]):
 
     @classmethod
     def read(cls, reader: TokenReader) -> _Children:
+        """Read them. Raises FormatError for too many, or for some that cannot stand there."""
         count = reader.integer()
         if not 0 < count <= MAX_COMPONENTS:
             raise reader.error(f"expected between 1 and {MAX_COMPONENTS} components inside, found {count}")

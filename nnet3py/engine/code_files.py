@@ -164,6 +164,7 @@ class _Engine:
         self.symbols: set[str] = set()
 
     def load(self, code: Code) -> int:
+        """Take in code whose symbol is not there yet; returns the address of its function."""
         from llvmlite import binding
 
         self.symbols.add(code.symbol)
