@@ -14,6 +14,7 @@ class Sizes:
     dim: int = 1536             # TDNN-F: of a layer
     bottleneck: int = 160
     layers: int = 16
+    prefinal: int = 256
     cells: int = 1024           # TDNN-LSTM
     projection: int = 256
     pdfs: int = 3000
@@ -22,7 +23,8 @@ class Sizes:
 
 
 LARGE = Sizes()
-TINY = Sizes(8, 4, 2, 4, 2, 5, 2, 6)     # for numba's simulator
+# for numba's simulator
+TINY = Sizes(dim=8, bottleneck=4, layers=2, prefinal=4, cells=4, projection=2, pdfs=5, sequences=2, frames=6)
 
 
 def tdnnf(sizes: Sizes) -> str:
@@ -33,7 +35,7 @@ def tdnnf(sizes: Sizes) -> str:
     return _config(f"""input name=input dim=40
 relu-batchnorm-layer name=tdnn1 dim={sizes.dim} input=Append(-1,0,1) l2-regularize=0.01
 {layers}
-linear-component name=prefinal dim=256 orthonormal-constraint=-1.0
+linear-component name=prefinal dim={sizes.prefinal} orthonormal-constraint=-1.0
 output-layer name=output dim={sizes.pdfs} max-change=1.5""")
 
 
