@@ -7,8 +7,8 @@ sequences of 60 frames and their context. A step of training is all of nnet3-tra
 statistics, orthonormal constraint; PyTorch's is plain SGD on the same layers, eager and by torch.compile. Rates are
 shares of what a product of large square matrices reaches in the same arithmetic, in float32 and in TF32. With
 ``--write`` the report goes to benchmarks/results/, under the card's name. Without a GPU nothing is measured; in numba's
-simulator (``NUMBA_ENABLE_CUDASIM=1``) all of it runs once on tiny matrices, with one thread a kernel, and the times
-mean nothing.
+simulator (``NUMBA_ENABLE_CUDASIM=1``) all of it runs once on tiny matrices, with one thread a kernel and products
+by numpy, and the times mean nothing.
 """
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def main(arguments: Any = None) -> None:
     with contextlib.ExitStack() as stack:
         sizes = nets.LARGE
         if device.is_simulated():
-            from gpu_device import one_thread_at_a_time
+            from gpu_device import simulate_quickly
             sizes = nets.TINY
-            stack.enter_context(one_thread_at_a_time())
+            stack.enter_context(simulate_quickly())
         for line in report(sizes, not args.no_compile, args.only or PARTS):
             print(line, flush=True)
             found.append(line)

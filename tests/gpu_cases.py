@@ -9,7 +9,7 @@ from golden_cases import check_cases
 from nnet3py.ops import device
 
 _IN_SIMULATOR = """import gpu_device, runpy, sys
-with gpu_device.one_thread_at_a_time():
+with gpu_device.simulate_quickly():
     del sys.argv[0]
     runpy.run_path(sys.argv[0], run_name='__main__')
 """

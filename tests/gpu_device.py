@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any
+from unittest import mock
 
 import nnet3py.ops
 from nnet3py.ops import device
@@ -24,14 +25,19 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     items[:] = [item for item in items if getattr(item, "originalname", item.name) not in left_out]
 
 
-def one_thread_at_a_time() -> contextlib.ExitStack:
-    """Let the simulator, which makes a Python thread for each of a kernel, have one at a time until this is closed."""
-    import simulator_turns
+def simulate_quickly() -> contextlib.ExitStack:
+    """Let the simulator, which makes a Python thread for each of a kernel, have one at a time until this is closed.
 
-    from nnet3py.ops.cuda import launch, products
+    Products are computed by a stand-in for cuBLAS. Our own kernel for them has its tests with the operations.
+    """
+    import simulator_turns
+    from cublas_on_the_host import CublasOnTheHost
+
+    from nnet3py.ops.cuda import cublas, launch, memory
     simulator_turns.install()
-    products._tiled = products.tiled_product(1, 8, 8)
+    library = cublas.Cublas(CublasOnTheHost(), None, memory.new_array(1))
     stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(cublas, "handle", lambda: library))
     stack.enter_context(launch.forced_launch((1, 1), (1, 1)))
     return stack
 
@@ -51,4 +57,4 @@ def pytest_configure(config: Any) -> None:
     MinibatchTrainer.train = train_and_show      # type: ignore[method-assign]
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")   # the simulator's arithmetic is numpy's
     if device.is_simulated():
-        config.stack = one_thread_at_a_time()
+        config.stack = simulate_quickly()

@@ -5,11 +5,12 @@ reference.
 """
 from __future__ import annotations
 
-import ctypes
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import reference
+from cublas_on_the_host import CublasOnTheHost
 from cuda_checks import COMPUTE_CAPABILITIES, check_in_simulator, check_ptx
 
 SIZES = [(1, 1, 1), (5, 7, 3), (9, 2, 4), (4, 4, 6), (3, 5, 0), (0, 2, 3), (2, 0, 3)]      # rows, cols, inner
@@ -53,56 +54,10 @@ class HostArray:
 
     def __init__(self, array: np.ndarray) -> None:
         self.array, self.shape, self.strides, self.size = array, array.shape, array.strides, array.size
-        self.__cuda_array_interface__ = {"data": (array.ctypes.data, False)}
+        self.gpu_data = SimpleNamespace(device_pointer_value=array.ctypes.data)
 
 
-class StandIn:
-    """Has cuBLAS's functions, and multiplies column-major matrices at host addresses."""
-
-    def __init__(self, failing: str = "") -> None:
-        self.modes: list[int] = []
-        self.pointer_modes: list[int] = [0]      # 1: factors are on the device
-        self.workspace = 0
-        self.failing = failing
-
-    def _status(self, name: str) -> int:
-        return 13 if name == self.failing else 0
-
-    def cublasCreate_v2(self, handle):
-        return self._status("create")
-
-    def cublasSetStream_v2(self, handle, stream):
-        self.stream = stream
-        return 0
-
-    def cublasSetWorkspace_v2(self, handle, address, size):
-        self.workspace = size
-        return 0
-
-    def cublasSetMathMode(self, handle, mode):
-        self.modes.append(mode)
-        return 0
-
-    def cublasSetPointerMode_v2(self, handle, mode):
-        self.pointer_modes.append(mode)
-        return 0
-
-    def cublasSgemm_v2(self, handle, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-        def matrix(address: int, rows: int, cols: int, leading: int) -> np.ndarray:
-            assert leading >= max(rows, 1), "cuBLAS refuses this"
-            elements = (ctypes.c_float * (leading * max(cols - 1, 0) + rows)).from_address(address)
-            return np.lib.stride_tricks.as_strided(np.frombuffer(elements, np.float32), (rows, cols), (4, 4 * leading))
-
-        left = matrix(a, *((k, m) if trans_a else (m, k)), lda)
-        right = matrix(b, *((n, k) if trans_b else (k, n)), ldb)
-        alpha, beta = (factor.contents if self.pointer_modes[-1] else factor._obj for factor in (alpha, beta))
-        target, old = matrix(c, m, n, ldc), beta.value
-        product = (left.T if trans_a else left) @ (right.T if trans_b else right)
-        target[...] = alpha.value * product + (old * target if old else 0)
-        return self._status("multiply")
-
-
-def made(library: StandIn):
+def made(library: CublasOnTheHost):
     from nnet3py.ops.cuda.cublas import Cublas
 
     return Cublas(library, 7, HostArray(np.zeros(4, np.float32)))
@@ -111,7 +66,7 @@ def made(library: StandIn):
 @pytest.mark.parametrize("size", [size for size in SIZES if 0 not in size])
 @pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSES)
 def test_cublas_gets_row_major_matrices(size, trans_a, trans_b):
-    rng, blas = np.random.default_rng(3), made(StandIn())
+    rng, blas = np.random.default_rng(3), made(CublasOnTheHost())
     for alpha, beta in FACTORS:
         dst, a, b = cases(rng, size, trans_a, trans_b)
         wanted = dst.copy()
@@ -121,7 +76,7 @@ def test_cublas_gets_row_major_matrices(size, trans_a, trans_b):
 
 
 def test_factors_on_the_device():
-    rng, library = np.random.default_rng(5), StandIn()
+    rng, library = np.random.default_rng(5), CublasOnTheHost()
     blas, one = made(library), HostArray(np.ones(1, np.float32))
     dst, a, b = cases(rng, (3, 4, 5), True, False)
     wanted = dst.copy()
@@ -134,7 +89,7 @@ def test_factors_on_the_device():
 
 def test_a_column_as_a_matrix():
     """A vector seen as a column has rows of one element, and a stride of one."""
-    rng, blas = np.random.default_rng(4), made(StandIn())
+    rng, blas = np.random.default_rng(4), made(CublasOnTheHost())
     bias, dy, ones = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 1), (5, 3), (5, 1)))
     wanted = bias + dy.T @ ones
     blas.sgemm(HostArray(bias), HostArray(dy), HostArray(ones), 1.0, 1.0, True, False)
@@ -146,7 +101,7 @@ def test_arithmetic_and_errors(monkeypatch):
     from nnet3py.ops.cuda import cublas
 
     monkeypatch.setitem(cublas._settings, "tf32", False)
-    library = StandIn()
+    library = CublasOnTheHost()
     blas, one = made(library), [HostArray(np.ones((1, 1), np.float32)) for _ in range(3)]
     assert library.stream == 7 and library.workspace == 16
     for allowed in (False, False, True):
@@ -154,9 +109,9 @@ def test_arithmetic_and_errors(monkeypatch):
         blas.sgemm(*one, 1.0, 0.0, False, False)
     assert library.modes == [cublas.PEDANTIC, cublas.TF32]
     with pytest.raises(DeviceError, match=r"cuBLAS could not create a handle \(status 13\)"):
-        made(StandIn("create"))
+        made(CublasOnTheHost("create"))
     with pytest.raises(DeviceError, match=r"cuBLAS could not multiply matrices \(status 13\)"):
-        made(StandIn("multiply")).sgemm(*one, 1.0, 0.0, False, False)
+        made(CublasOnTheHost("multiply")).sgemm(*one, 1.0, 0.0, False, False)
 
 
 def test_where_the_library_is_looked_for(monkeypatch, tmp_path):

@@ -24,6 +24,7 @@ from typing import Any
 
 from nnet3py.errors import DeviceError
 from nnet3py.extras import install_command
+from nnet3py.ops.cuda.memory import place_of
 
 logger = logging.getLogger(__name__)
 
@@ -111,11 +112,6 @@ def allow_tf32(allowed: bool) -> None:
 _settings = {"tf32": os.environ.get("NNET3PY_TF32", "0") not in ("", "0")}
 
 
-def address(array: Any) -> int:
-    """The device address of an array's first element."""
-    return array.__cuda_array_interface__["data"][0]
-
-
 class Cublas:
     """One handle, on one stream.
 
@@ -131,7 +127,7 @@ class Cublas:
         self._handle = ctypes.c_void_p()
         self._check(loaded.cublasCreate_v2(ctypes.byref(self._handle)), "create a handle")
         self._check(loaded.cublasSetStream_v2(self._handle, stream), "set the stream")
-        self._check(loaded.cublasSetWorkspace_v2(self._handle, address(workspace), workspace.size * 4),
+        self._check(loaded.cublasSetWorkspace_v2(self._handle, place_of(workspace), workspace.size * 4),
                     "set the workspace")
 
     @staticmethod
@@ -147,7 +143,7 @@ class Cublas:
 
     def sgemm_by(self, dst: Any, a: Any, b: Any, alpha: Any, beta: Any, trans_a: bool, trans_b: bool) -> None:
         """The same with factors that are on the device, float32 (1,)."""
-        factors = [ctypes.cast(address(factor), ctypes.POINTER(ctypes.c_float)) for factor in (alpha, beta)]
+        factors = [ctypes.cast(place_of(factor), ctypes.POINTER(ctypes.c_float)) for factor in (alpha, beta)]
         self._set_pointer_mode(FACTORS_ON_DEVICE)
         try:
             self._multiply(dst, a, b, factors, trans_a, trans_b)
@@ -167,7 +163,7 @@ class Cublas:
         # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
         self._check(self._library.cublasSgemm_v2(
             self._handle, TRANSPOSED if trans_b else NOT_TRANSPOSED, TRANSPOSED if trans_a else NOT_TRANSPOSED, n, m, k,
-            factors[0], address(b), leading_dim(b), address(a), leading_dim(a), factors[1], address(dst),
+            factors[0], place_of(b), leading_dim(b), place_of(a), leading_dim(a), factors[1], place_of(dst),
             leading_dim(dst)), "multiply matrices")
 
 
