@@ -11,15 +11,17 @@ from process_faults import environment
 
 ROUNDS = 12
 STATUSES = (0, 130, -signal.SIGINT)
+BEFORE_THE_FIRST_LINE = 'Traceback (most recent call last):\n  File "<string>", line 0, in <module>\nKeyboardInterrupt'
 
 
 def is_pythons_own(err: str) -> bool:
     """Whether the interpreter ended while it set itself up (paths, .pth files), before the launcher's first line.
 
-    Or whether the signal came in the callback by which it gives back the lock of an import: there it is lost, whoever
-    imports.
+    What it does before the first line of a program it numbers 0. Or whether the signal came in the callback by which it
+    gives back the lock of an import: there it is lost, whoever imports.
     """
-    return err.startswith("Fatal Python error: init_") or "Exception ignored in: <function _get_module_lock" in err
+    return err.startswith(("Fatal Python error: init_", BEFORE_THE_FIRST_LINE)) or (
+        "Exception ignored in: <function _get_module_lock" in err)
 
 
 @pytest.mark.parametrize("ignored", [False, True])
