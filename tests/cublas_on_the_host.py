@@ -6,6 +6,7 @@ speed, by the same way as on a GPU.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import numpy as np
 
@@ -49,8 +50,17 @@ class CublasOnTheHost:
 
         left = matrix(a, *((k, m) if trans_a else (m, k)), lda)
         right = matrix(b, *((n, k) if trans_b else (k, n)), ldb)
-        alpha, beta = (factor.contents if self.pointer_modes[-1] else factor._obj for factor in (alpha, beta))
-        target, old = matrix(c, m, n, ldc), beta.value
-        product = (left.T if trans_a else left) @ (right.T if trans_b else right)
-        target[...] = alpha.value * product + (old * target if old else 0)
+        factors = [factor.contents if self.pointer_modes[-1] else factor._obj for factor in (alpha, beta)]
+        target = matrix(c, m, n, ldc)
+
+        def multiply() -> None:
+            times, keep = (factor.value for factor in factors)
+            product = (left.T if trans_a else left) @ (right.T if trans_b else right)
+            target[...] = times * product + (keep * target if keep else 0)
+
+        self.run(multiply)
         return self._status("multiply")
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do it at once."""
+        work()

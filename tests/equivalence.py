@@ -11,7 +11,7 @@ from random_cases import Case
 import nnet3py.runtime.computer as computer_module
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import SIZING, Command
+from nnet3py.compiler.commands import SIZING, Command, CommandType
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.fuse import PASSES, fusion_steps
 from nnet3py.compiler.fuse.fusion import Call
@@ -59,10 +59,30 @@ LIMITS = [{"min_deriv_time": 0}, {"max_deriv_time": 2}, {"min_deriv_time": -4, "
 class PoisonedComputation(BoundComputation):
     """Matrices are NaN when they are allocated or taken over, and again when they are freed."""
 
+    _fused = False      # whether the parts of a fused command are bound
+
     def _call(self, command: Command) -> Call | None:
         if command.type in SIZING:
-            return self.ops.set_const, (self.view(command.args[0]), np.nan)
+            return None if self._fused else self._poison(command)
         return super()._call(command)
+
+    def _poison(self, command: Command) -> Call:
+        return self.ops.set_const, (self.view(command.args[0]), np.nan)
+
+    def _bind_fused(self, command: Command) -> Call:
+        """What is allocated between the parts is so before the first, and what is freed after the last."""
+        sizing = [part for part in self.computation.parts[command.args[0]][1] if part.type in SIZING]
+        before, after = ([self._poison(part) for part in sizing if (part.type == CommandType.DEALLOC_MATRIX) == freed]
+                         for freed in (False, True))
+        self._fused = True
+        calls = [*before, super()._bind_fused(command), *after]
+        self._fused = False
+
+        def run() -> None:
+            for function, args in calls:
+                function(*args)
+
+        return (run, ()) if sizing else calls[0]
 
 
 def run_poisoned(nnet: Nnet, computation: Computation, asked: ComputationRequest) -> dict[str, np.ndarray]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+from array import array
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from nnet3py.engine import team_code
 
@@ -76,10 +79,10 @@ class World:
             yield from self.functions["_share"](job, job, chunks * UNITS, 4, UNITS, per_thread)
             yield ("returned", job, sum(count for (one, _), count in self.done.items() if one == job))
 
-    def key(self) -> Hashable:
-        """What tells states apart."""
-        return (tuple(self.words.values()), self.bytes_in_pipe, frozenset(self.done.items()),
-                tuple(thread.key() for thread in self.threads))
+    def key(self) -> int:
+        """What tells states apart: two of some millions share these 64 bits once in millions of explorations."""
+        return hash((tuple(self.words.values()), self.bytes_in_pipe, frozenset(self.done.items()),
+                     tuple(thread.key() for thread in self.threads)))
 
 
 class Thread:
@@ -163,8 +166,8 @@ def explore(make: Callable[[], World], most_states: int) -> int:
 
     Raises AssertionError for a state that breaks a promise, or from which the callers cannot come to their end.
     """
-    numbers: dict[Hashable, int] = {}
-    before: list[list[int]] = []             # states from which one comes to a state
+    numbers: dict[int, int] = {}
+    steps = array("l")                       # from one state to another, one pair after the other
     ends: list[int] = []
     pending: list[tuple[tuple[int, ...], int]] = [((), -1)]       # the threads that took the steps so far; the state
 
@@ -173,7 +176,6 @@ def explore(make: Callable[[], World], most_states: int) -> int:
         is_new = key not in numbers
         if is_new:
             numbers[key] = len(numbers)
-            before.append([])
             assert len(numbers) <= most_states, "more states than expected"
             if all(thread.next is None for thread in world.threads[:len(world.jobs)]):
                 ends.append(numbers[key])
@@ -187,7 +189,7 @@ def explore(make: Callable[[], World], most_states: int) -> int:
             world.threads[number].step()
         here, is_new = number_of(world)
         if last >= 0:
-            before[here].append(last)
+            steps.extend((last, here))
         while is_new:
             choices = [i for i, thread in enumerate(world.threads) if thread.can_go_on()]
             if not choices:
@@ -196,15 +198,14 @@ def explore(make: Callable[[], World], most_states: int) -> int:
             world.threads[choices[0]].step()
             path, last = (*path, choices[0]), here
             here, is_new = number_of(world)
-            before[here].append(last)
-    reached = set(ends)
-    while ends:
-        ends, sources = [], [source for state in ends for source in before[state]]
-        for source in sources:
-            if source not in reached:
-                reached.add(source)
-                ends.append(source)
-    assert len(reached) == len(numbers), f"{len(numbers) - len(reached)} states have no way to the end"
+            steps.extend((last, here))
+    before, after = np.array(steps).reshape(-1, 2).T
+    reached = np.zeros(len(numbers), bool)
+    reached[ends] = True
+    while (new := before[reached[after] & ~reached[before]]).size:
+        reached[new] = True
+    lost = np.count_nonzero(~reached)
+    assert lost == 0, f"{lost} states have no way to the end"
     return len(numbers)
 
 

@@ -60,15 +60,18 @@ def test_killed_often_it_ends_in_the_same_files(command: str, tmp_path: Path) ->
     choose = random.Random(SEED)
     for _ in range(KILLS):
         process = process_faults.start(words, killed)
+        number = choose.choice(SIGNALS)
         try:
-            assert process.wait(choose.uniform(0.1, 0.6) * seconds) == 0
-            assert products(killed) == products(undisturbed)        # it came to its end: the others meet a new folder
+            status = process.wait(choose.uniform(0.1, 0.6) * seconds)
+        except subprocess.TimeoutExpired:
+            kill(process, number)
+            status = process.wait(LONGEST)
+        if status == 0:         # it came to its end: the others meet a new folder
+            assert products(killed) == products(undisturbed)
             shutil.rmtree(killed)
             shutil.copytree(source, killed, symlinks=True)
-        except subprocess.TimeoutExpired:
-            number = choose.choice(SIGNALS)
-            kill(process, number)
-            assert process.wait(LONGEST) in (-number, 128 + number), messages(killed)[-3000:]
+        else:
+            assert status in (-number, 128 + number), messages(killed)[-3000:]
             check_nobody_is_left(killed)
     assert process_faults.start(words, killed).wait(LONGEST) == 0, messages(killed)[-3000:]
     assert products(killed) == products(undisturbed)

@@ -1,0 +1,721 @@
+"""A card in place of a card: NVIDIA's driver, with the host's memory and kernels that numba's simulator runs.
+
+``pytest -p card_driver -p gpu_device tests/test_computer.py`` computes networks with numba's real CUDA target, or
+numba-cuda's: kernels are compiled by NVVM, and contexts, copies, streams, events, graphs and launches go to functions
+of the driver that are written here, in Python. What a kernel does is computed by another process, in numba's simulator
+(``card_kernels.py``), since nothing runs PTX on a CPU.
+
+The driver is as slow as it may be: what is queued in a stream is done when somebody waits for it, and not before. So
+a copy that is read too early, or a buffer that is filled again while a copy still needs it, gives wrong results here.
+Device memory is full of NaN when it is allocated, and a launch whose arrays are not within memory that is allocated
+then, or something that may not be captured in a graph, is refused.
+
+It needs a C compiler, for the shared library that numba opens.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import weakref
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MEMORY = 1 << 31              # bytes of the card; the file that holds them has only those that were written
+ALIGNED = 256
+COMPUTE_CAPABILITY = int(os.environ.get("NNET3PY_CARD", "75"))      # times ten
+INVALID, NOT_FOUND, NOT_READY, ILLEGAL, NOT_SUPPORTED, CAPTURING, IMPLICIT, BROKEN = (
+    1, 500, 600, 700, 801, 900, 906, 999)
+ATTRIBUTES = {1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 10: 32, 12: 65536,
+              16: 4, 75: COMPUTE_CAPABILITY // 10, 76: COMPUTE_CAPABILITY % 10}      # of a device, by their numbers
+CONTEXT, LEGACY = 0x1000, 0
+C_SOURCE = """
+typedef long (*function)(long, long, long, long, long, long, long, long, long, long, long, long);
+#define EXPORT(name) function name##_; \\
+    int name(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k, long l) \\
+    { return name##_ ? (int) name##_(a, b, c, d, e, f, g, h, i, j, k, l) : 0; }
+"""
+Work = Callable[[], None]
+
+
+class Refused(Exception):
+    """What the driver answers with a status."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Stream:
+    """What waits to be done, in order; while it captures, what is to become a graph."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Work] = deque()
+        self.captured: list[Work] | None = None
+
+
+class Memory:
+    """The card's memory: a file that both processes map, and which parts of it are allocated."""
+
+    def __init__(self) -> None:
+        self.file, name = tempfile.mkstemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        os.unlink(name)
+        os.truncate(self.file, MEMORY)
+        weakref.finalize(self, os.close, self.file)
+        self.map = mmap.mmap(self.file, MEMORY)
+        self.bytes = np.frombuffer(self.map, np.uint8)
+        self.start = self.bytes.ctypes.data
+        self.used: dict[int, int] = {}
+        self._starts: list[int] = []
+        self._top = ALIGNED
+
+    def allocate(self, size: int) -> int:
+        """The address of so many bytes, all of them 255, which makes a NaN of every float."""
+        place, self._top = self._top, self._top + -(-max(size, 1) // ALIGNED) * ALIGNED
+        if self._top > MEMORY:
+            raise Refused(2, "out of memory")
+        self.bytes[place:place + size] = 255
+        self.used[self.start + place] = size
+        insort(self._starts, self.start + place)
+        return self.start + place
+
+    def free(self, address: int) -> None:
+        """Give it back; it is not used again, so that who uses it later is found."""
+        if self.used.pop(address, None) is None:
+            raise Refused(INVALID, f"{address:x} was not allocated")
+        self._starts.remove(address)
+
+    def part(self, address: int, size: int) -> np.ndarray:
+        """The bytes from there on, which must be allocated as one piece."""
+        at = bisect_right(self._starts, address) - 1
+        if size and (at < 0 or address + size > self._starts[at] + self.used[self._starts[at]]):
+            raise Refused(ILLEGAL, f"{size} bytes at {address - self.start} of the card are not allocated as one piece")
+        return self.bytes[address - self.start:address - self.start + size]
+
+
+class Kernels:
+    """The process that computes what kernels do, and the names by which the driver knows them."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.keys: dict[int, tuple[Any, ...]] = {}           # of a kernel's Python function
+        self.known: dict[str, tuple[tuple[Any, ...], Any]] = {}      # by its name in a module: key, types of arguments
+        self.launched: set[str] = set()
+        self._memory, self._process = memory, None
+
+    def arguments(self, types: Any, params: int) -> list[Any]:
+        """What a launch gives, read where the driver reads it: an array as ("array", place, shape, strides, type)."""
+        from numba.core import types as numba_types
+        from numba.np.numpy_support import as_dtype
+
+        pointers = (ctypes.c_void_p * 256).from_address(params)
+        place, found = iter(range(256)), []
+
+        def next_number(kind: Any) -> Any:
+            return kind.from_address(pointers[next(place)]).value
+
+        for each in types:
+            if isinstance(each, numba_types.Array):
+                _, _, count, itemsize, data = (next_number(ctypes.c_int64) for _ in range(5))
+                shape, strides = (tuple(next_number(ctypes.c_int64) for _ in range(each.ndim)) for _ in range(2))
+                dtype = as_dtype(each.dtype)
+                if count != np.prod(shape) or itemsize != dtype.itemsize or (count and min(strides) < 0):
+                    raise Refused(INVALID, f"an array of {count} elements of {itemsize} bytes, {shape}, {strides}")
+                found.append(("array", data - self._memory.start if count else 0, shape, strides, dtype.str))
+            else:
+                found.append(as_dtype(each).type(next_number(np.ctypeslib.as_ctypes_type(as_dtype(each)))))
+        return found
+
+    def check(self, arguments: list[Any]) -> None:
+        """Refuse arrays that are not within allocated memory."""
+        for argument in arguments:
+            if isinstance(argument, tuple) and np.prod(argument[2]):
+                _, place, shape, strides, dtype = argument
+                last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+                self._memory.part(self._memory.start + place, last + np.dtype(dtype).itemsize)
+
+    def run(self, name: str, grid: tuple[int, int], block: tuple[int, int], arguments: list[Any]) -> None:
+        """Compute it, in the other process."""
+        self.check(arguments)
+        if self._process is None:
+            number = self._memory.file
+            self._process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("card_kernels.py"), str(number), str(MEMORY)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[number],
+                env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.launched.add(name)
+        pickle.dump((self.known[name][0], grid, block, arguments), self._process.stdin)
+        self._process.stdin.flush()
+        answer = pickle.load(self._process.stdout)
+        if answer:
+            raise Refused(ILLEGAL, f"{name}: {answer}")
+
+
+def api(*kinds: Any) -> Callable[[Any], Any]:
+    """Makes a function of the driver; its arguments are numbers: addresses where none is named."""
+    def mark(function: Any) -> Any:
+        count = function.__code__.co_argcount - 1
+        function.kinds = kinds or (ctypes.c_size_t,) * count
+        return function
+
+    return mark
+
+
+UINT, SIZE, INT = ctypes.c_uint, ctypes.c_size_t, ctypes.c_int
+
+
+class Driver:
+    """The functions of the driver that numba, cuda.bindings and nnet3py call, under their names."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.kernels = Kernels(self.memory)
+        self.lock = threading.RLock()
+        self.streams: dict[int, Stream] = {LEGACY: Stream()}
+        self.contexts = threading.local()
+        self.events: dict[int, tuple[Stream, Any]] = {}
+        self.graphs: dict[int, list[Work]] = {}
+        self.functions: dict[int, str] = {}
+        self.pinned: dict[int, np.ndarray] = {}
+        self.kept: list[Any] = []              # what was given by address
+        self.num_graph_launches = 0
+        self.library: Any = None
+        self._handle = 0x2000
+        self.callbacks = {name: self._callback(name) for name in dir(type(self)) if name.startswith("cu")}
+
+    def _callback(self, name: str) -> Any:
+        method = getattr(self, name)
+
+        def call(*args: int) -> int:
+            with self.lock:
+                try:
+                    method(*args)
+                except Refused as refusal:
+                    if refusal.status not in (NOT_FOUND, NOT_READY):       # these are answers
+                        print(f"{name}: {refusal}", file=sys.stderr)
+                    return refusal.status
+                except BaseException:
+                    traceback.print_exc()
+                    return BROKEN
+            return 0
+
+        return ctypes.CFUNCTYPE(ctypes.c_int, *method.kinds)(call)
+
+    def new_handle(self) -> int:
+        """A number that stands for something."""
+        self._handle += 16
+        return self._handle
+
+    @staticmethod
+    def put(address: int, value: int, kind: Any = SIZE) -> None:
+        """Write a result where the caller wants it."""
+        if address:
+            kind.from_address(address).value = value
+
+    # -- streams -------------------------------------------------------------------------------------------------------
+
+    def queue(self, stream: int, work: Work) -> None:
+        """Have it done in the stream's turn, or make it part of what is captured."""
+        self.refuse_capturing(stream == LEGACY)
+        target = self.streams[stream]
+        (target.waiting if target.captured is None else target.captured).append(work)
+
+    def refuse_capturing(self, refused: bool) -> None:
+        """What waits for all streams breaks a capture in any of them."""
+        if refused and any(stream.captured is not None for stream in self.streams.values()):
+            raise Refused(IMPLICIT, "the default stream waits for one that is capturing")
+
+    def finish(self, stream: Stream, until: Any = None) -> None:
+        """Do what waits in a stream, up to a mark or all of it."""
+        while stream.waiting and (until is None or until in stream.waiting):
+            stream.waiting.popleft()()
+
+    def finish_all(self) -> None:
+        """Do all there is."""
+        self.refuse_capturing(True)
+        for stream in self.streams.values():
+            self.finish(stream)
+
+    @api(SIZE, UINT)
+    def cuStreamCreate(self, result, flags):
+        handle = self.new_handle()
+        self.streams[handle] = Stream()
+        self.put(result, handle)
+
+    @api(SIZE, UINT, INT)
+    def cuStreamCreateWithPriority(self, result, flags, priority):
+        self.cuStreamCreate(result, flags)
+
+    @api()
+    def cuStreamDestroy(self, stream):
+        self.finish(self.streams.pop(stream))
+
+    @api()
+    def cuStreamSynchronize(self, stream):
+        if self.streams[stream].captured is not None:
+            raise Refused(CAPTURING, "somebody waits for a stream that is capturing")
+        self.finish_all() if stream == LEGACY else self.finish(self.streams[stream])
+
+    @api()
+    def cuStreamQuery(self, stream):
+        if self.streams[stream].waiting:
+            raise Refused(NOT_READY, "")
+
+    @api(SIZE, SIZE, UINT)
+    def cuStreamWaitEvent(self, stream, event, flags):
+        self.queue(stream, lambda: self.cuEventSynchronize(event))
+
+    @api()
+    def cuStreamIsCapturing(self, stream, status):
+        self.put(status, int(self.streams[stream].captured is not None), INT)
+
+    @api()
+    def cuStreamGetCtx(self, stream, result):
+        self.put(result, CONTEXT)
+
+    @api(SIZE, UINT)
+    def cuEventCreate(self, result, flags):
+        handle = self.new_handle()
+        self.events[handle] = self.streams[LEGACY], object()
+        self.put(result, handle)
+
+    @api()
+    def cuEventDestroy(self, event):
+        self.events.pop(event)
+
+    @api()
+    def cuEventRecord(self, event, stream):
+        def mark() -> None:
+            pass
+
+        self.events[event] = self.streams[stream], mark
+        self.queue(stream, mark)
+
+    @api()
+    def cuEventSynchronize(self, event):
+        self.finish(*self.events[event])
+
+    @api()
+    def cuEventQuery(self, event):
+        stream, mark = self.events[event]
+        if mark in stream.waiting:
+            raise Refused(NOT_READY, "")
+
+    # -- graphs --------------------------------------------------------------------------------------------------------
+
+    @api(SIZE, INT)
+    def cuStreamBeginCapture(self, stream, mode):
+        if stream == LEGACY or self.streams[stream].captured is not None:
+            raise Refused(CAPTURING, "a stream that cannot capture now")
+        self.streams[stream].captured = []
+
+    @api()
+    def cuStreamEndCapture(self, stream, result):
+        captured, self.streams[stream].captured = self.streams[stream].captured, None
+        handle = self.new_handle()
+        self.graphs[handle] = captured
+        self.put(result, handle)
+
+    @api()
+    def cuGraphGetNodes(self, graph, nodes, count):
+        self.put(count, len(self.graphs[graph]))
+
+    @api(SIZE, SIZE, ctypes.c_ulonglong)
+    def cuGraphInstantiateWithFlags(self, result, graph, flags):
+        handle = self.new_handle()
+        self.graphs[handle] = list(self.graphs[graph])
+        self.put(result, handle)
+
+    @api()
+    def cuGraphLaunch(self, graph, stream):
+        self.num_graph_launches += 1
+        for work in self.graphs[graph]:
+            self.queue(stream, work)
+
+    @api()
+    def cuGraphDestroy(self, graph):
+        self.graphs.pop(graph)
+
+    @api()
+    def cuGraphExecDestroy(self, graph):
+        self.graphs.pop(graph)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    @api()
+    def cuMemAlloc(self, result, size):
+        self.put(result, self.memory.allocate(size))
+
+    @api()
+    def cuMemFree(self, address):
+        self.finish_all()
+        self.memory.free(address)
+
+    @api()
+    def cuMemGetInfo(self, free, total):
+        self.put(free, MEMORY // 2)
+        self.put(total, MEMORY)
+
+    @api(SIZE, SIZE, UINT)
+    def cuMemHostAlloc(self, result, size, flags):
+        array = np.full(size, 255, np.uint8)
+        self.pinned[array.ctypes.data] = array
+        self.put(result, array.ctypes.data)
+
+    @api()
+    def cuMemFreeHost(self, address):
+        self.finish_all()
+        del self.pinned[address]
+
+    @api(SIZE, SIZE, UINT)
+    def cuMemHostGetDevicePointer(self, result, address, flags):
+        self.put(result, address)
+
+    @api(SIZE, INT, SIZE)
+    def cuPointerGetAttribute(self, result, attribute, address):
+        if attribute == 1:
+            self.put(result, CONTEXT)
+        elif attribute == 2:        # memory of the device, or of the host
+            self.put(result, 2 if self.memory.start <= address < self.memory.start + MEMORY else 1, INT)
+        elif attribute == 3:
+            self.put(result, address)
+        elif attribute in (8, 9):
+            self.put(result, 0, INT)
+        else:
+            raise Refused(NOT_SUPPORTED, f"attribute {attribute} of a pointer")
+
+    @api(UINT, SIZE, SIZE, SIZE)
+    def cuPointerGetAttributes(self, count, attributes, results, address):
+        for n in range(count):
+            self.cuPointerGetAttribute(SIZE.from_address(results + 8 * n).value,
+                                       INT.from_address(attributes + 4 * n).value, address)
+
+    def is_pinned(self, address: int) -> bool:
+        """Whether it is in memory of the host that a copy may read or write later."""
+        return any(start <= address < start + array.size for start, array in self.pinned.items())
+
+    @staticmethod
+    def on_host(address: int, size: int) -> np.ndarray:
+        """Memory of the host as bytes."""
+        return np.frombuffer((ctypes.c_ubyte * size).from_address(address), np.uint8)
+
+    @api()
+    def cuMemcpyHtoDAsync(self, dst, src, size, stream):
+        self.memory.part(dst, size)
+        source = self.on_host(src, size)
+        if not self.is_pinned(src):        # the driver copies it before it returns
+            source = source.copy()
+
+        def copy() -> None:
+            self.memory.part(dst, size)[:] = source
+
+        self.queue(stream, copy)
+
+    @api()
+    def cuMemcpyDtoHAsync(self, dst, src, size, stream):
+        self.memory.part(src, size)
+
+        def copy() -> None:
+            self.on_host(dst, size)[:] = self.memory.part(src, size)
+
+        self.queue(stream, copy)
+        if not self.is_pinned(dst):        # the driver waits for it
+            if self.streams[stream].captured is not None:
+                raise Refused(CAPTURING, "a copy to memory that is not pinned, in a capture")
+            self.finish(self.streams[stream])
+
+    @api()
+    def cuMemcpyDtoDAsync(self, dst, src, size, stream):
+        self.queue(stream, lambda: self.memory.part(dst, size).__setitem__(slice(None), self.memory.part(src, size)))
+
+    @api()
+    def cuMemcpyHtoD(self, dst, src, size):
+        self.finish_all()
+        self.memory.part(dst, size)[:] = self.on_host(src, size)
+
+    @api()
+    def cuMemcpyDtoH(self, dst, src, size):
+        self.finish_all()
+        self.on_host(dst, size)[:] = self.memory.part(src, size)
+
+    @api()
+    def cuMemcpyDtoD(self, dst, src, size):
+        self.finish_all()
+        self.memory.part(dst, size)[:] = self.memory.part(src, size)
+
+    @api(SIZE, ctypes.c_ubyte, SIZE, SIZE)
+    def cuMemsetD8Async(self, dst, value, size, stream):
+        self.queue(stream, lambda: self.memory.part(dst, size).fill(value))
+
+    @api(SIZE, ctypes.c_ubyte, SIZE)
+    def cuMemsetD8(self, dst, value, size):
+        self.finish_all()
+        self.memory.part(dst, size).fill(value)
+
+    # -- modules and kernels -------------------------------------------------------------------------------------------
+
+    @api(UINT, SIZE, SIZE, SIZE)
+    def cuLinkCreate(self, count, options, values, result):
+        self.put(result, self.new_handle())
+
+    @api(SIZE, INT, SIZE, SIZE, SIZE, UINT, SIZE, SIZE)
+    def cuLinkAddData(self, state, kind, data, size, name, count, options, values):
+        pass
+
+    @api()
+    def cuLinkComplete(self, state, result, size):
+        self.kept.append(ctypes.create_string_buffer(b"\0" * 64))
+        self.put(result, ctypes.addressof(self.kept[-1]))
+        self.put(size, 64)
+
+    @api()
+    def cuLinkDestroy(self, state):
+        pass
+
+    @api(SIZE, SIZE, UINT, SIZE, SIZE)
+    def cuModuleLoadDataEx(self, result, image, count, options, values):
+        self.put(result, self.new_handle())
+
+    @api(SIZE, SIZE, SIZE, SIZE, UINT, SIZE, SIZE, UINT)
+    def cuLibraryLoadData(self, result, code, options, values, count, more, others, more_count):
+        self.put(result, self.new_handle())
+
+    @api()
+    def cuLibraryUnload(self, library):
+        pass
+
+    @api()
+    def cuLibraryGetModule(self, result, library):
+        self.put(result, library)
+
+    @api()
+    def cuLibraryGetKernel(self, result, library, name):
+        self.cuModuleGetFunction(result, library, name)
+
+    @api()
+    def cuKernelGetFunction(self, result, kernel):
+        self.put(result, kernel)
+
+    @api(SIZE, INT, SIZE, INT)
+    def cuKernelGetAttribute(self, result, attribute, kernel, device):
+        self.cuFuncGetAttribute(result, attribute, kernel)
+
+    @api()
+    def cuModuleUnload(self, module):
+        pass
+
+    @api()
+    def cuModuleGetFunction(self, result, module, name):
+        handle = self.new_handle()
+        self.functions[handle] = ctypes.string_at(name).decode()
+        self.put(result, handle)
+
+    @api(SIZE, INT, SIZE)
+    def cuFuncGetAttribute(self, result, attribute, function):
+        self.put(result, {0: 1024}.get(attribute, 0), INT)
+
+    @api(SIZE, UINT, UINT, UINT, UINT, UINT, UINT, UINT, SIZE, SIZE, SIZE)
+    def cuLaunchKernel(self, function, grid_x, grid_y, grid_z, x, y, z, shared, stream, params, extra):
+        name = self.functions[function]
+        if grid_z != 1 or z != 1 or min(grid_x, grid_y, x, y) < 1 or x * y > 1024 or shared:
+            raise Refused(INVALID, f"{name}: a launch on {(grid_x, grid_y, grid_z)} x {(x, y, z)}, {shared} bytes")
+        arguments = self.kernels.arguments(self.kernels.known[name][1], params)
+        self.kernels.check(arguments)
+        self.queue(stream, lambda: self.kernels.run(name, (grid_x, grid_y), (x, y), arguments))
+
+    @api()
+    def cuLaunchKernelEx(self, config, function, params, extra):
+        sizes = (UINT * 7).from_address(config)
+        self.cuLaunchKernel(function, *sizes, SIZE.from_address(config + 32).value, params, extra)
+
+    # -- devices and contexts ------------------------------------------------------------------------------------------
+
+    @api(UINT)
+    def cuInit(self, flags):
+        pass
+
+    @api()
+    def cuDriverGetVersion(self, result):
+        self.put(result, 13000, INT)
+
+    @api(INT, SIZE)
+    def cuGetErrorName(self, status, result):
+        self.kept.append(ctypes.create_string_buffer(f"CUDA_ERROR_{status}".encode()))
+        self.put(result, ctypes.addressof(self.kept[-1]))
+
+    cuGetErrorString = cuGetErrorName
+
+    @api()
+    def cuDeviceGetCount(self, result):
+        self.put(result, 1, INT)
+
+    @api(SIZE, INT)
+    def cuDeviceGet(self, result, number):
+        self.put(result, number, INT)
+
+    @api(SIZE, INT, INT)
+    def cuDeviceGetName(self, result, size, device):
+        ctypes.memmove(result, b"a card in place of a card\0", 26)
+
+    @api(SIZE, INT, INT)
+    def cuDeviceGetAttribute(self, result, attribute, device):
+        self.put(result, ATTRIBUTES.get(attribute, 0), INT)
+
+    @api(SIZE, INT)
+    def cuDeviceGetUuid(self, result, device):
+        ctypes.memset(result, 7, 16)
+
+    @api(SIZE, INT)
+    def cuDevicePrimaryCtxRetain(self, result, device):
+        self.put(result, CONTEXT)
+
+    @api(INT)
+    def cuDevicePrimaryCtxRelease(self, device):
+        pass
+
+    @api(INT)
+    def cuDevicePrimaryCtxReset(self, device):
+        self.finish_all()
+
+    @api(INT, UINT)
+    def cuDevicePrimaryCtxSetFlags(self, device, flags):
+        pass
+
+    @api(INT, SIZE, SIZE)
+    def cuDevicePrimaryCtxGetState(self, device, flags, active):
+        self.put(flags, 0, UINT)
+        self.put(active, 1, INT)
+
+    def _stack(self) -> list[int]:
+        return self.contexts.__dict__.setdefault("stack", [])
+
+    @api()
+    def cuCtxGetCurrent(self, result):
+        self.put(result, self._stack()[-1] if self._stack() else 0)
+
+    @api()
+    def cuCtxSetCurrent(self, context):
+        self._stack()[-1:] = [context]
+
+    @api()
+    def cuCtxPushCurrent(self, context):
+        self._stack().append(context)
+
+    @api()
+    def cuCtxPopCurrent(self, result):
+        self.put(result, self._stack().pop())
+
+    @api()
+    def cuCtxGetDevice(self, result):
+        self.put(result, 0, INT)
+
+    @api()
+    def cuCtxGetApiVersion(self, context, result):
+        self.put(result, 13000, UINT)
+
+    @api()
+    def cuCtxSynchronize(self):
+        self.finish_all()
+
+    @api()
+    def cuIpcOpenMemHandle(self):
+        raise Refused(NOT_SUPPORTED, "memory of other processes")
+
+    @api(SIZE, SIZE, INT, ctypes.c_uint64, SIZE)
+    def cuGetProcAddress(self, symbol, result, version, flags, status):
+        name = ctypes.string_at(symbol).decode()
+        there = name in self.callbacks
+        self.put(result, ctypes.cast(self.library[name], ctypes.c_void_p).value or 0 if there else 0)
+        self.put(status, 0 if there else 1, INT)
+        if not there:
+            raise Refused(NOT_FOUND, name)
+
+
+def load_library(driver: Driver, folder: Path) -> None:
+    """Compile and load libcuda.so.1, whose functions are the driver's; whoever opens that name gets it.
+
+    When Python ends they have no effect any more: what is given back after that would call functions that are gone.
+    """
+    names = {f"{name}{version}": name for name in driver.callbacks for version in ("", "_v2")}
+    source = folder / "driver.c"
+    source.write_text(C_SOURCE + "\n".join(f"EXPORT({name})" for name in names))
+    built = folder / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", "-o", built, source], check=True)
+    library = ctypes.CDLL(str(built), mode=ctypes.RTLD_GLOBAL)
+    for exported, name in names.items():
+        target = ctypes.c_void_p.in_dll(library, f"{exported}_")
+        target.value = ctypes.cast(driver.callbacks[name], ctypes.c_void_p).value
+        atexit.register(setattr, target, "value", None)
+    driver.library = library
+
+
+def cublas_on(driver: Driver) -> Any:
+    """cuBLAS for matrices on the card, in the order of its stream."""
+    from cublas_on_the_host import CublasOnTheHost
+
+    class CublasOnTheCard(CublasOnTheHost):
+        def run(self, work):
+            driver.queue(self.stream, work)
+
+    return CublasOnTheCard()
+
+
+def numbered(count: dict[Any, int], kernel: Any) -> tuple[Any, ...]:
+    """What names a kernel in both processes: its function and arguments, and which of those that are alike it is."""
+    function = kernel.function
+    key = function.__module__, function.__qualname__, function.__code__.co_firstlineno, kernel.kinds
+    count[key] = count.get(key, 0) + 1
+    return *key, count[key]
+
+
+def install() -> Driver:
+    """Have numba's CUDA target use this driver, from now on and in this process."""
+    driver = Driver()
+    folder = tempfile.TemporaryDirectory()
+    driver.kept.append(folder)
+    load_library(driver, Path(folder.name))
+    from nnet3py.ops.cuda import launch
+
+    count: dict[Any, int] = {}
+    prepare, compile_one = launch.Kernel.__init__, launch._compile
+
+    def prepare_and_note(kernel: Any, *args: Any) -> None:
+        prepare(kernel, *args)
+        driver.kernels.keys[id(kernel.function)] = numbered(count, kernel)
+
+    def compile_and_note(function: Any, signature: Any, fastmath: bool) -> Any:
+        compiled = compile_one(function, signature, fastmath)
+        for made in compiled.overloads.values():
+            driver.kernels.known[made.entry_name] = driver.kernels.keys[id(function)], signature
+        return compiled
+
+    launch.Kernel.__init__ = prepare_and_note      # type: ignore[method-assign]
+    launch._compile = compile_and_note
+    from nnet3py.ops.cuda import cublas
+    cublas.library = lambda: cublas_on(driver)      # type: ignore[assignment]
+    one_thread = launch.forced_launch((1, 1), (1, 1))
+    one_thread.__enter__()
+    driver.kept.append(one_thread)
+    return driver
+
+
+def pytest_configure(config: Any) -> None:
+    """Before anything asks for numba's CUDA target."""
+    config.card = install()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what ran, so that a test can see that it did."""
+    card = terminalreporter.config.card
+    terminalreporter.write_line(f"kernels launched: {len(card.kernels.launched)}, graphs: {card.num_graph_launches}")
