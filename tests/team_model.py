@@ -3,12 +3,14 @@
 The functions of ``engine/team_code.py`` become generators that stop before each step on memory that the threads share:
 each peek, poke, add and swap, which are one atomic step in compiled code, too, each byte through the pipe, and the
 beginning and the end of each chunk of work. A state is the shared memory with the places and variables of all threads;
-:func:`explore` visits every state that can be reached, and says what is wrong in any.
+:func:`explore` visits every state that can be reached, and says what is wrong in any; :func:`walk` follows one order,
+for worlds of too many states.
 """
 from __future__ import annotations
 
 import ast
 import inspect
+import random
 from array import array
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from nnet3py.engine import team_code
 STEPS = ("peek", "poke", "add", "swap", "relax", "give_way", "read_byte", "write_byte", "call_part")
 FUNCTIONS = ("_chunk_size", "_run_shared", "_share", "_wait_for_workers", "_wake", "_run_chunk",
              "_take_first", "_take_last", "_enter", "_sleep", "serve")
+STAYS = 0.5                 # how likely the thread of a step takes the next one, too, in a walk
 UNITS = 2                   # rows of a chunk; each row's work is enough for a thread
 Step = tuple[Any, ...]
 
@@ -207,6 +210,23 @@ def explore(make: Callable[[], World], most_states: int) -> int:
     lost = np.count_nonzero(~reached)
     assert lost == 0, f"{lost} states have no way to the end"
     return len(numbers)
+
+
+def walk(world: World, choose: random.Random, most_steps: int) -> None:
+    """Take steps at random until the callers have come to their end and the workers sleep.
+
+    A thread takes several steps on end now and then, as threads do. Raises AssertionError as :func:`explore` does.
+    """
+    last = 0
+    for _ in range(most_steps):
+        choices = [i for i, thread in enumerate(world.threads) if thread.can_go_on()]
+        if not choices:
+            assert all(thread.next is None for thread in world.threads[:len(world.jobs)]), "the callers wait for ever"
+            _check_sleepers(world)
+            return
+        last = last if last in choices and choose.random() < STAYS else choose.choice(choices)
+        world.threads[last].step()
+    raise AssertionError(f"no end after {most_steps} steps")
 
 
 def _check_sleepers(world: World) -> None:
