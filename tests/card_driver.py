@@ -26,7 +26,7 @@ import threading
 import traceback
 import weakref
 from bisect import bisect_right, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,7 @@ class Driver:
         self.pinned: dict[int, np.ndarray] = {}
         self.kept: list[Any] = []              # what was given by address
         self.num_graph_launches = 0
+        self.calls: Counter[str] = Counter()
         self.library: Any = None
         self._handle = 0x2000
         self.callbacks = {name: self._callback(name) for name in dir(type(self)) if name.startswith("cu")}
@@ -199,6 +200,7 @@ class Driver:
 
         def call(*args: int) -> int:
             with self.lock:
+                self.calls[name] += 1
                 try:
                     method(*args)
                 except Refused as refusal:

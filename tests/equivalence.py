@@ -22,8 +22,9 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import BoundComputation
 
-# Of the largest value of an array: its float32 sums of some hundreds of terms may be taken in another order.
-ROUNDING = 3e-5
+# Of the largest value of an array: its float32 sums of some hundreds of terms may be taken in another order. A batch
+# norm takes the square of the mean from the mean square: where the mean is large beside the spread, that shows most.
+ROUNDING = 1e-4
 # Of the largest gradient: before a batch norm that of a bias is zero but for the rounding of terms that cancel, and
 # fused commands round otherwise.
 CANCELLED = 0.3

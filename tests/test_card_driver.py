@@ -154,19 +154,25 @@ def test_a_launchs_arguments(call: Calls, wrong: str | None) -> None:
         assert read() == [("array", address - call.driver.memory.start, (2, 3), (12, 4), "<f4"), np.float32(0.5)]
 
 
-def run_on_the_card(*words: str) -> tuple[int, int, int]:
-    """Tests that passed, kernels that were launched, and launches of graphs; in a process of its own."""
+def output_of(*words: str) -> str:
+    """What Python prints, in a process of its own that may have a card."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     from nnet3py.ops.cuda import elementwise
     check_ptx(elementwise, "copy_mat", (7, 5))       # skips where there is no NVVM
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "card_driver", "-p",
-         "gpu_device", *words], cwd=TESTS.parent, capture_output=True, text=True,
+        [sys.executable, *words], cwd=TESTS.parent, capture_output=True, text=True,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])})
     assert done.returncode == 0, done.stdout + done.stderr
-    passed, kernels, graphs = (int(re.search(pattern, done.stdout)[1]) for pattern in (      # type: ignore[index]
+    return done.stdout
+
+
+def run_on_the_card(*words: str) -> tuple[int, int, int]:
+    """Tests that passed, kernels that were launched, and launches of graphs."""
+    printed = output_of("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "card_driver", "-p",
+                        "gpu_device", *words)
+    passed, kernels, graphs = (int(re.search(pattern, printed)[1]) for pattern in (      # type: ignore[index]
         r"(\d+) passed", r"kernels launched: (\d+)", r"graphs: (\d+)"))
     return passed, kernels, graphs
 
@@ -176,6 +182,35 @@ def test_training_on_the_card() -> None:
     passed, kernels, graphs = run_on_the_card("tests/test_trainer.py", "tests/test_chain_trainer.py", "-k",
                                               "fade or same_seed or masks or changing or improves_the_objective")
     assert passed >= 10 and kernels >= 25 and graphs >= 90
+
+
+TRAINING = """
+import sys
+sys.path.append("benchmarks")
+import card_driver
+card = card_driver.install()
+from gpu_parts.nets import TINY, minibatch, tdnnf
+from nnet3py import Nnet
+from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+nnet = Nnet.from_config(tdnnf(TINY), seed=1)
+trainer = NnetTrainer(nnet, TrainerOptions(device="cuda"))
+for number in range(6):
+    before = card.calls["cuStreamSynchronize"], card.num_graph_launches
+    trainer.train(minibatch(nnet, TINY, number))
+    waiting = sum(len(stream.waiting) for stream in card.streams.values())
+    counted = trainer.objectives["output"].total_weight if trainer.objectives else 0
+    print(card.calls["cuStreamSynchronize"] - before[0], card.num_graph_launches - before[1], waiting, counted)
+trainer.synchronise()
+print(trainer.objectives["output"].total_weight)
+"""
+
+
+def test_a_minibatch_does_not_wait_for_the_card() -> None:
+    """Once its graphs are there: it is queued, and the numbers of the one before are read meanwhile."""
+    *_, last, end = output_of("-c", TRAINING).splitlines()
+    synchronised, graphs, waiting, counted = map(float, last.split())
+    assert synchronised == 0 and 1 <= graphs <= 4 and waiting > 10
+    assert counted / float(end) == 5 / 6
 
 
 @pytest.mark.slow

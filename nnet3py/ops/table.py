@@ -103,6 +103,9 @@ class Device(Memory, Protocol):
     def read_later(self, src: DeviceArray) -> Callable[[], np.ndarray]:
         """A function that gives a host copy of what a vector of this device holds now, to be called only once."""
 
+    def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
+        """A function that gives the number which an operation returns; the host waits for it only when it asks."""
+
     def free_memory(self) -> tuple[int, int]:
         """Bytes of the device's memory that are free, and all of them; 0 if that is not known."""
 

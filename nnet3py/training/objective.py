@@ -13,6 +13,7 @@ Nothing is divided by the weight: derivatives are sums over the minibatch. Kaldi
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -43,9 +44,9 @@ def check_supervision(name: str, supervision: GeneralMatrix, shape: tuple[int, .
         raise ShapeError(f"supervision of '{name}' has {rows} rows for {shape[0]} output frames")
 
 
-def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
-                      deriv: DeviceArray | None) -> Objective:
-    """Compute the objective of one output, and its derivative into ``deriv``.
+def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
+                    deriv: DeviceArray | None) -> Callable[[], Objective]:
+    """Queue what computes the objective of one output, and its derivative into ``deriv``.
 
     Parameters
     ----------
@@ -54,6 +55,10 @@ def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: D
     supervision : float32 array, CompressedMatrix or SparseMatrix, (rows, dim)
     output : device matrix (rows, dim)
     deriv : device matrix (rows, dim) to set, or None where no derivative is wanted
+
+    Returns
+    -------
+    A function that waits for the device and gives the objective; to be called once.
 
     Raises
     ------
@@ -64,13 +69,22 @@ def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: D
         with ops.staged(supervision.row_starts, supervision.columns, supervision.values) as table:
             if deriv is not None:
                 ops.copy_from_sparse(deriv, *table)
-            value = ops.sum_product_sparse(output, *table)
-        return Objective(float(supervision.values.sum(dtype=np.float64)), value)
+            value = ops.later("sum_product_sparse", output, *table)
+        weight = float(supervision.values.sum(dtype=np.float64))
+        return lambda: Objective(weight, value())
     dense = to_dense(supervision)
     check_finite(dense, "the supervision")
     target = deriv if deriv is not None else ops.scratch(*output.shape)
     ops.copy_in(target, dense)
     if kind == "linear":
-        return Objective(float(dense.sum(dtype=np.float64)), ops.sum_product(output, target))
+        value, weight = ops.later("sum_product", output, target), float(dense.sum(dtype=np.float64))
+        return lambda: Objective(weight, value())
     ops.add_mat(target, output, -1.0)
-    return Objective(float(dense.shape[0]), -0.5 * ops.sum_product(target, target))
+    square = ops.later("sum_product", target, target)
+    return lambda: Objective(float(dense.shape[0]), -0.5 * square())
+
+
+def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
+                      deriv: DeviceArray | None) -> Objective:
+    """The same, and wait for it."""
+    return queue_objective(ops, kind, supervision, output, deriv)()

@@ -36,7 +36,7 @@ from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.parameter_store import ParameterStore, on_device
 from nnet3py.training.example_request import example_request
 from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change
-from nnet3py.training.objective import check_supervision, compute_objective
+from nnet3py.training.objective import Objective, check_supervision, queue_objective
 from nnet3py.training.objective_stats import ObjectiveStats
 
 logger = logging.getLogger(__name__)
@@ -223,8 +223,9 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         for io in self._inputs(eg):
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()
+        num_before = len(self._reports)
         self._process_outputs(computer, eg, step.suffix)
-        self._run_pending_reports()      # of the step before: its numbers came before this one's objective
+        self._run_pending_reports(num_before)      # of the step before, while a device computes this one's outputs
         computer.run()
         if self._stores is not None:       # on the CPU the computer has done so
             self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
@@ -252,17 +253,35 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.delta.scale_components(np.array([momentum if is_updatable(c) else 1.0
                                               for c in self.delta.components]))
 
-    def _run_pending_reports(self) -> None:
-        """Count, log and check what the device has reported since the last time."""
-        reports, self._reports = self._reports, []
+    def _run_pending_reports(self, count: int | None = None) -> None:
+        """Count, log and check what the device has reported since the last time, or the first ``count`` reports."""
+        count = len(self._reports) if count is None else count
+        reports, self._reports = self._reports[:count], self._reports[count:]
         for report in reports:
             report()
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
-        """Add a minibatch to the averages of an output."""
+        """Add this minibatch to the averages of an output."""
+        self._add_to_averages(name, self.num_minibatches, weight, objective, aux_objective)
+
+    def _add_to_averages(self, name: str, minibatch: int, weight: float, objective: float,
+                         aux_objective: float = 0.0) -> None:
         if name not in self.objectives:
             self.objectives[name] = ObjectiveStats(name, self.options.print_interval)
-        self.objectives[name].add(self.num_minibatches, weight, objective, aux_objective)
+        self.objectives[name].add(minibatch, weight, objective, aux_objective)
+
+    def _count_when_known(self, name: str, objective: Callable[[], Objective]) -> None:
+        """Add this minibatch to the averages of an output; a device's numbers with the reports of the next step."""
+        minibatch = self.num_minibatches
+
+        def count() -> None:
+            found = objective()
+            self._add_to_averages(name, minibatch, found.weight, found.value)
+
+        if self._stores is None:
+            count()
+        else:
+            self._reports.append(count)
 
     def _apply_l2(self, eg: Eg, l2_scale: float) -> None:
         factor = l2_scale * self.options.l2_regularize_factor
@@ -300,8 +319,8 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
                 output = computer.output_view(io.name)
                 check_supervision(io.name, io.features, output.shape)
                 kind = self.nnet.descriptor_of(node).objective
-                objective = compute_objective(computer.ops, kind, io.features, output, computer.input_view(io.name))
-                self._count(io.name + suffix, objective.weight, objective.value)
+                self._count_when_known(io.name + suffix, queue_objective(
+                    computer.ops, kind, io.features, output, computer.input_view(io.name)))
 
 
 def _two_stores(trained: Nnet | ParameterStore,

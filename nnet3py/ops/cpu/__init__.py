@@ -96,6 +96,11 @@ class CpuOps:
         copied = np.array(src)
         return lambda: copied
 
+    def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
+        """A function that gives the number which an operation returns: here, it is computed at once."""
+        value = getattr(self, operation)(*args)
+        return lambda: value
+
     @staticmethod
     def natural_gradient_failed() -> Callable[[], bool]:
         """A function that says whether a preconditioner may have got unusable rows: asking each one costs little."""

@@ -79,6 +79,16 @@ class CudaOps:
         self.release_scratch(mark)
         return matrix
 
+    def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
+        """A function that waits, and gives the number which an operation returns; to be called once."""
+        from nnet3py.ops.cuda import memory
+
+        count = load(operation).queue(*args)
+        if not count:
+            return lambda: 0.0
+        parts = self.read_later(memory.results().place(count))
+        return lambda: float(parts().sum())
+
     def natural_gradient_failed(self) -> Callable[[], bool]:
         """A function that waits, and says whether a preconditioner got unusable rows since the last such function.
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -356,6 +356,20 @@ class Results:
         self._places[-1][:count].copy_to_host(host, stream=stream())
         stream().synchronize()
         return host
+
+
+def summed_by_host(queue: Callable[..., int]) -> Callable[..., float]:
+    """Makes an operation that returns a sum of a function that queues a kernel and returns how many parts it writes.
+
+    The parts go to :func:`results`; of none of them the sum is 0. The function itself is the operation's ``queue``.
+    """
+    @wraps(queue)
+    def operation(*args: Any) -> float:
+        count = queue(*args)
+        return float(results().read(count).sum()) if count else 0.0
+
+    operation.queue = queue      # type: ignore[attr-defined]
+    return operation
 
 
 def results() -> Results:

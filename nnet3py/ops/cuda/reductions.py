@@ -11,7 +11,7 @@ from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.column_sums import column_sums, total
 from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import kernel, operation
-from nnet3py.ops.cuda.memory import results
+from nnet3py.ops.cuda.memory import results, summed_by_host
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
     launch_parts,
@@ -133,13 +133,14 @@ def _products(parts, a, b):
 
 
 @documented
-def sum_product(a: DeviceArray, b: DeviceArray) -> float:
+@summed_by_host
+def sum_product(a: DeviceArray, b: DeviceArray) -> int:
     if not a.size:
-        return 0.0
+        return 0
     shape = launch_parts(*a.shape)
     count = shape[0][0] * shape[0][1]
     _products.launch(shape, results().place(count), a, b)
-    return float(results().read(count).sum())
+    return count
 
 
 @documented
