@@ -179,11 +179,16 @@ def constrain_matrix(ops: Ops, weights: DeviceArray, constraint: float) -> Calla
     ops.reset_scratch()
     wide = weights.shape[0] <= weights.shape[1]
     p, copied, ratio = ops.scratch(*[min(weights.shape)] * 2), ops.scratch(*weights.shape), ops.scratch_vector(1)
+    ops.replay(_constrain, ops, weights, p, copied, ratio, constraint, wide)
+    return ops.read_later(ratio)
+
+
+def _constrain(ops: Ops, weights: DeviceArray, p: DeviceArray, copied: DeviceArray, ratio: DeviceArray,
+               constraint: float, wide: bool) -> None:
     ops.add_mat_mat(p, weights, weights, 1.0, 0.0, trans_a=not wide, trans_b=wide)
     ops.orthonormal_step(p, ratio, constraint)
     ops.copy_mat(copied, weights, 1.0)
     ops.add_mat_mat(weights, *((p, copied) if wide else (copied, p)), -1.0, 1.0)
-    return ops.read_later(ratio)
 
 
 def check_ratio(ratio: float, name: str) -> None:

@@ -106,6 +106,9 @@ class Device(Memory, Protocol):
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
         """A function that gives the number which an operation returns; the host waits for it only when it asks."""
 
+    def replay(self, run: Callable[..., None], /, *args: Any) -> None:
+        """``run(*args)``, which calls operations that depend on nothing else; a device may remember what it queued."""
+
     def free_memory(self) -> tuple[int, int]:
         """Bytes of the device's memory that are free, and all of them; 0 if that is not known."""
 

@@ -119,7 +119,8 @@ class BoundComputation:
         self.host = host_of(nnet)
         self.nnet = on_device(nnet, ops)
         self.update, self.stats = (None if network is None else on_device(network, ops) for network in (update, stats))
-        self.networks = [network for network in (self.nnet, self.update, self.stats) if network is not None]
+        self.networks = list({id(network): network for network in (self.nnet, self.update, self.stats)
+                              if network is not None}.values())
         self.plan: MemoryPlan = plan_memory(computation)
         self.versions = [network.version for network in self.networks]
         self._bind()

@@ -275,8 +275,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         minibatch = self.num_minibatches
 
         def count() -> None:
-            found = objective()
-            self._add_to_averages(name, minibatch, found.weight, found.value)
+            weight, value = objective()
+            self._add_to_averages(name, minibatch, weight, value)
 
         if self._stores is None:
             count()

@@ -102,6 +102,11 @@ class CpuOps:
         return lambda: value
 
     @staticmethod
+    def replay(run: Callable[..., None], /, *args: Any) -> None:
+        """``run(*args)``."""
+        run(*args)
+
+    @staticmethod
     def natural_gradient_failed() -> Callable[[], bool]:
         """A function that says whether a preconditioner may have got unusable rows: asking each one costs little."""
         return lambda: True

@@ -53,6 +53,7 @@ class CudaOps:
     def __init__(self) -> None:
         from nnet3py.ops.cuda import memory
         from nnet3py.ops.cuda.draws import DeviceRandom
+        from nnet3py.ops.cuda.graphs import replay
 
         self.workspace = Workspace(memory.new_array)
         self.scratch = self.workspace.scratch
@@ -69,6 +70,7 @@ class CudaOps:
         self.copy_out = copies.copy_out
         self.read_later = copies.read_later
         self.staged = copies.staged
+        self.replay = replay
         self.random = DeviceRandom(self)
         self._failures = 0.0
 

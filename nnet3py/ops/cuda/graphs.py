@@ -17,7 +17,7 @@ from typing import Any
 
 from nnet3py.errors import DeviceError
 from nnet3py.ops import device
-from nnet3py.ops.cuda import memory
+from nnet3py.ops.cuda import cublas, memory
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +166,8 @@ def replay(run: Callable[..., None], *args: Any) -> None:
     Arrays count by their place in device memory and their shape.
     """
     replays: Replays = _local.__dict__.setdefault("replays", Replays(MOST_REPLAYS))
-    replays.run((run, *(_identity(arg) for arg in args)), lambda: run(*args))
+    key = run, cublas.tf32_is_allowed(), *(_identity(arg) for arg in args)
+    replays.run(key, lambda: run(*args))
 
 
 def _identity(arg: Any) -> Any:
