@@ -13,8 +13,9 @@ The loops run over whatever grid they get, so the launch shape decides the speed
 threads work on neighbouring columns. ``shape`` chooses the grid: :func:`launch_2d` (the default) spreads threads over a
 matrix; ``reduce.py`` has the shapes of kernels that reduce.
 
-Operations that return a number to the host write it into ``memory.results().place(count)`` and return
-``memory.results().read(count)``; that is the only way by which an operation may wait.
+Operations that return a sum to the host are made by ``memory.summed_by_host`` of functions that queue a kernel, which
+writes ``count`` parts of it into ``memory.results().place(count)``, and return ``count``. Calling the operation is the
+only way by which one may wait; ``ops.later`` queues the same, and reads the parts when it is asked for the sum.
 
 Scalars that differ from minibatch to minibatch (random draws, the minibatch's number) cannot be part of a captured
 launch. Their kinds are ``f32cell`` and ``intcell``: a device array of one element (float32, int64), read as
