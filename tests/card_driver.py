@@ -16,28 +16,23 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import mmap
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
-import weakref
-from bisect import bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from card_hardware import INVALID, MEMORY, Kernels, Memory, Refused, note_kernels
+from cublas_on_the_host import CublasOnTheHost
 
-MEMORY = 1 << 31              # bytes of the card; the file that holds them has only those that were written
-ALIGNED = 256
 COMPUTE_CAPABILITY = int(os.environ.get("NNET3PY_CARD", "75"))      # times ten
-INVALID, NOT_FOUND, NOT_READY, ILLEGAL, NOT_SUPPORTED, CAPTURING, IMPLICIT, BROKEN = (
-    1, 500, 600, 700, 801, 900, 906, 999)
+NOT_FOUND, NOT_READY, NOT_SUPPORTED, CAPTURING, IMPLICIT, BROKEN = 500, 600, 801, 900, 906, 999
 ATTRIBUTES = {1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 10: 32, 12: 65536,
               16: 4, 75: COMPUTE_CAPABILITY // 10, 76: COMPUTE_CAPABILITY % 10}      # of a device, by their numbers
 CONTEXT, LEGACY = 0x1000, 0
@@ -50,116 +45,12 @@ typedef long (*function)(long, long, long, long, long, long, long, long, long, l
 Work = Callable[[], None]
 
 
-class Refused(Exception):
-    """What the driver answers with a status."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
 class Stream:
     """What waits to be done, in order; while it captures, what is to become a graph."""
 
     def __init__(self) -> None:
         self.waiting: deque[Work] = deque()
         self.captured: list[Work] | None = None
-
-
-class Memory:
-    """The card's memory: a file that both processes map, and which parts of it are allocated."""
-
-    def __init__(self) -> None:
-        self.file, name = tempfile.mkstemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-        os.unlink(name)
-        os.truncate(self.file, MEMORY)
-        weakref.finalize(self, os.close, self.file)
-        self.map = mmap.mmap(self.file, MEMORY)
-        self.bytes = np.frombuffer(self.map, np.uint8)
-        self.start = self.bytes.ctypes.data
-        self.used: dict[int, int] = {}
-        self._starts: list[int] = []
-        self._top = ALIGNED
-
-    def allocate(self, size: int) -> int:
-        """The address of so many bytes, all of them 255, which makes a NaN of every float."""
-        place, self._top = self._top, self._top + -(-max(size, 1) // ALIGNED) * ALIGNED
-        if self._top > MEMORY:
-            raise Refused(2, "out of memory")
-        self.bytes[place:place + size] = 255
-        self.used[self.start + place] = size
-        insort(self._starts, self.start + place)
-        return self.start + place
-
-    def free(self, address: int) -> None:
-        """Give it back; it is not used again, so that who uses it later is found."""
-        if self.used.pop(address, None) is None:
-            raise Refused(INVALID, f"{address:x} was not allocated")
-        self._starts.remove(address)
-
-    def part(self, address: int, size: int) -> np.ndarray:
-        """The bytes from there on, which must be allocated as one piece."""
-        at = bisect_right(self._starts, address) - 1
-        if size and (at < 0 or address + size > self._starts[at] + self.used[self._starts[at]]):
-            raise Refused(ILLEGAL, f"{size} bytes at {address - self.start} of the card are not allocated as one piece")
-        return self.bytes[address - self.start:address - self.start + size]
-
-
-class Kernels:
-    """The process that computes what kernels do, and the names by which the driver knows them."""
-
-    def __init__(self, memory: Memory) -> None:
-        self.keys: dict[int, tuple[Any, ...]] = {}           # of a kernel's Python function
-        self.known: dict[str, tuple[tuple[Any, ...], Any]] = {}      # by its name in a module: key, types of arguments
-        self.launched: set[str] = set()
-        self._memory, self._process = memory, None
-
-    def arguments(self, types: Any, params: int) -> list[Any]:
-        """What a launch gives, read where the driver reads it: an array as ("array", place, shape, strides, type)."""
-        from numba.core import types as numba_types
-        from numba.np.numpy_support import as_dtype
-
-        pointers = (ctypes.c_void_p * 256).from_address(params)
-        place, found = iter(range(256)), []
-
-        def next_number(kind: Any) -> Any:
-            return kind.from_address(pointers[next(place)]).value
-
-        for each in types:
-            if isinstance(each, numba_types.Array):
-                _, _, count, itemsize, data = (next_number(ctypes.c_int64) for _ in range(5))
-                shape, strides = (tuple(next_number(ctypes.c_int64) for _ in range(each.ndim)) for _ in range(2))
-                dtype = as_dtype(each.dtype)
-                if count != np.prod(shape) or itemsize != dtype.itemsize or (count and min(strides) < 0):
-                    raise Refused(INVALID, f"an array of {count} elements of {itemsize} bytes, {shape}, {strides}")
-                found.append(("array", data - self._memory.start if count else 0, shape, strides, dtype.str))
-            else:
-                found.append(as_dtype(each).type(next_number(np.ctypeslib.as_ctypes_type(as_dtype(each)))))
-        return found
-
-    def check(self, arguments: list[Any]) -> None:
-        """Refuse arrays that are not within allocated memory."""
-        for argument in arguments:
-            if isinstance(argument, tuple) and np.prod(argument[2]):
-                _, place, shape, strides, dtype = argument
-                last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-                self._memory.part(self._memory.start + place, last + np.dtype(dtype).itemsize)
-
-    def run(self, name: str, grid: tuple[int, int], block: tuple[int, int], arguments: list[Any]) -> None:
-        """Compute it, in the other process."""
-        self.check(arguments)
-        if self._process is None:
-            number = self._memory.file
-            self._process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("card_kernels.py"), str(number), str(MEMORY)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[number],
-                env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(sys.path)})
-        self.launched.add(name)
-        pickle.dump((self.known[name][0], grid, block, arguments), self._process.stdin)
-        self._process.stdin.flush()
-        answer = pickle.load(self._process.stdout)
-        if answer:
-            raise Refused(ILLEGAL, f"{name}: {answer}")
 
 
 def api(*kinds: Any) -> Callable[[Any], Any]:
@@ -240,14 +131,23 @@ class Driver:
 
     def finish(self, stream: Stream, until: Any = None) -> None:
         """Do what waits in a stream, up to a mark or all of it."""
-        while stream.waiting and (until is None or until in stream.waiting):
-            stream.waiting.popleft()()
+        ended = until is not None and until not in stream.waiting
+        while stream.waiting and not ended:
+            work = stream.waiting.popleft()
+            work()
+            ended = work is until
 
     def finish_all(self) -> None:
         """Do all there is."""
         self.refuse_capturing(True)
         for stream in self.streams.values():
             self.finish(stream)
+
+    def at_once(self, function: Any, *args: int) -> None:
+        """Call a function that queues something in a stream, after all there is, and do it."""
+        self.finish_all()
+        function(*args, LEGACY)
+        self.finish(self.streams[LEGACY])
 
     @api(SIZE, UINT)
     def cuStreamCreate(self, result, flags):
@@ -439,22 +339,22 @@ class Driver:
 
     @api()
     def cuMemcpyDtoDAsync(self, dst, src, size, stream):
-        self.queue(stream, lambda: self.memory.part(dst, size).__setitem__(slice(None), self.memory.part(src, size)))
+        def copy() -> None:
+            self.memory.part(dst, size)[:] = self.memory.part(src, size)
+
+        self.queue(stream, copy)
 
     @api()
     def cuMemcpyHtoD(self, dst, src, size):
-        self.finish_all()
-        self.memory.part(dst, size)[:] = self.on_host(src, size)
+        self.at_once(self.cuMemcpyHtoDAsync, dst, src, size)
 
     @api()
     def cuMemcpyDtoH(self, dst, src, size):
-        self.finish_all()
-        self.on_host(dst, size)[:] = self.memory.part(src, size)
+        self.at_once(self.cuMemcpyDtoHAsync, dst, src, size)
 
     @api()
     def cuMemcpyDtoD(self, dst, src, size):
-        self.finish_all()
-        self.memory.part(dst, size)[:] = self.memory.part(src, size)
+        self.at_once(self.cuMemcpyDtoDAsync, dst, src, size)
 
     @api(SIZE, ctypes.c_ubyte, SIZE, SIZE)
     def cuMemsetD8Async(self, dst, value, size, stream):
@@ -462,8 +362,7 @@ class Driver:
 
     @api(SIZE, ctypes.c_ubyte, SIZE)
     def cuMemsetD8(self, dst, value, size):
-        self.finish_all()
-        self.memory.part(dst, size).fill(value)
+        self.at_once(self.cuMemsetD8Async, dst, value, size)
 
     # -- modules and kernels -------------------------------------------------------------------------------------------
 
@@ -662,23 +561,16 @@ def load_library(driver: Driver, folder: Path) -> None:
     driver.library = library
 
 
-def cublas_on(driver: Driver) -> Any:
+class CublasOnTheCard(CublasOnTheHost):
     """cuBLAS for matrices on the card, in the order of its stream."""
-    from cublas_on_the_host import CublasOnTheHost
 
-    class CublasOnTheCard(CublasOnTheHost):
-        def run(self, work):
-            driver.queue(self.stream, work)
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self._driver = driver
 
-    return CublasOnTheCard()
-
-
-def numbered(count: dict[Any, int], kernel: Any) -> tuple[Any, ...]:
-    """What names a kernel in both processes: its function and arguments, and which of those that are alike it is."""
-    function = kernel.function
-    key = function.__module__, function.__qualname__, function.__code__.co_firstlineno, kernel.kinds
-    count[key] = count.get(key, 0) + 1
-    return *key, count[key]
+    def run(self, work: Work) -> None:
+        """Have it done in the stream's turn."""
+        self._driver.queue(self.stream, work)
 
 
 def install() -> Driver:
@@ -687,14 +579,12 @@ def install() -> Driver:
     folder = tempfile.TemporaryDirectory()
     driver.kept.append(folder)
     load_library(driver, Path(folder.name))
-    from nnet3py.ops.cuda import launch
+    from nnet3py.ops.cuda import cublas, launch
 
-    count: dict[Any, int] = {}
-    prepare, compile_one = launch.Kernel.__init__, launch._compile
+    compile_one = launch._compile
 
-    def prepare_and_note(kernel: Any, *args: Any) -> None:
-        prepare(kernel, *args)
-        driver.kernels.keys[id(kernel.function)] = numbered(count, kernel)
+    def note(key: tuple[Any, ...], kernel: Any) -> None:
+        driver.kernels.keys[id(kernel.function)] = key
 
     def compile_and_note(function: Any, signature: Any, fastmath: bool) -> Any:
         compiled = compile_one(function, signature, fastmath)
@@ -702,10 +592,9 @@ def install() -> Driver:
             driver.kernels.known[made.entry_name] = driver.kernels.keys[id(function)], signature
         return compiled
 
-    launch.Kernel.__init__ = prepare_and_note      # type: ignore[method-assign]
+    note_kernels(note)
     launch._compile = compile_and_note
-    from nnet3py.ops.cuda import cublas
-    cublas.library = lambda: cublas_on(driver)      # type: ignore[assignment]
+    cublas.library = lambda: CublasOnTheCard(driver)      # type: ignore[assignment]
     one_thread = launch.forced_launch((1, 1), (1, 1))
     one_thread.__enter__()
     driver.kept.append(one_thread)

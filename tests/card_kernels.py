@@ -19,19 +19,11 @@ import numpy as np
 
 def all_kernels() -> dict[tuple[Any, ...], Any]:
     """All kernels of the package, by what names them in the other process, too."""
-    from card_driver import numbered
+    from card_hardware import note_kernels
 
     import nnet3py.ops.cuda
-    from nnet3py.ops.cuda import launch
-    count: dict[Any, int] = {}
     found: dict[tuple[Any, ...], Any] = {}
-    prepare = launch.Kernel.__init__
-
-    def prepare_and_note(kernel: Any, *args: Any) -> None:
-        prepare(kernel, *args)
-        found[numbered(count, kernel)] = kernel
-
-    launch.Kernel.__init__ = prepare_and_note      # type: ignore[method-assign]
+    note_kernels(found.__setitem__)
     for info in pkgutil.iter_modules(nnet3py.ops.cuda.__path__):
         importlib.import_module(f"nnet3py.ops.cuda.{info.name}")
     return found

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import card_driver
 import numpy as np
 import pytest
-from card_driver import CAPTURING, ILLEGAL, IMPLICIT, INVALID, LEGACY, Driver
+from card_driver import CAPTURING, IMPLICIT, LEGACY, Driver
+from card_hardware import ILLEGAL, INVALID, Refused
 from cuda_checks import check_ptx
 
 TESTS = Path(__file__).resolve().parent
@@ -148,7 +148,7 @@ def test_a_launchs_arguments(call: Calls, wrong: str | None) -> None:
         return found
 
     if wrong:
-        with pytest.raises(card_driver.Refused, match="24|10 elements|not allocated"):
+        with pytest.raises(Refused, match="24|10 elements|not allocated"):
             read()
     else:
         assert read() == [("array", address - call.driver.memory.start, (2, 3), (12, 4), "<f4"), np.float32(0.5)]
