@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graph_paths import path_costs
+from random_fsts import random_fst
 
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -29,6 +31,7 @@ COST = 1e-3                                            # sums of float32 over an
 OPTIONS = DecoderOptions(beam=12.0, lattice_beam=4.0)
 BACKOFF = 15                                           # the number of #0 among the words
 MUTATIONS = 100
+LONGEST = 4                                            # input labels of the paths that are compared one by one
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,33 @@ def test_same_as_composed_before(model, disambig, likes, epsilons):
         assert found.reached_final
 
 
+def test_paths_of_random_graphs(model):
+    """Words that are the only ones to come next are taken early, and costs come early: paths cost the same."""
+    num_paths = 0
+    for seed in range(60):
+        hcl, grammar = random_fst(seed, epsilons=0.5), random_fst(seed + 1000, states=7, arcs=14, epsilons=0.2)
+        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().whole()
+        if whole.num_arcs:
+            expected = path_costs(composed(hcl, grammar, []), LONGEST)
+            assert path_costs(whole, LONGEST) == pytest.approx(expected, abs=COST)
+            num_paths += len(expected)
+    assert num_paths > 900
+
+
+def test_words_are_taken_early_and_costs_summed(model):
+    """Of a state from which the words 1 and 2 come: their sum; then of each the word itself, at the first arc."""
+    hcl = Fst.from_arcs(0, [NO_WEIGHT] * 5 + [0.0], [0, 1, 1, 2, 3, 4], [1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 2, 0],
+                        np.zeros(6), [1, 2, 3, 4, 4, 5])
+    costs = np.array([1.0, 2.0], dtype=np.float32)
+    grammar = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 0], [1, 2], [7, 8], costs, [1, 1])
+    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().whole()
+    arcs = {int(label): (int(word), float(cost)) for label, word, cost in
+            zip(whole.input_labels, whole.output_labels, whole.weights, strict=True)}
+    total = -np.logaddexp(-1.0, -2.0)
+    assert arcs == {1: (0, pytest.approx(total)), 2: (7, pytest.approx(1.0 - total)), 4: (0, 0.0),
+                    3: (8, pytest.approx(2.0 - total)), 5: (0, 0.0), 6: (0, 0.0)}
+
+
 def test_nothing_is_made_from_which_nothing_follows(model, disambig, likes):
     graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
     search = LatticeDecoder(graph)
@@ -137,8 +167,7 @@ def lookahead_file(path: Path, lookahead: Lookahead, hcl: Fst, keep_words: bool)
         writer.raw(b"\1" + struct.pack("<q", len(pairs)) + pairs.tobytes() if keep_words else b"\0")
         writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
         for state in range(hcl.num_states):
-            part = lookahead.part_of_state[state]
-            intervals = lookahead.intervals[lookahead.starts[part]:lookahead.starts[part + 1]]
+            intervals = lookahead.intervals_of(state)
             writer.raw(struct.pack("<q", len(intervals)) + intervals.tobytes() + struct.pack("<i", 1))
     return path
 
@@ -152,7 +181,7 @@ def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
         write_binary_fst(TokenWriter(stream, binary=True), relabelled(grammar, own.label_of_word), "vector")
     found = LookaheadGraph.read(path, tmp_path / "Gr.fst", disambig, model)
     expected = LookaheadGraph.of_words(own, grammar, disambig, model)
-    labels = found.label_of_word()
+    labels = found.label_of_word
     assert labels[:len(own.label_of_word)].tolist() == own.label_of_word[:len(labels)].tolist()
     one, other = (Decoder(graph, model, OPTIONS).decode(likes[1]) for graph in (found, expected))
     assert one.lattice.equals(other.lattice)

@@ -71,8 +71,8 @@ def write_lookahead(path: Path, lookahead: Lookahead, hcl: Fst) -> None:
         pairs = np.stack((words, lookahead.label_of_word[words]), axis=1).astype(np.int32)
         writer.raw(b"\1" + struct.pack("<q", len(pairs)) + pairs.tobytes())
         writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
-        for part in lookahead.part_of_state[:hcl.num_states].tolist():
-            intervals = lookahead.intervals[lookahead.starts[part]:lookahead.starts[part + 1]]
+        for state in range(hcl.num_states):
+            intervals = lookahead.intervals_of(state)
             writer.raw(struct.pack("<q", len(intervals)) + intervals.tobytes() + struct.pack("<i", 1))
 
 

@@ -47,8 +47,8 @@ def warmup(args: list[str], options: Options) -> None:
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
-                 "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph", "nnet3py.decoding.growing_graph",
-                 "nnet3py.decoding.grammar_graph"),
+                 "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph", "nnet3py.decoding.lookahead_grammar",
+                 "nnet3py.decoding.growing_graph", "nnet3py.decoding.grammar_graph"),
     "files": ("nnet3py.formats.compressed_code",),
     "features": ("nnet3py.features.cmvn",),
     "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),

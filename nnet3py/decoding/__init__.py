@@ -10,8 +10,9 @@ once, and never changed. ``lattice_decoder.py``: ``LatticeDecoder(graph, options
 ``pruning_loops.py`` prunes backwards and closes the gaps, so a time's tokens always lie together, in order of
 creation; ``result_loops.py`` reads off paths and lattices. ``lookahead_graph.py``: ``LookaheadGraph``, HCL and
 a G, whose ``for_decoder()`` is a ``ComposedGraph``: tables like those above that grow as ``lookahead_loops.py``
-composes what the search asks for (``MORE_ARCS``), with potentials of look-ahead on its arcs; ``lookahead.py``: which
-labels can come next in HCL, as intervals, read from ``olabel_lookahead`` files or found by ``reach_loops.py``.
+composes what the search asks for (``MORE_ARCS``), looking ahead as OpenFst does; ``lookahead.py``: which labels can
+come next in HCL, as intervals, read from ``olabel_lookahead`` files or found by ``reach_loops.py``;
+``lookahead_grammar.py``: ``GrammarTables``, G for these loops, an n-gram model where it lies in its file.
 ``growing_graph.py`` is what such graphs have in common; ``grammar_graph.py``: ``GrammarGraph``, graphs that call each
 other by nonterminals (``graphs/grammar_fst.py``), whose ``ExpandedGrammar`` ``grammar_loops.py`` puts together.
 docs/decoding.md is for users.

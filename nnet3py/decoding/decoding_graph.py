@@ -1,19 +1,18 @@
 """The graph that a decoder searches: its states and arcs as two tables, mapped into memory where a file has them so."""
 from __future__ import annotations
 
-import mmap
 import os
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.decoding import graph_loops
 from nnet3py.decoding.search_layout import ARC_WORDS, FINAL, NUM_EPSILONS, STATE_WORDS
 from nnet3py.engine.loop import Loop
-from nnet3py.errors import FormatError, ShapeError
+from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.object_files import token_reader
-from nnet3py.io.streams import InputStream, failed_command, open_input
+from nnet3py.io.file_content import FileContent
+from nnet3py.io.streams import failed_command, open_input
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import const_tables, find_const_tables
 from nnet3py.transducers.fst_text import read_fst
@@ -57,8 +56,7 @@ class DecodingGraph:
     @classmethod
     def of_fst(cls, fst: Fst, model: TransitionModel) -> DecodingGraph:
         """A graph of transition-ids of a model."""
-        states, arcs = const_tables(fst)
-        return cls(fst.start, table_words(states, STATE_WORDS), table_words(arcs, ARC_WORDS), *_columns(model))
+        return cls(*tables_of(fst), *_columns(model))
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str], model: TransitionModel) -> DecodingGraph:
@@ -66,14 +64,8 @@ class DecodingGraph:
 
         Raises FormatError for a file that is not an FST, ShapeError as above.
         """
-        with open_input(rxfilename) as stream:
-            mapped = _mapped(stream)
-            if mapped is not None:
-                return cls(*mapped, *_columns(model))
-            fst = read_fst(token_reader(stream))
-        if stream.status:
-            raise failed_command(stream.path, stream.status)
-        return cls.of_fst(fst, model)
+        start, states, arcs = read_tables(rxfilename)
+        return cls(start, states, arcs, *_columns(model))
 
     @property
     def final_costs(self) -> np.ndarray:
@@ -121,6 +113,32 @@ def check_epsilons(states: np.ndarray, arcs: np.ndarray) -> None:
                          f"state {cycle} is on it")
 
 
+class MappedTables(NamedTuple):
+    """The start state, states and arcs of a ``const`` FST where they lie in a file, and the place after it."""
+
+    start: int
+    states: np.ndarray
+    arcs: np.ndarray
+    end: int
+
+
+def read_tables(rxfilename: str | os.PathLike[str]) -> tuple[int, np.ndarray, np.ndarray]:
+    """The start state and the tables of an FST in a file; those of a ``const`` file are mapped into memory."""
+    with open_input(rxfilename) as stream:
+        content = FileContent(stream)
+        mapped = mapped_tables(content)
+        tables = mapped[:3] if mapped is not None else tables_of(read_fst(content.reader()))
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return tables
+
+
+def tables_of(fst: Fst) -> tuple[int, np.ndarray, np.ndarray]:
+    """The start state and the tables of an FST."""
+    states, arcs = const_tables(fst)
+    return fst.start, table_words(states, STATE_WORDS), table_words(arcs, ARC_WORDS)
+
+
 def address(array: np.ndarray) -> int:
     """Where an array's elements begin."""
     return int(array.__array_interface__["data"][0])
@@ -135,25 +153,17 @@ def _columns(model: TransitionModel) -> tuple[np.ndarray, int]:
     return model.transition_id_to_pdf, model.num_pdfs
 
 
-def _mapped(stream: InputStream) -> tuple[int, np.ndarray, np.ndarray] | None:
-    """The start state and the tables of a ``const`` file; None for other files, pipes, and FSTs inside other files.
-
-    Then nothing has been read.
-    """
-    if stream.size is None or stream.tell() != 0:
-        return None
-    reader = token_reader(stream)
+def mapped_tables(content: FileContent, offset: int = 0) -> MappedTables | None:
+    """The tables of a ``const`` FST at a place in a file; None for other FSTs."""
+    reader = content.reader(offset)
     places = find_const_tables(reader) if reader.peek(1) == b"\xd6" else None
     if places is None:
-        stream.seek(0)
         return None
     header = places.header
     end = places.arcs + header.num_arcs * ARC_WORDS * 4
-    if header.num_arcs < 0 or end > stream.size:
-        raise FormatError(f"expected a graph of {header.num_states} states and {header.num_arcs} arcs, which takes "
-                          f"{end} bytes, but the file has {stream.size}", path=stream.path)
-    content: Any = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    tables = [np.frombuffer(content, dtype=np.int32, count=count * width, offset=first).reshape(-1, width)
-              for count, width, first in ((header.num_states, STATE_WORDS, places.states),
-                                          (header.num_arcs, ARC_WORDS, places.arcs))]
-    return header.start, tables[0], tables[1]
+    if header.num_arcs < 0 or end > content.size:
+        raise reader.error(f"expected a graph of {header.num_states} states and {header.num_arcs} arcs, which takes "
+                           f"{end} bytes, but the file has {content.size}")
+    states = content.array(np.int32, places.states, header.num_states * STATE_WORDS).reshape(-1, STATE_WORDS)
+    arcs = content.array(np.int32, places.arcs, header.num_arcs * ARC_WORDS).reshape(-1, ARC_WORDS)
+    return MappedTables(header.start, states, arcs, end)

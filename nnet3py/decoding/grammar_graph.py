@@ -82,7 +82,7 @@ class GrammarGraph:
 
 
 def joined(grammar: GrammarFst) -> Fst:
-    """A whole grammar as one graph. ShapeError as for :class:`GrammarGraph` and :meth:`ExpandedGrammar.whole`."""
+    """A whole grammar as one graph. ShapeError as for :class:`GrammarGraph` and :meth:`GrowingGraph.whole`."""
     return GrammarGraph(grammar, None).for_decoder().whole()
 
 
@@ -116,9 +116,9 @@ class ExpandedGrammar(GrowingGraph):
         self.start = self._add_start()
 
     def _add_start(self) -> int:
-        return self._add(int(self._graph.starts[0]), np.float32(0.0))
+        return self._add(int(self._graph.starts[0]), 0, np.float32(0.0), 0, 0)
 
-    def _add(self, key: int, potential: np.float32) -> int:
+    def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
         return int(_add_state(self._tables[0], *self._pools(), self._counts, key))
 
     def _pools(self) -> tuple[np.ndarray, ...]:
@@ -138,25 +138,6 @@ class ExpandedGrammar(GrowingGraph):
             raise ShapeError(_WRONG[status].format(state=state, name=name, phone=phone), _HINTS[status])
         else:
             super()._make_room(status)
-
-    def whole(self, most_arcs: int = MOST_ARCS) -> Fst:
-        """The whole grammar as one graph. ShapeError for more than ``most_arcs`` arcs, as when it calls itself."""
-        done = 0
-        while done < self.num_states:
-            states = np.arange(done, self.num_states, dtype=np.int32)
-            done = self.num_states
-            self.expand(states)
-            if self.num_arcs > most_arcs:
-                raise ShapeError(f"the grammar has more than {most_arcs} arcs as one graph",
-                                 "a grammar that calls itself can only be put together while decoding")
-        states, arcs = self._states[:self.num_states], self._arcs[:self.num_arcs]
-        sources = np.empty(self.num_arcs, dtype=np.int64)
-        for state, (first, count) in enumerate(states[:, [search_layout.FIRST_ARC, search_layout.NUM_ARCS]].tolist()):
-            sources[first:first + count] = state
-        return Fst.from_arcs(self.start, self.final_costs[:self.num_states], sources, arcs[:, search_layout.ARC_INPUT],
-                             arcs[:, search_layout.ARC_OUTPUT],
-                             self._arcs.view(np.float32)[:self.num_arcs, search_layout.ARC_COST],
-                             arcs[:, search_layout.ARC_NEXT])
 
 
 _WRONG = {

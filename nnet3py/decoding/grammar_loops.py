@@ -117,16 +117,16 @@ def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: 
 
 @inline
 def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
-    place = place_of(made.keys, made.table, key)
+    place = place_of(made.keys, made.table, np.int64(len(made.table) - 1), key, np.int64(0))
     if made.table[place] < 0:
         state = made.counts[NUM_STATES]
         made.counts[NUM_STATES] += 1
-        made.table[place], made.keys[state] = state, key
+        made.table[place], made.keys[2 * state], made.keys[2 * state + 1] = state, key, 0
         final = _INFINITY
         if key >> 32 == 0:                                   # only the top graph can end
             final = g_state_costs[(key & 0xFFFFFFFF) * STATE_WORDS + FINAL]
         made.state_costs[state, FINAL] = final
-        made.states[state, FIRST_ARC], made.states[state, NUM_ARCS], made.states[state, NUM_EPSILONS] = 0, -1, 0
+        made.states[state, FIRST_ARC], made.states[state, NUM_ARCS], made.states[state, NUM_EPSILONS] = 0, -1, 1
     return np.int64(made.table[place])
 
 
@@ -181,11 +181,11 @@ def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, outpu
 @inline
 def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
     """Add the arc that replaces one into another graph; or say what is wrong with it."""
-    instance, counts = made.keys[state] >> 32, made.counts
+    instance, counts = made.keys[2 * state] >> 32, made.counts
     offset, multiple = graphs.settings[0], graphs.settings[1]
     label, back = np.int64(graphs.arcs[arc + ARC_INPUT]) - FIRST_LABEL, np.int64(graphs.arcs[arc + ARC_NEXT])
     name, phone = label // multiple, label % multiple
-    counts[BAD_STATE], counts[BAD_NAME], counts[BAD_PHONE] = made.keys[state] & 0xFFFFFFFF, name, phone
+    counts[BAD_STATE], counts[BAD_NAME], counts[BAD_PHONE] = made.keys[2 * state] & 0xFFFFFFFF, name, phone
     if name == offset + _END:
         to_instance, entry = np.int64(made.instances[instance, CALLER]), _REENTER
         at = np.int64(made.instances[instance, RETURN])
@@ -212,12 +212,12 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
 @inline
 def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
     """Make the arcs of a state; without enough room it makes none."""
-    key, counts = made.keys[state], made.counts
+    key, counts = made.keys[2 * state], made.counts
     instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * STATE_WORDS
     first, count = np.int64(graphs.states[words + FIRST_ARC]), np.int64(graphs.states[words + NUM_ARCS])
     if counts[NUM_MADE_ARCS] + count > len(made.arcs):
         return MORE_ARCS
-    if counts[NUM_STATES] + count > len(made.keys) or 2 * (counts[NUM_STATES] + count) > len(made.table):
+    if counts[NUM_STATES] + count > len(made.states) or 2 * (counts[NUM_STATES] + count) > len(made.table):
         return MORE_STATES
     if counts[NUM_INSTANCES] + count > len(made.instances) or (
             2 * (counts[NUM_INSTANCES] + count) > len(made.instance_table)):

@@ -87,3 +87,25 @@ def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray
                 position[depth] = states[np.int64(following) * STATE_WORDS + FIRST_ARC]
                 depth += 1
     return np.int64(-1)
+
+
+def find_free_arcs(states: Any, arcs: Any, num_states: int, num_transition_ids: int, is_disambig: np.ndarray,
+                   edges: np.ndarray) -> int:
+    """Write source, target and output label of arcs without transition-id, as far as there is room.
+
+    Returns their number, or a label that is neither a transition-id nor marked in ``is_disambig``, less than 0.
+    """
+    count = np.int64(0)
+    for state in range(num_states):
+        words = state * STATE_WORDS
+        first = np.int64(states[words + FIRST_ARC])
+        for arc in range(first, first + np.int64(states[words + NUM_ARCS])):
+            label = np.int64(arcs[arc * ARC_WORDS + ARC_INPUT])
+            if label == 0 or is_disambig[label] != 0:
+                if count < len(edges):
+                    edges[count, 0], edges[count, 1] = state, arcs[arc * ARC_WORDS + ARC_NEXT]
+                    edges[count, 2] = arcs[arc * ARC_WORDS + ARC_OUTPUT]
+                count += 1
+            elif label > num_transition_ids:
+                return -label
+    return count

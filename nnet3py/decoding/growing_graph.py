@@ -9,7 +9,9 @@ from nnet3py.decoding import lookahead_layout as layout
 from nnet3py.decoding import search_layout
 from nnet3py.decoding.decoding_graph import address
 from nnet3py.engine.loop import Loop
+from nnet3py.errors import ShapeError
 from nnet3py.lattices.growing import enlarged
+from nnet3py.transducers.fst import Fst
 
 _rebuild_table = Loop("nnet3py.decoding.growing_loops", "rebuild_table", "i8[] i4[] i8")
 
@@ -32,7 +34,9 @@ class GrowingGraph(ABC):
     def __init__(self, pdfs: np.ndarray, num_columns: int, most_arcs: int) -> None:
         self.pdfs, self.num_columns, self._most_arcs = pdfs, num_columns, most_arcs
         self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
-        self._keys, self._potentials = np.empty(_FIRST_STATES, dtype=np.int64), np.empty(_FIRST_STATES, np.float32)
+        self._keys = np.empty(2 * _FIRST_STATES, dtype=np.int64)
+        self._ranges = np.empty(2 * _FIRST_STATES, dtype=np.int32)
+        self._potentials = np.empty(_FIRST_STATES, dtype=np.float32)
         self._states = np.empty((_FIRST_STATES, search_layout.STATE_WORDS), dtype=np.int32)
         self._arcs = np.empty((_FIRST_ARCS, search_layout.ARC_WORDS), dtype=np.int32)
         self._table = np.full(4 * _FIRST_STATES, -1, dtype=np.int32)
@@ -81,8 +85,8 @@ class GrowingGraph(ABC):
         """Call the loop that makes arcs, which returns what it needs to continue."""
 
     @abstractmethod
-    def _add(self, key: int, potential: np.float32) -> int:
-        """Add a state; returns its number."""
+    def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
+        """Add a state, which ``key`` and ``label`` tell from others, with what else is known; returns its number."""
 
     @abstractmethod
     def _add_start(self) -> int:
@@ -93,15 +97,35 @@ class GrowingGraph(ABC):
             self._arcs = enlarged(self._arcs)
         elif status == layout.MORE_STATES:
             self._keys, self._potentials = enlarged(self._keys), enlarged(self._potentials)
-            self._states = enlarged(self._states)
-            self._table = np.empty(4 * len(self._keys), dtype=np.int32)
+            self._ranges, self._states = enlarged(self._ranges), enlarged(self._states)
+            self._table = np.empty(4 * len(self._states), dtype=np.int32)
             _rebuild_table(self._keys, self._table, self.num_states)
 
     def begin_anew(self, wanted: np.ndarray) -> np.ndarray:
         """Forget arcs, and states other than the start and ``wanted`` (int32); returns new numbers of ``wanted``."""
-        keys, potentials = self._keys[wanted].tolist(), self._potentials[wanted]
+        keys, ranges = (array.reshape(-1, 2)[wanted].tolist() for array in (self._keys, self._ranges))
+        states = zip(keys, self._potentials[wanted], ranges, strict=True)
         self._counts[[layout.NUM_STATES, layout.NUM_ARCS, layout.PLACE]] = 0
         self._table[:] = -1
         self.start = self._add_start()
-        return np.array([self._add(key, potential) for key, potential in zip(keys, potentials, strict=True)],
-                        dtype=np.int32)
+        return np.array([self._add(key, label, potential, first, end)
+                         for (key, label), potential, (first, end) in states], dtype=np.int32)
+
+    def whole(self, most_arcs: int = MOST_ARCS) -> Fst:
+        """All of it as one graph. ShapeError for more than ``most_arcs`` arcs, as of a grammar that calls itself."""
+        done = 0
+        while done < self.num_states:
+            states = np.arange(done, self.num_states, dtype=np.int32)
+            done = self.num_states
+            self.expand(states)
+            if self.num_arcs > most_arcs:
+                raise ShapeError(f"the graph has more than {most_arcs} arcs as one",
+                                 "it can only be put together while decoding, as one of a grammar that calls itself")
+        states, arcs = self._states[:self.num_states], self._arcs[:self.num_arcs]
+        firsts, counts = states[:, search_layout.FIRST_ARC].astype(np.int64), states[:, search_layout.NUM_ARCS]
+        order = np.argsort(firsts, kind="stable")
+        sources = np.repeat(order, counts[order])
+        return Fst.from_arcs(self.start, self.final_costs[:self.num_states], sources, arcs[:, search_layout.ARC_INPUT],
+                             arcs[:, search_layout.ARC_OUTPUT],
+                             self._arcs.view(np.float32)[:self.num_arcs, search_layout.ARC_COST],
+                             arcs[:, search_layout.ARC_NEXT])

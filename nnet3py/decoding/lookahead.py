@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.decoding.decoding_graph import address, table_words
+from nnet3py.decoding.decoding_graph import address, mapped_tables, table_words
 from nnet3py.decoding.search_layout import ARC_OUTPUT, ARC_WORDS, STATE_WORDS
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
-from nnet3py.io.object_files import token_reader
+from nnet3py.io.file_content import FileContent
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.io.tokens import TokenReader
 from nnet3py.transducers.fst import Fst, read_header
-from nnet3py.transducers.fst_binary import const_tables, read_binary_fst
+from nnet3py.transducers.fst_binary import const_tables
 from nnet3py.transducers.fst_text import read_fst
 
 _HERE = "nnet3py.decoding.reach_loops"
@@ -22,7 +22,7 @@ _USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subsets"]
 _find_parts = Loop(_HERE, "find_parts", "u4* i4* i8 i4[] i4[] i4[] i4[] i4[] i8[] i4[]", _USES)
 _find_intervals = Loop(_HERE, "find_intervals",
                        "u4* f4* i4* i4[] i4[] i8[] i4[] i8 i8[] i8[] i8[] i8[] i4[,]", _USES)
-_read_intervals = Loop(_HERE, "read_intervals", "i4[] i8 i8[] i4[,]", _USES)
+_check_intervals = Loop(_HERE, "check_intervals", "i4* i8 i8 i4[,]", _USES)
 
 KIND = "olabel_lookahead"
 _MAGIC = 446681434                      # of OpenFst's FSTs with additional data
@@ -38,9 +38,9 @@ class Lookahead:
     ----------
     start : the start state
     states, arcs : tables of 32-bit words, as in OpenFst's ``const`` files
-    part_of_state : int32 (states,), the part whose intervals a state has
-    starts : int64 (parts + 1,), where the intervals of each part begin
-    intervals : int32 (intervals, 2), half-open ranges of labels, sorted
+    spans : int32 (states, 2), the labels that can come next if they are one half-open interval; else -1, and where in
+        ``intervals`` they begin
+    intervals : int32, intervals, sorted and apart, preceded by their number (two words), as in OpenFst's files
     final_label : the label that stands for ending
     label_of_word : int32, the label of each word; None if not known
     takes_words : whether G's input labels are words, since HCL's were
@@ -49,8 +49,7 @@ class Lookahead:
     start: int
     states: np.ndarray
     arcs: np.ndarray
-    part_of_state: np.ndarray
-    starts: np.ndarray
+    spans: np.ndarray
     intervals: np.ndarray
     final_label: int
     label_of_word: np.ndarray | None = None
@@ -68,10 +67,10 @@ class Lookahead:
         part, num_parts, labels = find_parts(states, arcs)
         final_label = int(labels[0]) + 1
         labels[0] = 0
-        starts, intervals = _intervals(states, arcs, part, num_parts, labels, final_label)
+        spans, intervals = _as_in_files(*_intervals(states, arcs, part, num_parts, labels, final_label))
         arcs = arcs.copy()
         arcs[:, ARC_OUTPUT] = labels[arcs[:, ARC_OUTPUT]]
-        return cls(hcl.start, states, arcs, part, starts, intervals, final_label, labels, True)
+        return cls(hcl.start, states, arcs, spans[part], intervals, final_label, labels, True)
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> Lookahead:
@@ -80,15 +79,28 @@ class Lookahead:
         FormatError for anything else.
         """
         with open_input(rxfilename) as stream:
-            reader = token_reader(stream)
-            begin = bytes(reader.peek(4 + 4 + len(KIND)))
-            if begin.endswith(KIND.encode()):
-                lookahead = _read_lookahead(reader)
+            content = FileContent(stream)
+            begin = bytes(content.reader().peek(4 + 4 + len(KIND)))
+            if begin[:4 + 4 + len(KIND)].endswith(KIND.encode()):
+                lookahead = _read_lookahead(content)
             else:
-                lookahead = cls.of_fst(read_fst(reader))
+                lookahead = cls.of_fst(read_fst(content.reader()))
         if stream.status:
             raise failed_command(stream.path, stream.status)
         return lookahead
+
+    def intervals_of(self, state: int) -> np.ndarray:
+        """int32 (intervals, 2): the half-open ranges of labels that can come next from a state."""
+        low, place = self.spans[state]
+        size = 2 * self.intervals[place - 2] if low < 0 else 0
+        return self.spans[state:state + 1] if low >= 0 else self.intervals[place:place + size].reshape(-1, 2)
+
+    def labels_of_words(self) -> np.ndarray:
+        """int32: the output labels that occur, each at its own place, and 0 at others: they stand for themselves."""
+        outputs = self.arcs[:, ARC_OUTPUT]
+        labels = np.zeros(int(outputs.max(initial=0)) + 1, dtype=np.int32)
+        labels[outputs] = outputs
+        return labels
 
 
 def find_parts(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
@@ -119,14 +131,34 @@ def _intervals(states: np.ndarray, arcs: np.ndarray, part: np.ndarray, num_parts
     return starts, intervals[:int(starts[-1])].copy()
 
 
-def _read_lookahead(reader: TokenReader) -> Lookahead:
-    """Read what OpenFst writes: a header, a whole ``const`` FST, and what can come next."""
+def _as_in_files(starts: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Spans of the parts, int32 (parts, 2); intervals with their numbers before them."""
+    sizes = np.diff(starts)
+    places = 2 * starts[:-1] + 2 * np.arange(1, len(starts))
+    words = np.zeros(2 * len(intervals) + 2 * len(sizes), dtype=np.int32)
+    words[places - 2] = sizes
+    is_number = np.zeros(len(words), dtype=bool)
+    is_number[places - 2] = is_number[places - 1] = True
+    words[~is_number] = intervals.reshape(-1)
+    spans = np.stack((np.full(len(sizes), -1), places), axis=1).astype(np.int32)
+    single = sizes == 1
+    spans[single] = intervals[starts[:-1][single]]
+    return spans, words
+
+
+def _read_lookahead(content: FileContent) -> Lookahead:
+    """Read what OpenFst writes: a header, a whole ``const`` FST, and what can come next. Tables stay where they are."""
+    reader = content.reader()
     header = read_header(reader)
     magic = int(reader.array("<i4", 1)[0])
     if header.arc_type != "standard" or magic != _MAGIC:
         raise reader.error(f"expected look-ahead data of an FST of arcs of type 'standard', found {magic} for arcs of "
                            f"type '{header.arc_type}'")
-    hcl = read_binary_fst(reader)
+    tables = mapped_tables(content, reader.offset)
+    if tables is None:
+        raise reader.error("expected an FST of type 'const' with look-ahead data")
+    start, states, arcs, end = tables
+    reader = content.reader(end)
     flags = reader.raw(4)           # there are two sets of data, for input and output labels, each perhaps missing
     if flags != b"\1\0\1\0":
         raise reader.error(f"expected look-ahead data of output labels, found {bytes(flags).hex()}",
@@ -134,17 +166,13 @@ def _read_lookahead(reader: TokenReader) -> Lookahead:
     label_of_word = _read_pairs(reader) if reader.raw(1) != b"\0" else None
     final_label = int(reader.array("<i4", 1)[0])
     num_states = int(reader.array("<i8", 1)[0])
-    if not 0 < num_states <= hcl.num_states + 1 or num_states < hcl.num_states:
-        raise reader.error(f"expected look-ahead data of {hcl.num_states} states, found them of {num_states}")
-    words = np.frombuffer(bytearray(_rest(reader)), dtype=np.int32)
-    starts = np.zeros(num_states + 1, dtype=np.int64)
-    intervals = np.empty((len(words) // 2 + 1, 2), dtype=np.int32)
-    if _read_intervals(words, num_states, starts, intervals) < 0:
+    if not 0 < num_states <= len(states) + 1 or num_states < len(states):
+        raise reader.error(f"expected look-ahead data of {len(states)} states, found them of {num_states}")
+    intervals = content.array(np.int32, reader.offset, content.size)
+    spans = np.empty((num_states, 2), dtype=np.int32)
+    if _check_intervals(address(intervals), len(intervals), num_states, spans) < 0:
         raise reader.error("the look-ahead data end too early, or are not sorted intervals")
-    states, arcs = (table_words(table, width) for table, width in
-                    zip(const_tables(hcl), (STATE_WORDS, ARC_WORDS), strict=True))
-    return Lookahead(hcl.start, states, arcs, np.arange(hcl.num_states, dtype=np.int32), starts,
-                     intervals[:int(starts[-1])].copy(), final_label, label_of_word)
+    return Lookahead(start, states, arcs, spans, intervals, final_label, label_of_word)
 
 
 def _read_pairs(reader: TokenReader) -> np.ndarray:
@@ -156,12 +184,3 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
     label_of_word = np.zeros(int(pairs[:, 0].max(initial=0)) + 1, dtype=np.int32)
     label_of_word[pairs[:, 0]] = pairs[:, 1]
     return label_of_word
-
-
-def _rest(reader: TokenReader) -> bytes:
-    """The rest of a file, in whole 32-bit words."""
-    parts = []
-    while not reader.at_end():
-        parts.append(bytes(reader.raw(len(reader.peek(1 << 20)))))
-    content = b"".join(parts)
-    return content[:len(content) // 4 * 4]

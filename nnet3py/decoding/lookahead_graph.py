@@ -7,26 +7,29 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.decoding import lookahead_layout as layout
 from nnet3py.decoding import search_layout
-from nnet3py.decoding.decoding_graph import address, check_epsilons, check_tables, table_words
-from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.decoding_graph import address, check_epsilons, check_tables, tables_of
 from nnet3py.decoding.growing_graph import MOST_ARCS, GrowingGraph
 from nnet3py.decoding.lookahead import MOST_WORDS, Lookahead, find_parts
+from nnet3py.decoding.lookahead_grammar import GrammarTables
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.fst_binary import const_tables
+from nnet3py.transducers.fst_text import read_fst_file
 
 _HERE = "nnet3py.decoding.lookahead_loops"
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout", "nnet3py.decoding.growing_loops"]
-_STATES = "i8[] f4[] i4[] i4[,] f4[,]"          # keys, potentials, table, states
-_expand = Loop(_HERE, "expand", "u4* f4* i4* f4* u4* f4* i4* f4* i4[] i8[] i4[,] i8 f4[] f4[] u1[] "
-               f"{_STATES} i4[,] f4[,] i8[] i4[]", _USES)
-_add_state = Loop(_HERE, "add_state", f"u4* f4* u4* f4* {_STATES} i8[] i8 f4", _USES)
-
-_LARGEST_STATE = 1 << 30       # of G: its number and a bit share a word
+_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout", "nnet3py.decoding.growing_loops",
+         "nnet3py.engine.addresses"]
+_MADE = "i8* f4* i4* i4* i8 i4* f4*"            # keys, potentials, ranges, table, states
+_GRAMMAR = "u4* f4* i4* i4* f4* i4* i8 i8 f4* i4* i4* f8* f8"
+_expand = Loop(_HERE, "expand",
+               f"u4* f4* i4* f4* {_GRAMMAR} i4* i4* i8 u1* u1* {_MADE} i8 i4* f4* i8 i8* i4* i8", _USES)
+_add_state = Loop(_HERE, "add_state", f"f4* u4* f4* u1* {_MADE} i8* i8 i8 f4 i8 i8", _USES)
+_find_free_arcs = Loop("nnet3py.decoding.graph_loops", "find_free_arcs", "u4* i4* i8 i8 u1[] i4[,]",
+                       ["nnet3py.decoding.search_layout"])
 
 
 class LookaheadGraph:
@@ -35,16 +38,17 @@ class LookaheadGraph:
     Attributes
     ----------
     lookahead : HCL
-    grammar : G, a table of states and one of arcs, sorted by label
+    grammar : G
     pdfs, num_columns : as in :class:`DecodingGraph`
     """
 
-    def __init__(self, lookahead: Lookahead, grammar: Fst, disambig: Iterable[int], model: TransitionModel) -> None:
+    def __init__(self, lookahead: Lookahead, grammar: Fst | GrammarTables, disambig: Iterable[int],
+                 model: TransitionModel) -> None:
         """Use HCL, and a G whose input labels are HCL's output labels (:meth:`of_words` for one of words).
 
         ``disambig`` are input labels of HCL to treat as epsilons. ShapeError for graphs that no decoder can use.
         """
-        self.lookahead, self.grammar_fst, self.disambig, self.model = lookahead, grammar, list(disambig), model
+        self.lookahead, self.disambig, self.model = lookahead, list(disambig), model
         self.num_columns = model.num_pdfs
         largest = max([model.num_transition_ids, *self.disambig])
         self.is_disambig = np.zeros(largest + 1, dtype=np.uint8)
@@ -52,39 +56,53 @@ class LookaheadGraph:
         self.pdfs = np.concatenate((model.transition_id_to_pdf, np.zeros(
             largest - model.num_transition_ids, dtype=np.int32))).astype(np.int32)
         check_tables(lookahead.states, lookahead.arcs, largest)
-        labels = lookahead.arcs[:, search_layout.ARC_INPUT]
-        unknown = labels[(labels > model.num_transition_ids) & (self.is_disambig[labels] == 0)]
-        if len(unknown):
-            raise ShapeError(f"the graph has the input label {unknown[0]}, which is neither a transition-id (1 to "
-                             f"{model.num_transition_ids}) nor a disambiguation symbol")
-        self.grammar = _sorted_tables(grammar)
-        if grammar.start < 0:
-            raise ShapeError("a grammar for decoding needs states; this one has none")
-        check_tables(*self.grammar, np.iinfo(np.int32).max)
-        if int(grammar.output_labels.max(initial=0)) >= MOST_WORDS:
-            raise ShapeError(f"the grammar has the word {grammar.output_labels.max()}; words are below {MOST_WORDS}")
-        if len(self.grammar[0]) >= _LARGEST_STATE:
-            raise ShapeError(f"a grammar of {len(self.grammar[0])} states is too large")
+        self.grammar = grammar if isinstance(grammar, GrammarTables) else GrammarTables.of_fst(grammar)
+        if self.grammar.largest_word() >= MOST_WORDS:
+            raise ShapeError(f"the grammar has the word {self.grammar.largest_word()}; words are below {MOST_WORDS}")
         self._check_cycles()
-        self.minima = _block_minima(self.grammar[1][:, search_layout.ARC_COST].view(np.float32))
 
     def _check_cycles(self) -> None:
         """ShapeError if composed arcs without transition-ids can make a cycle.
 
         That takes a cycle in HCL without labels; or one in G of labels that HCL has on such cycles, as on loops of #0.
         """
-        hcl_arcs, g_arcs = self.lookahead.arcs, self.grammar[1]
-        outputs = hcl_arcs[:, search_layout.ARC_OUTPUT]
-        inputs = hcl_arcs[:, search_layout.ARC_INPUT]
-        is_free = (inputs == 0) | (self.is_disambig[inputs] != 0)
-        check_epsilons(*_with_epsilons(self.lookahead.states, hcl_arcs, is_free & (outputs == 0)))
-        edges = hcl_arcs.copy()
-        edges[:, search_layout.ARC_OUTPUT] = ~is_free
-        part = find_parts(self.lookahead.states, edges)[0]
-        sources = np.repeat(np.arange(len(part)), self.lookahead.states[:, search_layout.NUM_ARCS])
-        is_inside = is_free & (part[sources] == part[hcl_arcs[:, search_layout.ARC_NEXT]])
-        free_in_g = np.isin(g_arcs[:, search_layout.ARC_INPUT], np.append(outputs[is_inside], 0))
-        check_epsilons(*_with_epsilons(*self.grammar, free_in_g))
+        free = self._free_arcs()
+        is_final = self.lookahead.states[:, search_layout.FINAL].view(np.float32) != NO_WEIGHT
+        self.traits = is_final.astype(np.uint8) * np.uint8(layout.CAN_END)
+        self.traits[free[:, 0]] |= layout.HAS_FREE_ARCS
+        labels = np.zeros(1, dtype=np.int32)
+        if len(free):
+            numbers, places = np.unique(free[:, :2], return_inverse=True)
+            sources, targets = places.reshape(-1, 2).T
+            nothing = np.zeros(len(free))
+            start, states, arcs = tables_of(Fst.from_arcs(0, np.zeros(len(numbers)), sources, free[:, 2], nothing,
+                                                          nothing, targets))
+            check_epsilons(states, arcs)
+            part = find_parts(states, arcs)[0]
+            labels = np.append(free[part[sources] == part[targets], 2], labels)
+        labels = np.unique(labels)
+        grammar = self.grammar
+        if grammar.is_ngram:
+            if np.isin(labels, grammar.arrays.future_words).any():
+                raise ShapeError("the graph has a cycle of arcs without transition-ids, in which decoding would not "
+                                 "end")
+        elif len(labels) == 1:
+            check_epsilons(grammar.states, grammar.arrays)
+        else:
+            free_in_g = np.isin(grammar.arrays[:, search_layout.ARC_INPUT], labels)
+            check_epsilons(*_with_epsilons(grammar.states, grammar.arrays, free_in_g))
+
+    def _free_arcs(self) -> np.ndarray:
+        """int32 (arcs, 3): source, target and output label of HCL's arcs without transition-id."""
+        states, arcs = self.lookahead.states, self.lookahead.arcs
+        edges = np.empty((0, 3), dtype=np.int32)
+        while (count := _find_free_arcs(address(states), address(arcs), len(states), self.model.num_transition_ids,
+                                        self.is_disambig, edges)) > len(edges):
+            edges = np.empty((count, 3), dtype=np.int32)
+        if count < 0:
+            raise ShapeError(f"the graph has the input label {-count}, which is neither a transition-id (1 to "
+                             f"{self.model.num_transition_ids}) nor a disambiguation symbol")
+        return edges
 
     @classmethod
     def of_words(cls, lookahead: Lookahead, grammar: Fst, disambig: Iterable[int],
@@ -96,32 +114,41 @@ class LookaheadGraph:
     def read(cls, hcl: str | os.PathLike[str], grammar: str | os.PathLike[str], disambig: Iterable[int],
              model: TransitionModel) -> LookaheadGraph:
         """Read HCLr.fst and Gr.fst; or HCL.fst and G.fst, of words, where HCL has no look-ahead data."""
-        lookahead, fst = Lookahead.read(hcl), read_fst_file(grammar)
-        return (cls.of_words if lookahead.takes_words else cls)(lookahead, fst, disambig, model)
+        lookahead = Lookahead.read(hcl)
+        if lookahead.takes_words:
+            return cls.of_words(lookahead, read_fst_file(grammar), disambig, model)
+        return cls(lookahead, GrammarTables.read(grammar), disambig, model)
 
     def with_grammar(self, grammar: Fst) -> LookaheadGraph:
         """The same HCL with another G, of HCL's labels."""
         return LookaheadGraph(self.lookahead, grammar, self.disambig, self.model)
 
+    @cached_property
+    def grammar_fst(self) -> Fst:
+        """G as arrays of arcs."""
+        return self.grammar.to_fst()
+
+    @cached_property
     def label_of_word(self) -> np.ndarray:
         """int32, the label of each word in HCL, 0 for none: from HCL's file, or else from G's arcs."""
         if self.lookahead.label_of_word is not None:
             return self.lookahead.label_of_word
-        fst = self.grammar_fst
-        labels = np.zeros(int(fst.output_labels.max(initial=0)) + 1, dtype=np.int32)
-        labels[fst.output_labels] = fst.input_labels
+        if self.grammar.is_ngram:
+            return self.lookahead.labels_of_words()
+        inputs, outputs = (self.grammar.arrays[:, word] for word in (search_layout.ARC_INPUT, search_layout.ARC_OUTPUT))
+        labels = np.zeros(int(outputs.max(initial=0)) + 1, dtype=np.int32)
+        labels[outputs] = inputs
         labels[0] = 0
         return labels
 
     def hcl_of_words(self) -> Fst:
         """HCL from transition-ids to words, without other labels such as #0, where G backs off."""
-        lookahead, grammar = self.lookahead, self.grammar_fst
-        labels = self.label_of_word()
+        lookahead, labels = self.lookahead, self.label_of_word
         arcs, num_arcs = lookahead.arcs, lookahead.states[:, search_layout.NUM_ARCS]
         outputs = arcs[:, search_layout.ARC_OUTPUT].astype(np.int64)
         word_of_label = np.zeros(int(max(outputs.max(initial=0), labels.max(initial=0))) + 1, dtype=np.int32)
         word_of_label[labels] = np.arange(len(labels))
-        no_words = grammar.input_labels[grammar.output_labels == 0]
+        no_words = self.grammar.labels_without_word()
         word_of_label[no_words[no_words < len(word_of_label)]] = 0
         inputs = arcs[:, search_layout.ARC_INPUT].astype(np.int32)
         inputs = np.where(self.is_disambig[inputs] != 0, 0, inputs)
@@ -137,7 +164,7 @@ class LookaheadGraph:
 
         ShapeError for a word that HCL does not have.
         """
-        labels = self.label_of_word()
+        labels = self.label_of_word
         unknown = [word for phrase in phrases for word in phrase if not (0 < word < len(labels) and labels[word])]
         if unknown:
             raise ShapeError(f"a phrase has the word {unknown[0]}, which the graph does not have",
@@ -192,16 +219,6 @@ def phrase_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
     return Fst.from_arcs(0, final, sources, words, words, costs, targets)
 
 
-def _sorted_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    order = np.lexsort((fst.input_labels, fst.sources))
-    if not np.array_equal(order, np.arange(len(order))):
-        fst = dataclasses.replace(
-            fst, input_labels=fst.input_labels[order], output_labels=fst.output_labels[order],
-            weights=fst.weights[order], next_states=fst.next_states[order], stored=None)
-    states, arcs = const_tables(fst)
-    return table_words(states, search_layout.STATE_WORDS), table_words(arcs, search_layout.ARC_WORDS)
-
-
 def _with_epsilons(states: np.ndarray, arcs: np.ndarray, is_epsilon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tables in which exactly the arcs for which ``is_epsilon`` is true have no input label."""
     states, arcs = states.copy(), arcs.copy()
@@ -213,42 +230,34 @@ def _with_epsilons(states: np.ndarray, arcs: np.ndarray, is_epsilon: np.ndarray)
     return states, arcs
 
 
-def _block_minima(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least costs of whole blocks of arcs, and of blocks of such blocks."""
-    minima = []
-    for _ in range(2):
-        whole = len(costs) // layout.BLOCK
-        costs = costs[:whole * layout.BLOCK].reshape(-1, layout.BLOCK).min(axis=1, initial=np.inf)
-        minima.append(np.ascontiguousarray(costs, dtype=np.float32))
-    return minima[0], minima[1]
-
-
 class ComposedGraph(GrowingGraph):
     """What a decoder has composed so far."""
 
     def __init__(self, graph: LookaheadGraph, most_arcs: int = MOST_ARCS) -> None:
         super().__init__(graph.pdfs, graph.num_columns, most_arcs)
         self._graph = graph
-        hcl, (g_states, g_arcs) = graph.lookahead, graph.grammar
+        hcl = graph.lookahead
         self._hcl = (address(hcl.states), address(hcl.states), address(hcl.arcs), address(hcl.arcs))
-        self._g = (address(g_states), address(g_states), address(g_arcs), address(g_arcs))
-        self._reach = (hcl.part_of_state, hcl.starts, hcl.intervals, hcl.final_label, *graph.minima)
+        self._g = graph.grammar.arguments()
+        self._reach = (address(hcl.spans), address(hcl.intervals), hcl.final_label, address(graph.traits))
         self.start = self._add_start()
 
     def _add_start(self) -> int:
-        """The state of both starts. Its potential is 0, so that a whole path costs what it should."""
-        g_start = self._graph.grammar_fst.start
-        none = self._graph.grammar[0][g_start, search_layout.NUM_EPSILONS] == 0
-        key = (self._graph.lookahead.start << 32) | (g_start << 1) | int(none)
-        return self._add(key, np.float32(0.0))
+        """The state of both starts."""
+        key = (self._graph.lookahead.start << 32) | (self._graph.grammar.start << 1)
+        return self._add(key, 0, np.float32(0.0), 0, 0)
 
-    def _add(self, key: int, potential: np.float32) -> int:
-        return int(_add_state(self._hcl[0], self._hcl[0], self._g[0], self._g[0], *self._pools(), self._counts, key,
-                              potential))
+    def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
+        return int(_add_state(self._hcl[0], *self._g[:2], self._reach[-1], *self._pools(), address(self._counts), key,
+                              label, potential, first, end))
 
-    def _pools(self) -> tuple[np.ndarray, ...]:
-        return self._keys, self._potentials, self._table, self._states, self._states.view(np.float32)
+    def _pools(self) -> tuple[int, ...]:
+        states = address(self._states)
+        return (address(self._keys), address(self._potentials), address(self._ranges), address(self._table),
+                len(self._table) - 1, states, states)
 
     def _expand(self, wanted: np.ndarray) -> int:
-        return int(_expand(*self._hcl, *self._g, *self._reach, self._graph.is_disambig, *self._pools(), self._arcs,
-                           self._arcs.view(np.float32), self._counts, wanted))
+        arcs = address(self._arcs)
+        return int(_expand(*self._hcl, *self._g, *self._reach, address(self._graph.is_disambig), *self._pools(),
+                           len(self._states), arcs, arcs, len(self._arcs), address(self._counts), address(wanted),
+                           len(wanted)))

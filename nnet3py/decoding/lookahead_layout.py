@@ -13,7 +13,5 @@ MOST_DEPTH = 10_000            # of calls without an end
 # What the loops return: done, or what they need to continue; for grammars, what is wrong.
 DONE, MORE_STATES, MORE_ARCS, MORE_INSTANCES, NO_GRAPH, NO_ENTRY, TOO_DEEP = range(7)
 
-# Least costs are kept for blocks of that many arcs of G, and for that many such blocks together.
-BLOCK = 32
-# Back-off arcs of G that are followed to see what can follow; beyond that everything counts as possible.
-MOST_BACKOFFS = 100
+# What is noted of a state of HCL: it has arcs without transition-id, it is final.
+HAS_FREE_ARCS, CAN_END = 1, 2

@@ -1,9 +1,19 @@
-"""The loops that compose HCL and G while decoding, state by state, looking ahead.
+"""The loops that compose HCL and G while decoding, state by state, looking ahead as OpenFst does.
 
-A composed state is a state of each, and whether G's arcs without input label may still be followed: those come before
-HCL's arcs without output label, so that no path occurs twice. Its potential is the least cost in G of a word that
-HCL can produce next: arcs cost the growth of the potential besides their own costs, so that the language model counts
-early and whole paths cost what they should. Where no word is possible there is no state.
+A composed state is a state of each; whether an arc of HCL without output label led there, after which G does not back
+off before the next word, so that no path occurs twice; and a word that G has taken already, though HCL produces it
+later. Where an arc of HCL without output label leads, G is asked which of the words that HCL can produce next it has:
+
+- none, and it cannot end there either: there is no such arc;
+- only one: G takes it at once, with its cost, and HCL has to produce it;
+- several: the state's potential is the cost of any of them, their costs summed as probabilities.
+
+Arcs cost the growth of the potential besides their own costs, so that the language model counts early, and whole paths
+cost what they should. Potentials of other states are 0. OpenFst: ``ComposeFst`` with ``LabelLookAheadMatcher``,
+``AltSequenceComposeFilter``, ``PushWeightsComposeFilter`` and ``PushLabelsComposeFilter``; but potentials are not
+rounded to multiples of 1/1024.
+
+What is composed is given by addresses: arrays would be counted whenever a function is entered.
 """
 from __future__ import annotations
 
@@ -11,8 +21,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.growing_loops import place_of
-from nnet3py.decoding.lookahead_layout import BLOCK, DONE, MORE_ARCS, MORE_STATES, MOST_BACKOFFS, NUM_STATES, PLACE
+from nnet3py.decoding.growing_loops import first_place, place_of
+from nnet3py.decoding.lookahead_layout import (
+    CAN_END,
+    DONE,
+    HAS_FREE_ARCS,
+    MORE_ARCS,
+    MORE_STATES,
+    NUM_STATES,
+    PLACE,
+)
 from nnet3py.decoding.lookahead_layout import NUM_ARCS as NUM_MADE_ARCS
 from nnet3py.decoding.search_layout import (
     ARC_COST,
@@ -24,11 +42,15 @@ from nnet3py.decoding.search_layout import (
     FIRST_ARC,
     NUM_ARCS,
     NUM_EPSILONS,
+    PARENT,
     STATE_WORDS,
 )
+from nnet3py.engine.addresses import address, bring
 from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
+_LEAST_PART = 1.0e-11          # of a running sum that a difference of two is precise enough for
+_MANY = 64                     # words; so many are looked at for whether their labels follow each other
 
 
 class Tables(NamedTuple):
@@ -40,85 +62,186 @@ class Tables(NamedTuple):
     arc_costs: Any
 
 
-class Reach(NamedTuple):
-    """Which labels can come next from a state of HCL, as half-open intervals; and least costs of blocks of G's arcs."""
+class Grammar(NamedTuple):
+    """G: states as above, and its arcs, as ``lookahead_grammar.py`` describes them."""
 
-    part_of_state: np.ndarray
-    starts: np.ndarray
-    intervals: np.ndarray
+    states: Any
+    state_costs: Any
+    labels: Any
+    outputs: Any
+    costs: Any
+    nexts: Any
+    stride: int
+    is_ngram: int
+    backoffs: Any
+    context_words: Any
+    children: Any
+    sums: Any
+    shift: float
+
+
+class Reach(NamedTuple):
+    """Which labels can come next from a state of HCL (``Lookahead``); and what else a look at a state would tell."""
+
+    spans: Any
+    intervals: Any
     final_label: int
-    minima: np.ndarray
-    coarse_minima: np.ndarray
+    traits: Any
 
 
 class Made(NamedTuple):
-    """Composed states and arcs so far."""
+    """Composed states and arcs so far, and for how many there is room.
 
-    keys: np.ndarray
-    potentials: np.ndarray
-    table: np.ndarray
-    states: np.ndarray
-    state_costs: np.ndarray
-    arcs: np.ndarray
-    arc_costs: np.ndarray
-    counts: np.ndarray
+    ``keys`` has two numbers for each state, ``ranges`` the arcs of G whose words can come next, of states after arcs
+    without output label; ``mask`` is the size of ``table`` less 1.
+    """
+
+    keys: Any
+    potentials: Any
+    ranges: Any
+    table: Any
+    mask: int
+    states: Any
+    state_costs: Any
+    room: int
+    arcs: Any
+    arc_costs: Any
+    arc_room: int
+    counts: Any
+
+
+class Words(NamedTuple):
+    """Some of the arcs of one of G's states, sorted by label.
+
+    ``state_first`` is the state's first, where the running sums begin; ``is_dense``: labels nearly follow each other.
+    """
+
+    state_first: int
+    first: int
+    end: int
+    is_dense: bool
 
 
 def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: Any, g_states: Any, g_state_costs: Any,
-           g_arcs: Any, g_arc_costs: Any, part_of_state: np.ndarray, starts: np.ndarray, intervals: np.ndarray,
-           final_label: int, minima: np.ndarray, coarse_minima: np.ndarray, is_disambig: np.ndarray, keys: np.ndarray,
-           potentials: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray, arcs: np.ndarray,
-           arc_costs: np.ndarray, counts: np.ndarray, wanted: np.ndarray) -> int:
+           g_labels: Any, g_outputs: Any, g_costs: Any, g_nexts: Any, stride: int, is_ngram: int, backoffs: Any,
+           context_words: Any, children: Any, sums: Any, shift: float, spans: Any, intervals: Any, final_label: int,
+           traits: Any, is_disambig: Any, keys: Any, potentials: Any, ranges: Any, table: Any, mask: int, states: Any,
+           state_costs: Any, room: int, arcs: Any, arc_costs: Any, arc_room: int, counts: Any, wanted: Any,
+           num_wanted: int) -> int:
     """Make the arcs of all states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
     hcl = Tables(hcl_states, hcl_state_costs, hcl_arcs, hcl_arc_costs)
-    g = Tables(g_states, g_state_costs, g_arcs, g_arc_costs)
-    reach = Reach(part_of_state, starts, intervals, final_label, minima, coarse_minima)
-    made = Made(keys, potentials, table, states, state_costs, arcs, arc_costs, counts)
-    while counts[PLACE] < len(wanted):
+    g = Grammar(g_states, g_state_costs, g_labels, g_outputs, g_costs, g_nexts, stride, is_ngram, backoffs,
+                context_words, children, sums, shift)
+    reach = Reach(spans, intervals, final_label, traits)
+    made = Made(keys, potentials, ranges, table, mask, states, state_costs, room, arcs, arc_costs, arc_room, counts)
+    while counts[PLACE] < num_wanted:
+        _bring_ahead(hcl, g, reach, made, wanted, num_wanted)
         state = np.int64(wanted[counts[PLACE]])
-        if states[state, NUM_ARCS] == -1:
+        if states[state * STATE_WORDS + NUM_ARCS] == -1:
             status = _expand_one(hcl, g, reach, made, is_disambig, state)
             if status != DONE:
                 return status
         counts[PLACE] += 1
-    return DONE
+    return np.int64(DONE)
 
 
-def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_costs: Any, keys: np.ndarray,
-              potentials: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
-              counts: np.ndarray, key: int, potential: float) -> int:
-    """Add a state whose potential is known; returns its number. There must be room."""
-    hcl = Tables(hcl_states, hcl_state_costs, hcl_states, hcl_state_costs)
-    g = Tables(g_states, g_state_costs, g_states, g_state_costs)
-    made = Made(keys, potentials, table, states, state_costs, states, state_costs, counts)
-    place = place_of(made.keys, made.table, key)
-    if table[place] < 0:
-        _add(hcl, g, made, place, key, potential)
-    return np.int64(table[place])
+def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, keys: Any, potentials: Any,
+              ranges: Any, table: Any, mask: int, states: Any, state_costs: Any, counts: Any, key: int, label: int,
+              potential: float, first: int, end: int) -> int:
+    """Add a state whose potential and range are known; returns its number. There must be room."""
+    made = Made(keys, potentials, ranges, table, mask, states, state_costs, 0, states, state_costs, 0, counts)
+    return _state_of(hcl_state_costs, g_states, g_state_costs, traits, made, key, label, potential, first, end)
 
 
 @inline
-def _add(hcl: Tables, g: Tables, made: Made, place: int, key: int, potential: float) -> int:
-    state = made.counts[NUM_STATES]
-    made.counts[NUM_STATES] += 1
-    made.table[place] = state
-    made.keys[state], made.potentials[state] = key, potential
-    left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
-    made.state_costs[state, FINAL] = (hcl.state_costs[left * STATE_WORDS + FINAL]
-                                      + g.state_costs[right * STATE_WORDS + FINAL]) - potential
-    made.states[state, FIRST_ARC], made.states[state, NUM_ARCS], made.states[state, NUM_EPSILONS] = 0, -1, 0
-    return np.int64(state)
-
-
-# -- what can come next ------------------------------------------------------------------------------------------------
+def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, made: Made, key: int, label: int,
+              potential: float, first: int, end: int) -> int:
+    """The number of a composed state, which is added if it is new."""
+    place = place_of(made.keys, made.table, made.mask, key, label)
+    if made.table[place] < 0:
+        state = np.int64(made.counts[NUM_STATES])
+        made.counts[NUM_STATES] = state + 1
+        made.table[place] = state
+        made.keys[2 * state], made.keys[2 * state + 1], made.potentials[state] = key, label, potential
+        made.ranges[2 * state], made.ranges[2 * state + 1] = first, end
+        left, right, final = key >> 32, (key & 0xFFFFFFFF) >> 1, _INFINITY
+        if label == 0 and traits[left] & CAN_END:
+            final = (hcl_state_costs[left * STATE_WORDS + FINAL]
+                     + g_state_costs[right * STATE_WORDS + FINAL]) - potential
+        words = state * STATE_WORDS
+        made.state_costs[words + FINAL] = final
+        made.states[words + FIRST_ARC], made.states[words + NUM_ARCS] = 0, -1
+        backs_off = key & 1 == 0 and label == 0 and g_states[right * STATE_WORDS + NUM_EPSILONS] != 0
+        made.states[words + NUM_EPSILONS] = backs_off or traits[left] & HAS_FREE_ARCS != 0
+    return np.int64(made.table[place])
 
 
 @inline
-def _first_at_least(g: Tables, first: int, end: int, label: int) -> int:
-    """The first of G's arcs from ``first`` to ``end`` whose label is at least ``label``."""
+def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any, num_wanted: int) -> None:
+    """Have memory brought for the states that are to come, each step of it some states before it is needed."""
+    place = np.int64(made.counts[PLACE])
+    if place + 12 < num_wanted:
+        state = np.int64(wanted[place + 12])
+        bring(address(made.keys) + 16 * state)
+        bring(address(made.states) + 4 * STATE_WORDS * state)
+    if place + 8 < num_wanted:
+        key = made.keys[2 * np.int64(wanted[place + 8])]
+        bring(address(hcl.states) + 4 * STATE_WORDS * (key >> 32))
+        bring(address(g.states) + 4 * STATE_WORDS * ((key & 0xFFFFFFFF) >> 1))
+    if place + 5 < num_wanted:
+        left = made.keys[2 * np.int64(wanted[place + 5])] >> 32
+        bring(address(hcl.arcs) + 4 * ARC_WORDS * np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC]))
+    if place + 2 < num_wanted:
+        key = made.keys[2 * np.int64(wanted[place + 2])]
+        left = key >> 32
+        first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
+        for arc in range(first, first + min(np.int64(hcl.states[left * STATE_WORDS + NUM_ARCS]), np.int64(8))):
+            after = np.int64(hcl.arcs[arc * ARC_WORDS + ARC_NEXT])
+            bring(address(reach.spans) + 8 * after)
+            bring(address(made.table) + 4 * first_place(made.mask, _key(after, (key & 0xFFFFFFFF) >> 1, True), 0))
+
+
+# -- G -----------------------------------------------------------------------------------------------------------------
+
+
+@inline
+def _words_of(g: Grammar, state: int) -> Words:
+    """All of a state's arcs with labels."""
+    words = state * STATE_WORDS
+    first, count = np.int64(g.states[words + FIRST_ARC]), np.int64(g.states[words + NUM_ARCS])
+    end = first + count
+    if g.is_ngram == 0:
+        first += np.int64(g.states[words + NUM_EPSILONS])
+    return _some_words(g, first, first, end)
+
+
+@inline
+def _some_words(g: Grammar, state_first: int, first: int, end: int) -> Words:
+    is_dense = False
+    if end - first > _MANY:
+        is_dense = np.int64(g.labels[(end - 1) * g.stride]) - np.int64(g.labels[first * g.stride]) < 2 * (end - first)
+    return Words(state_first, first, end, is_dense)
+
+
+@inline
+def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
+    """The first arc from ``first`` on whose label is at least ``label``; quick if it is near."""
+    end = words.end
+    if first >= end or g.labels[first * g.stride] >= label:
+        return first
+    if words.is_dense:
+        guess = first + (label - np.int64(g.labels[first * g.stride]))
+        if guess < end and g.labels[guess * g.stride] == label and g.labels[(guess - 1) * g.stride] < label:
+            return guess
+    step = np.int64(1)
+    while first + step < end and g.labels[(first + step) * g.stride] < label:
+        first += step
+        step *= 2
+    end = min(end, first + step)
+    first += 1
     while first < end:
         middle = (first + end) // 2
-        if g.arcs[middle * ARC_WORDS + ARC_INPUT] < label:
+        if g.labels[middle * g.stride] < label:
             first = middle + 1
         else:
             end = middle
@@ -126,124 +249,281 @@ def _first_at_least(g: Tables, first: int, end: int, label: int) -> int:
 
 
 @inline
-def _least_cost(g: Tables, reach: Reach, first: int, end: int) -> float:
-    """The least cost of G's arcs from ``first`` to ``end``."""
-    least = _INFINITY
+def _child(g: Grammar, state: int, word: int) -> int:
+    """The history that is one older word longer, or -1."""
+    first, end = np.int64(g.children[state]), np.int64(g.children[state + 1])
+    last = end
     while first < end:
-        if first % BLOCK != 0 or first + BLOCK > end:
-            least = min(least, g.arc_costs[first * ARC_WORDS + ARC_COST])
-            first += 1
-        elif first % (BLOCK * BLOCK) != 0 or first + BLOCK * BLOCK > end:
-            least = min(least, reach.minima[first // BLOCK])
-            first += BLOCK
+        middle = (first + end) // 2
+        if g.context_words[middle] < word:
+            first = middle + 1
         else:
-            least = min(least, reach.coarse_minima[first // (BLOCK * BLOCK)])
-            first += BLOCK * BLOCK
-    return least
+            end = middle
+    if first < last and g.context_words[first] == word:
+        return first
+    return np.int64(-1)
 
 
 @inline
-def _potential_here(g: Tables, reach: Reach, part: int, state: int) -> float:
-    """The least cost of the words that HCL can produce next, in a state of G, without back-off."""
-    words = state * STATE_WORDS
-    first = np.int64(g.states[words + FIRST_ARC])
-    end, least = first + np.int64(g.states[words + NUM_ARCS]), _INFINITY
-    first += np.int64(g.states[words + NUM_EPSILONS])             # sorted: those without labels come first
-    for place in range(reach.starts[part], reach.starts[part + 1]):
-        low, high = reach.intervals[place, 0], reach.intervals[place, 1]
-        if low <= reach.final_label and reach.final_label < high:
-            least = min(least, g.state_costs[words + FINAL])
-        from_arc = _first_at_least(g, first, end, low)
-        to_arc = _first_at_least(g, from_arc, end, high)
-        least = min(least, _least_cost(g, reach, from_arc, to_arc))
-    return least
+def _next_state(g: Grammar, state: int, arc: int) -> int:
+    """Where an arc of a state leads: in an n-gram model to the longest history of its word and the state's."""
+    if g.is_ngram == 0:
+        return np.int64(g.nexts[arc * g.stride])
+    to = _child(g, np.int64(0), np.int64(g.labels[arc * g.stride]))
+    if to < 0:
+        return np.int64(0)
+    depth, at = np.int64(0), state
+    while at != 0:
+        at = np.int64(g.states[at * STATE_WORDS + PARENT])
+        depth += 1
+    while depth > 0:
+        depth -= 1
+        at = state                             # the history's words from the newest on are those of its back-offs
+        for _ in range(depth):
+            at = np.int64(g.states[at * STATE_WORDS + PARENT])
+        longer = _child(g, to, np.int64(g.context_words[at]))
+        if longer < 0:
+            return to
+        to = longer
+    return to
+
+
+# -- what can come next ------------------------------------------------------------------------------------------------
 
 
 @inline
-def _potential(g: Tables, reach: Reach, key: int) -> float:
-    """The potential of a composed state; infinity if nothing can follow."""
-    part, state = np.int64(reach.part_of_state[key >> 32]), (key & 0xFFFFFFFF) >> 1
-    least, backoff, followed = _INFINITY, np.float32(0.0), 0
-    while True:
-        least = min(least, backoff + _potential_here(g, reach, part, state))
-        words = state * STATE_WORDS
-        count = np.int64(g.states[words + NUM_EPSILONS])
-        if key & 1 or count == 0:
-            return least
-        followed += 1
-        if count > 1 or followed > MOST_BACKOFFS:
-            return min(least, np.float32(0.0))
-        arc = np.int64(g.states[words + FIRST_ARC]) * ARC_WORDS
-        backoff += g.arc_costs[arc + ARC_COST]
-        state = np.int64(g.arcs[arc + ARC_NEXT])
+def _sum_of(g: Grammar, state_first: int, first: int, end: int) -> float:
+    """The sum of the probabilities of a state's arcs from ``first`` to ``end``, by running sums."""
+    before = 0.0
+    if first > state_first:
+        before = g.sums[first - 1]
+    total = g.sums[end - 1] - before
+    if total <= _LEAST_PART * before:          # too small a difference
+        total = 0.0
+        for arc in range(first, end):
+            total += np.exp(g.shift - np.float64(g.costs[arc * g.stride]))
+    return total
+
+
+@inline
+def _interval_after(reach: Reach, at: int, first: int, size: int, label: int) -> int:
+    """The first interval from ``first`` on that ends after a label, of ``size`` at a place; quick if it is near."""
+    if first >= size or reach.intervals[at + 2 * first + 1] > label:
+        return first
+    step = np.int64(1)
+    while first + step < size and reach.intervals[at + 2 * (first + step) + 1] <= label:
+        first += step
+        step *= 2
+    end = min(size, first + step)
+    first += 1
+    while first < end:
+        middle = (first + end) // 2
+        if reach.intervals[at + 2 * middle + 1] <= label:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+@inline
+def _can_produce(reach: Reach, state: int, label: int) -> bool:
+    """Whether a state of HCL can produce a label next."""
+    low, high = np.int64(reach.spans[2 * state]), np.int64(reach.spans[2 * state + 1])
+    if low < 0:
+        at, size = high, np.int64(reach.intervals[high - 2])
+        interval = _interval_after(reach, at, np.int64(0), size, label)
+        if interval == size:
+            return False
+        low, high = np.int64(reach.intervals[at + 2 * interval]), np.int64(reach.intervals[at + 2 * interval + 1])
+    return low <= label < high
+
+
+@inline
+def _words_ahead(g: Grammar, reach: Reach, left: int, words: Words) -> tuple[int, int, float]:
+    """The first and last of some arcs of G that HCL can go on with, -1 if there is none; the sum of probabilities."""
+    low, high = np.int64(reach.spans[2 * left]), np.int64(reach.spans[2 * left + 1])
+    lowest, highest, total = np.int64(-1), np.int64(-1), 0.0
+    if low >= 0:
+        first = _first_at_least(g, words, words.first, low)
+        after = _first_at_least(g, words, first, high)
+        if first < after:
+            lowest, highest, total = first, after, _sum_of(g, words.state_first, first, after)
+        return lowest, highest, total
+    at, interval, arc = high, np.int64(0), words.first
+    size = np.int64(reach.intervals[at - 2])
+    while interval < size:
+        arc = _first_at_least(g, words, arc, np.int64(reach.intervals[at + 2 * interval]))
+        if arc >= words.end:
+            break
+        high = np.int64(reach.intervals[at + 2 * interval + 1])
+        label = np.int64(g.labels[arc * g.stride])
+        if label < high:
+            after = _first_at_least(g, words, arc, high)
+            if lowest < 0:
+                lowest = arc
+            highest = after
+            total += _sum_of(g, words.state_first, arc, after)
+            arc = after
+            interval += 1
+        else:
+            interval = _interval_after(reach, at, interval, size, label)
+    return lowest, highest, total
 
 
 # -- arcs --------------------------------------------------------------------------------------------------------------
 
 
 @inline
-def _key(g: Tables, left: int, right: int, without_backoff: bool) -> int:
-    """The key of a composed state. Where G has no back-off, backing off counts as forbidden from the beginning."""
-    none = without_backoff or g.states[right * STATE_WORDS + NUM_EPSILONS] == 0
-    return (np.int64(left) << 32) | (np.int64(right) << 1) | np.int64(none)
+def _key(left: int, right: int, after_epsilon: bool) -> int:
+    return (np.int64(left) << 32) | (np.int64(right) << 1) | np.int64(after_epsilon)
 
 
 @inline
-def _add_arc(hcl: Tables, g: Tables, reach: Reach, made: Made, state: int, key: int, label: int, output: int,
-             cost: float) -> None:
-    """Add an arc from a composed state to the one with ``key``, if anything can follow there."""
-    place = place_of(made.keys, made.table, key)
-    to = np.int64(made.table[place])
-    if to < 0:
-        to = _add(hcl, g, made, place, key, _potential(g, reach, key))
-    if made.potentials[to] == _INFINITY:
-        return
-    arc = made.counts[NUM_MADE_ARCS]
-    made.counts[NUM_MADE_ARCS] += 1
-    made.arcs[arc, ARC_INPUT], made.arcs[arc, ARC_OUTPUT], made.arcs[arc, ARC_NEXT] = label, output, to
-    made.arc_costs[arc, ARC_COST] = cost + (made.potentials[to] - made.potentials[state])
-    made.states[state, NUM_EPSILONS] += label == 0
+def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key: int, pushed: int, potential: float,
+             first: int, end: int, label: int, output: int, cost: float) -> None:
+    """Add an arc from a composed state to another."""
+    to = _state_of(hcl.state_costs, g.states, g.state_costs, reach.traits, made, key, pushed, potential, first, end)
+    arc = np.int64(made.counts[NUM_MADE_ARCS])
+    made.counts[NUM_MADE_ARCS] = arc + 1
+    at = arc * ARC_WORDS
+    made.arcs[at + ARC_INPUT], made.arcs[at + ARC_OUTPUT], made.arcs[at + ARC_NEXT] = label, output, to
+    made.arc_costs[at + ARC_COST] = cost + (potential - made.potentials[state])
+    made.states[state * STATE_WORDS + NUM_EPSILONS] += label == 0
 
 
 @inline
-def _expand_one(hcl: Tables, g: Tables, reach: Reach, made: Made, is_disambig: np.ndarray, state: int) -> int:
+def _has_room(made: Made, most: int) -> int:
+    """Whether there is room for so many more arcs and states."""
+    num_states = np.int64(made.counts[NUM_STATES]) + most
+    if np.int64(made.counts[NUM_MADE_ARCS]) + most > made.arc_room:
+        return np.int64(MORE_ARCS)
+    if num_states > made.room or 2 * num_states > made.mask:
+        return np.int64(MORE_STATES)
+    return np.int64(DONE)
+
+
+@inline
+def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
     """Make the arcs of a state; without enough room it makes none."""
-    key, counts = made.keys[state], made.counts
+    first_made = np.int64(made.counts[NUM_MADE_ARCS])
+    made.states[state * STATE_WORDS + NUM_EPSILONS] = 0
+    if made.keys[2 * state + 1] != 0:
+        status = _expand_pushed(hcl, g, reach, made, is_disambig, state)
+    else:
+        status = _expand_plain(hcl, g, reach, made, is_disambig, state)
+    if status != DONE:
+        made.counts[NUM_MADE_ARCS] = first_made
+        return status
+    made.states[state * STATE_WORDS + FIRST_ARC] = first_made
+    made.states[state * STATE_WORDS + NUM_ARCS] = np.int64(made.counts[NUM_MADE_ARCS]) - first_made
+    return status
+
+
+@inline
+def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
+    """The arcs of a state in which G has taken a word that HCL has to produce."""
+    key, pushed = made.keys[2 * state], made.keys[2 * state + 1]
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
-    first_made = counts[NUM_MADE_ARCS]
-    made.states[state, NUM_EPSILONS] = 0
-    g_words = right * STATE_WORDS
-    g_first = np.int64(g.states[g_words + FIRST_ARC])
-    g_end, g_epsilons = g_first + np.int64(g.states[g_words + NUM_ARCS]), np.int64(g.states[g_words + NUM_EPSILONS])
-    words = left * STATE_WORDS
-    first = np.int64(hcl.states[words + FIRST_ARC])
-    for step in range(np.int64(hcl.states[words + NUM_ARCS]) + 1):
-        # The last step is for G's arcs without labels, the others are for HCL's arcs.
-        arc, last = (first + step) * ARC_WORDS, step == np.int64(hcl.states[words + NUM_ARCS])
-        from_arc, to_arc, label, output, cost, after = g_first, g_first, np.int64(0), np.int64(0), np.float32(0.0), left
-        if last and not key & 1:
-            to_arc = g_first + g_epsilons
-        if not last:
-            label, output = np.int64(hcl.arcs[arc + ARC_INPUT]), np.int64(hcl.arcs[arc + ARC_OUTPUT])
-            cost, after = hcl.arc_costs[arc + ARC_COST], np.int64(hcl.arcs[arc + ARC_NEXT])
-            if is_disambig[label]:
-                label = np.int64(0)
-            if output != 0:
-                from_arc = _first_at_least(g, g_first + g_epsilons, g_end, output)
-                to_arc = _first_at_least(g, from_arc, g_end, output + 1)
-        most = to_arc - from_arc + 1
-        if counts[NUM_STATES] + most > len(made.keys) or 2 * (counts[NUM_STATES] + most) > len(made.table) or (
-                counts[NUM_MADE_ARCS] + most > len(made.arcs)):
-            status = MORE_ARCS if counts[NUM_MADE_ARCS] + most > len(made.arcs) else MORE_STATES
-            counts[NUM_MADE_ARCS] = first_made
-            return status
-        if not last and output == 0:
-            _add_arc(hcl, g, reach, made, state, _key(g, after, right, True), label, np.int64(0), cost)
-        for g_arc in range(from_arc, to_arc):
-            at = g_arc * ARC_WORDS
-            to_key = _key(g, after, np.int64(g.arcs[at + ARC_NEXT]), False)
-            _add_arc(hcl, g, reach, made, state, to_key, label, np.int64(g.arcs[at + ARC_OUTPUT]),
-                     cost + g.arc_costs[at + ARC_COST])
-    made.states[state, FIRST_ARC] = first_made
-    made.states[state, NUM_ARCS] = counts[NUM_MADE_ARCS] - first_made
-    return DONE
+    first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
+    count = np.int64(hcl.states[left * STATE_WORDS + NUM_ARCS])
+    status = _has_room(made, count)
+    if status != DONE:
+        return status
+    for arc in range(first * ARC_WORDS, (first + count) * ARC_WORDS, ARC_WORDS):
+        label, output = np.int64(hcl.arcs[arc + ARC_INPUT]), np.int64(hcl.arcs[arc + ARC_OUTPUT])
+        after, to_label, to_key = np.int64(hcl.arcs[arc + ARC_NEXT]), np.int64(0), key
+        if output == pushed:
+            to_key = _key(after, right, False)
+        elif output == 0 and (count == 1 or _can_produce(reach, after, pushed)):
+            to_key, to_label = _key(after, right, (key & 1) != 0), pushed
+        else:
+            continue
+        if is_disambig[label]:
+            label = np.int64(0)
+        _add_arc(hcl, g, reach, made, state, to_key, to_label, np.float32(0.0), 0, 0, label, 0,
+                 hcl.arc_costs[arc + ARC_COST])
+    return status
+
+
+@inline
+def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
+    """The arcs of a state in which HCL and G have the same words behind them."""
+    key = made.keys[2 * state]
+    left, right, after_epsilon = key >> 32, (key & 0xFFFFFFFF) >> 1, (key & 1) != 0
+    words = _words_of(g, right)
+    final = g.state_costs[right * STATE_WORDS + FINAL]
+    nothing_but_backoff = words.first == words.end and final == _INFINITY
+    if after_epsilon:
+        words = _some_words(g, words.first, np.int64(made.ranges[2 * state]), np.int64(made.ranges[2 * state + 1]))
+    first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
+    count = np.int64(hcl.states[left * STATE_WORDS + NUM_ARCS])
+    status = np.int64(DONE)
+    for arc in range(first * ARC_WORDS, (first + count) * ARC_WORDS, ARC_WORDS):
+        label, output = np.int64(hcl.arcs[arc + ARC_INPUT]), np.int64(hcl.arcs[arc + ARC_OUTPUT])
+        cost, after = hcl.arc_costs[arc + ARC_COST], np.int64(hcl.arcs[arc + ARC_NEXT])
+        if is_disambig[label]:
+            label = np.int64(0)
+        if output != 0:
+            from_arc = _first_at_least(g, words, words.first, output)
+            to_arc = _first_at_least(g, words, from_arc, output + 1)
+            status = _has_room(made, to_arc - from_arc)
+            if status != DONE:
+                return status
+            for g_arc in range(from_arc, to_arc):
+                _add_arc(hcl, g, reach, made, state, _key(after, _next_state(g, right, g_arc), False), 0,
+                         np.float32(0.0), 0, 0, label, np.int64(g.outputs[g_arc * g.stride]),
+                         cost + g.costs[g_arc * g.stride])
+        elif not nothing_but_backoff:
+            status = _has_room(made, 1)
+            if status != DONE:
+                return status
+            lowest, highest, total = _words_ahead(g, reach, after, words)
+            potential, to_key, pushed, word = _INFINITY, _key(after, right, True), np.int64(0), np.int64(0)
+            if final != _INFINITY and _can_produce(reach, after, np.int64(reach.final_label)):
+                potential = final
+            if highest - lowest == 1 and potential == _INFINITY:
+                to_key = _key(after, _next_state(g, right, lowest), True)
+                pushed, word = np.int64(g.labels[lowest * g.stride]), np.int64(g.outputs[lowest * g.stride])
+                cost += g.costs[lowest * g.stride]
+                potential = np.float32(0.0)
+            elif total > 0.0:
+                potential = min(potential, np.float32(g.shift - np.log(total)))
+            if potential != _INFINITY:
+                _add_arc(hcl, g, reach, made, state, to_key, pushed, potential, lowest, highest, label, word, cost)
+    return status if after_epsilon else _add_backoffs(hcl, g, reach, made, state, left, right)
+
+
+@inline
+def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, left: int, right: int) -> int:
+    """The arcs of G without label, by which it backs off."""
+    words = right * STATE_WORDS
+    first, count = np.int64(g.states[words + FIRST_ARC]), np.int64(g.states[words + NUM_EPSILONS])
+    status = _has_room(made, count)
+    if status != DONE or count == 0:
+        return status
+    if g.is_ngram != 0:
+        _add_arc(hcl, g, reach, made, state, _key(left, np.int64(g.states[words + PARENT]), False), 0, np.float32(0.0),
+                 0, 0, 0, 0, g.backoffs[right])
+        return status
+    for arc in range(first * g.stride, (first + count) * g.stride, g.stride):
+        _add_arc(hcl, g, reach, made, state, _key(left, np.int64(g.nexts[arc]), False), 0, np.float32(0.0), 0, 0, 0,
+                 np.int64(g.outputs[arc]), g.costs[arc])
+    return status
+
+
+def add_sums(states: Any, labels: Any, costs: Any, stride: int, num_states: int, is_ngram: int, shift: float,
+             sums: Any) -> int:
+    """Write running sums of the probabilities of each state's arcs with labels; 1 if arcs are in order of labels."""
+    for state in range(num_states):
+        words = state * STATE_WORDS
+        first = np.int64(states[words + FIRST_ARC])
+        end = first + np.int64(states[words + NUM_ARCS])
+        if is_ngram == 0:
+            first += np.int64(states[words + NUM_EPSILONS])
+        total = 0.0
+        for arc in range(first, end):
+            total += np.exp(np.float64(shift) - np.float64(costs[arc * stride]))
+            sums[arc] = total
+            if labels[arc * stride] <= 0 or arc > first and labels[arc * stride] < labels[(arc - 1) * stride]:
+                return np.int64(0)
+    return np.int64(1)

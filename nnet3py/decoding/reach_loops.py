@@ -128,26 +128,27 @@ def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np
     return end
 
 
-def read_intervals(words: np.ndarray, num_states: int, starts: np.ndarray, intervals: np.ndarray) -> int:
-    """Write what a look-ahead file holds for each state: intervals, preceded by their number (64 bits), and a count.
+def check_intervals(words: Any, num_words: int, num_states: int, spans: np.ndarray) -> int:
+    """Find the intervals of each state in a look-ahead file: preceded by their number (64 bits), followed by a count.
 
-    ``words`` are the file's 32-bit words; ``intervals`` has room for half as many. Returns the words read, or -1.
+    ``words`` are the file's 32-bit words. ``spans`` (int32 (states, 2)) gets a state's only interval, or -1 and the
+    place of the first one. Returns how many words belong to the states; -1 if they end too early, or the intervals of
+    a state are not in order.
     """
-    place, count = np.int64(0), np.int64(0)
+    place = np.int64(0)
     for state in range(num_states):
-        starts[state] = count
-        if place + 3 > len(words) or words[place + 1] != 0 or words[place] < 0:
+        if place + 3 > num_words or words[place + 1] != 0 or words[place] < 0:
             return np.int64(-1)
         size = np.int64(words[place])
         place += 2
-        if place + 2 * size + 1 > len(words):
+        if place + 2 * size + 1 > num_words or place > 0x7FFFFFFF:
             return np.int64(-1)
-        for _ in range(size):
-            if words[place] >= words[place + 1] or (count > starts[state] and words[place] < intervals[count - 1, 1]):
+        spans[state, 0], spans[state, 1] = -1, place
+        if size == 1:
+            spans[state, 0], spans[state, 1] = words[place], words[place + 1]
+        for interval in range(place, place + 2 * size, 2):
+            low = words[interval]
+            if low < 0 or low >= words[interval + 1] or (interval > place and low < words[interval - 1]):
                 return np.int64(-1)
-            intervals[count, 0], intervals[count, 1] = words[place], words[place + 1]
-            count += 1
-            place += 2
-        place += 1
-    starts[num_states] = count
+        place += 2 * size + 1
     return place

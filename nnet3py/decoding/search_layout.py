@@ -7,9 +7,11 @@ that what is used together lies together; arrays of integers and of floats share
 from __future__ import annotations
 
 # A state of the graph, as OpenFst's const files have it: its final cost (a float), the number of its first arc, how
-# many arcs it has, and how many of them have no input label.
-FINAL, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, STATE_WORDS = 0, 1, 2, 3, 5
-UNKNOWN_ARCS = 0xFFFFFFFF          # as the number of arcs: the state's arcs are made when they are needed
+# many arcs it has, how many of them have no input label, and how many no output label (in n-gram models instead: the
+# state that it backs off to).
+FINAL, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, PARENT, STATE_WORDS = 0, 1, 2, 3, 4, 5
+UNKNOWN_ARCS = 0xFFFFFFFF          # as the number of arcs: the state's arcs are made when they are needed; until then
+                                   # the number of those without input label is 0 only if there will be none
 # An arc of the graph, as OpenFst's files have it.
 ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT, ARC_WORDS = 0, 1, 2, 3, 4
 
@@ -26,7 +28,7 @@ BUCKET_WORDS = 2
 
 # Counts (int64) that the loops keep between calls, and settings.
 (NUM_TOKENS, NUM_LINKS, FRAME, ROW, NUM_ORDER, NUM_USED, NUM_STACK, POSITION, PHASE, HASH_SIZE, HASH_WANTED,
- MAX_ACTIVE, MIN_ACTIVE, PRUNE_INTERVAL, TIDY, NUM_COUNTS) = range(16)
+ MAX_ACTIVE, MIN_ACTIVE, PRUNE_INTERVAL, TIDY, NUM_WAITING, NUM_COUNTS) = range(17)
 # Costs (float32) that the loops keep between calls, and settings.
 (BEAM, LATTICE_BEAM, BEAM_DELTA, HASH_RATIO, PRUNE_DELTA, CUTOFF, ADAPTIVE_BEAM, NEXT_CUTOFF, NUM_LIMITS) = range(9)
 

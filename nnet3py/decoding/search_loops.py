@@ -57,6 +57,7 @@ from nnet3py.decoding.search_layout import (
     NUM_STACK,
     NUM_TOKENS,
     NUM_USED,
+    NUM_WAITING,
     OLDER,
     OUTPUT,
     PHASE,
@@ -377,7 +378,7 @@ def _enter_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
     _order_tokens(table, search)
     if counts[NUM_ORDER] > len(table.stack):
         return MORE_STACK
-    counts[NUM_STACK] = 0
+    counts[NUM_STACK] = counts[NUM_WAITING] = 0
     first = search.frames[counts[FRAME], FIRST_TOKEN]
     for place in range(counts[NUM_ORDER]):
         token = first + table.order[place]
@@ -390,21 +391,31 @@ def _enter_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
 
 @inline
 def _may_have_epsilons(graph: Graph, state: int) -> bool:
-    words = np.int64(state) * STATE_WORDS
-    return graph.states[words + NUM_EPSILONS] != 0 or graph.states[words + NUM_ARCS] == UNKNOWN_ARCS
+    return graph.states[np.int64(state) * STATE_WORDS + NUM_EPSILONS] != 0
 
 
 @inline
 def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
-    """Follow arcs without input labels, from the tokens on the stack; then the time is complete."""
+    """Follow arcs without input labels, from the tokens on the stack; then the time is complete.
+
+    Tokens whose arcs have to be made wait at the bottom of the stack until there are no others.
+    """
     counts, costs, cutoff = search.counts, search.token_costs, search.limits[NEXT_CUTOFF]
     while counts[NUM_STACK] > 0:
-        token = np.int64(table.stack[counts[NUM_STACK] - 1])
+        top = counts[NUM_STACK] - 1
+        token = np.int64(table.stack[top])
         total = costs[token, TOTAL]
+        state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
         if total >= cutoff:
             counts[NUM_STACK] -= 1
             continue
-        state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
+        if graph.states[state + NUM_ARCS] == UNKNOWN_ARCS:
+            if counts[NUM_WAITING] == counts[NUM_STACK]:
+                counts[NUM_WAITING] = 0
+                return MORE_ARCS
+            table.stack[top], table.stack[counts[NUM_WAITING]] = table.stack[counts[NUM_WAITING]], token
+            counts[NUM_WAITING] += 1
+            continue
         status = _room(graph, table, search, state + NUM_ARCS, state + NUM_EPSILONS)
         remaining = np.int64(graph.states[state + NUM_EPSILONS])
         if status == DONE and counts[NUM_STACK] + remaining > len(table.stack):

@@ -1,13 +1,18 @@
 """Tables of names and numbers: ``words.txt``, ``phones.txt``. Kaldi: symbol tables."""
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
 from nnet3py.hmm.alignment import read_symbol_table
-from nnet3py.io.streams import write_text
+from nnet3py.io.file_content import FileContent
+from nnet3py.io.streams import open_input, write_text
 from nnet3py.io.text_lines import read_text
+from nnet3py.transducers.fst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, read_header
+from nnet3py.transducers.symbol_bytes import SymbolBytes, end_of_table
 
 EPSILON = "<eps>"
 _DISAMBIGUATION = re.compile(r"#[0-9]+")
@@ -42,8 +47,22 @@ class SymbolTable:
 
     @classmethod
     def read(cls, rxfilename: str, what: str = "word") -> SymbolTable:
-        """Read lines ``NAME NUMBER``. FormatError for any other line."""
+        """Read lines ``NAME NUMBER``, or the output symbols that an FST's file has. FormatError for anything else."""
+        stored = cls.of_fst_file(rxfilename, what)
+        if stored is not None:
+            return stored
         return cls(read_symbol_table(read_text(rxfilename), str(rxfilename)), what, str(rxfilename))
+
+    @classmethod
+    def of_fst_file(cls, rxfilename: str | os.PathLike[str], what: str = "word") -> SymbolTable | None:
+        """The output symbols that an FST's file has; None if it has none, or is no FST. The FST itself is not read."""
+        with open_input(rxfilename) as stream:
+            reader = FileContent(stream).reader()
+            header = read_header(reader) if reader.peek(1) == MAGIC[:1] else None
+        if header is None or not header.flags & OUTPUT_SYMBOLS:
+            return None
+        after_inputs = end_of_table(header.symbols, 0) if header.flags & INPUT_SYMBOLS else 0
+        return StoredSymbolTable(SymbolBytes(header.symbols, after_inputs), what, os.fspath(rxfilename))
 
     def write(self, path: str) -> None:
         """Write lines ``NAME NUMBER``."""
@@ -85,3 +104,43 @@ class SymbolTable:
     def _some_names(self) -> str:
         names = [name for number, name in sorted(self.names.items()) if number][:_SHOWN]
         return ", ".join(names) + (", ..." if len(self.names) > _SHOWN + 1 else "")
+
+
+class StoredSymbolTable(SymbolTable):
+    """A table whose names stay in a file of OpenFst's, as bytes, until they are asked for: there may be millions."""
+
+    def __init__(self, symbols: SymbolBytes, what: str = "word", path: str = "") -> None:
+        self._symbols, self.what, self.path = symbols, what, path
+
+    @cached_property
+    def names(self) -> dict[int, str]:      # type: ignore[override]
+        """The name of each number."""
+        return {key: self._name(place) for place, key in enumerate(self._symbols.keys.tolist())}
+
+    @cached_property
+    def ids(self) -> dict[str, int]:        # type: ignore[override]
+        """The number of each name."""
+        return {name: number for number, name in self.names.items()}
+
+    def _name(self, place: int) -> str:
+        return self._symbols.symbol(place).decode("utf-8", "replace")
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+    def __contains__(self, name: str) -> bool:
+        return self._symbols.place_of_symbol(name.encode()) >= 0
+
+    def __getitem__(self, name: str) -> int:
+        place = self._symbols.place_of_symbol(name.encode())
+        if place < 0:
+            raise FormatError(f"there is no {self.what} '{name}' among the {len(self):,} of {self.path}")
+        return int(self._symbols.keys[place])
+
+    def text(self, numbers: Iterable[int]) -> str:
+        numbers = [int(number) for number in numbers]
+        places = [self._symbols.place_of_key(number) for number in numbers]
+        if -1 in places:
+            raise FormatError(f"there is no {self.what} of number {numbers[places.index(-1)]} in {self.path}",
+                              hint="the graph and the table must belong together")
+        return " ".join(map(self._name, places))

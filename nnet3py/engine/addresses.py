@@ -15,11 +15,31 @@ _KINDS = {**_FLOATS, "int": (ir.IntType(32), types.int32)}
 
 
 def _address(typingctx, array):
-    """Address of an array's first element."""
+    """Address of an array's first element, or an address that is a pointer, as a number."""
     def codegen(context, builder, signature, args):
+        if isinstance(signature.args[0], types.CPointer):
+            return builder.ptrtoint(args[0], _I64)
         return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, _I64)
 
     return types.intp(array), codegen
+
+
+def prefetch_line(builder: ir.IRBuilder, place: Any, for_writing: int) -> None:
+    """Have a cache line brought, to be used soon."""
+    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), "llvm.prefetch.p0")
+    access, keep, data = (ir.Constant(number, value) for value in (for_writing, 3, 1))
+    builder.call(function, [builder.inttoptr(place, pointer), access, keep, data])
+
+
+def _bring(typingctx, place):
+    """Have the cache line at an address brought, to be read soon; the address need not be one of ours."""
+    def codegen(context, builder, signature, args):
+        prefetch_line(builder, args[0], for_writing=0)
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
 
 
 def _on_stack(kind: str) -> Any:
@@ -87,6 +107,7 @@ def _stack_vector(typingctx, count):
 
 
 address: Any = intrinsic(_address)
+bring: Any = intrinsic(_bring)
 stack_vector: Any = intrinsic(prefer_literal=True)(_stack_vector)
 stack_floats, stack_doubles = _on_stack("float"), _on_stack("double")
 get_float, get_double, get_int = _getter("float"), _getter("double"), _getter("int")

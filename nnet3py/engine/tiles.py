@@ -16,7 +16,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from nnet3py.engine import compiling, symbols
-from nnet3py.engine.addresses import address, get_float, set_float, stack_floats
+from nnet3py.engine.addresses import address, bring, get_float, prefetch_line, set_float, stack_floats
 from nnet3py.engine.c_functions import c_function
 from nnet3py.engine.code_files import Code
 from nnet3py.engine.inline import inline
@@ -132,15 +132,7 @@ def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: 
     for r in range(rows):
         for offset in range(0, vectors * VECTOR * ITEM, CACHE_LINE):
             place = builder.add(builder.add(start, builder.mul(step, ir.Constant(_I64, r))), ir.Constant(_I64, offset))
-            _prefetch_line(builder, place, for_writing=1)
-
-
-def _prefetch_line(builder: ir.IRBuilder, place: Any, for_writing: int) -> None:
-    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), "llvm.prefetch.p0")
-    access, keep, data = (ir.Constant(number, value) for value in (for_writing, 3, 1))
-    builder.call(function, [builder.inttoptr(place, pointer), access, keep, data])
+            prefetch_line(builder, place, for_writing=1)
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
@@ -299,17 +291,7 @@ def _copy_vectors(typingctx, target, source, vectors):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
-def _bring(typingctx, place):
-    """Have the cache line at an address brought, to be read soon; the address need not be one of ours."""
-    def codegen(context, builder, signature, args):
-        _prefetch_line(builder, args[0], for_writing=0)
-        return context.get_dummy_value()
-
-    return types.void(types.intp), codegen
-
-
 tile: Any = intrinsic(_tile)
-bring: Any = intrinsic(_bring)
 last_tile: Any = intrinsic(_last_tile)
 transpose_square: Any = intrinsic(_transpose(VECTOR))
 transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))

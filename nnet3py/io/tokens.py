@@ -62,6 +62,7 @@ class TokenReader:
     path : the file, for messages
     component : the network component being read, for messages, or None
     field : the last opening tag read, such as ``<Dim>``, for messages, or None
+    content : the whole file, where that lies in memory, or None
     """
 
     def __init__(self, stream: BinaryIO | Any, path: str = "", size: int | None = None, binary: bool = False) -> None:
@@ -70,6 +71,7 @@ class TokenReader:
         self.binary = binary
         self.component: str | None = None
         self.field: str | None = None
+        self.content: memoryview | None = None
         self._field_before: str | None = None
 
     # -- where we are ----------------------------------------------------------------------------------------------

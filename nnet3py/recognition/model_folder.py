@@ -15,19 +15,24 @@ from typing import Any
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.conf_file import checked_value, find_file, read_conf
+from nnet3py.transducers.fst import has_output_symbols
 
 DEMO = "demo_model"            # a folder beside this file
 VOSK, FLAT, ONLINE, KALDI = "vosk", "flat", "online", "kaldi"
 LAYOUTS = {VOSK: "a model as published for vosk", FLAT: "a model as published for old versions of vosk",
            ONLINE: "a model made by prepare_online_decoding.sh", KALDI: "a model as Kaldi's training leaves it"}
 
-# What programs begin with where a folder has no options of its own: vosk's for its old models, and the script
+# What programs begin with where a folder has no options of its own: vosk's, also for its old models, and the script
 # steps/online/nnet3/decode.sh's.
-_FLAT_OPTIONS = {"min-active": 200, "max-active": 7000, "beam": 13.0, "lattice-beam": 6.0, "acoustic-scale": 1.0,
-                 "frame-subsampling-factor": 3, "endpoint.silence-phones": "1:2:3:4:5:6:7:8:9:10",
+_VOSK_OPTIONS = {"chunk-length": 0.2}
+_FLAT_OPTIONS = {**_VOSK_OPTIONS, "min-active": 200, "max-active": 7000, "beam": 13.0, "lattice-beam": 6.0,
+                 "acoustic-scale": 1.0, "frame-subsampling-factor": 3,
+                 "endpoint.silence-phones": "1:2:3:4:5:6:7:8:9:10",
                  "endpoint.rule2.min-trailing-silence": 0.5, "endpoint.rule3.min-trailing-silence": 1.0,
                  "endpoint.rule4.min-trailing-silence": 2.0}
 _SCRIPT_OPTIONS = {"max-active": 7000, "beam": 15.0, "lattice-beam": 6.0, "frames-per-chunk": 20}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    VOSK: _VOSK_OPTIONS, FLAT: _FLAT_OPTIONS, ONLINE: _SCRIPT_OPTIONS, KALDI: _SCRIPT_OPTIONS}
 _VOSK_SILENCE_WEIGHT = 0.001
 _MAX_COUNT = 100.0            # of i-vectors, in published models
 _MODEL_CONFS = ("conf/model.conf", "model.conf")
@@ -185,12 +190,21 @@ class _Reader:
             folder.disambig = _file(beside, "disambig_tid.int") or self._lack(
                 f"{folder.graph} has no disambig_tid.int beside it")
         places = (beside, folder.path, os.path.join(folder.path, "graph"))
-        folder.words = self._file_beside(places, "words", "words.txt") or self._lack(
-            f"there is no words.txt beside {folder.graph}")
+        folder.words = self._words(places) or self._lack(
+            f"there is no words.txt beside {folder.graph}, nor are there words in it")
         folder.word_boundary = self._file_beside(places, "word-boundary", "phones/word_boundary.int",
                                                  "word_boundary.int")
         folder.align_lexicon = self._file_beside(places, "align-lexicon", "phones/align_lexicon.int",
                                                  "align_lexicon.int")
+
+    def _words(self, places: tuple[str, ...]) -> str:
+        """A file of words: words.txt, or a graph with a table of them, which vosk takes before words.txt."""
+        folder = self.folder
+        graphs = [path for path in (folder.graph, folder.grammar) if path and has_output_symbols(path)]
+        beside = self._file_beside(places, "words", "words.txt")
+        if self._files["words"] or not graphs:
+            return beside
+        return graphs[0] if folder.layout in (VOSK, FLAT) else beside or graphs[0]
 
     def _file_beside(self, places: tuple[str, ...], option: str, *names: str) -> str:
         given = self._files[option]
@@ -202,7 +216,7 @@ class _Reader:
 
     def _read_options(self) -> None:
         folder = self.folder
-        values = dict(_FLAT_OPTIONS if folder.layout == FLAT else _SCRIPT_OPTIONS if folder.layout != VOSK else {})
+        values = dict(_DEFAULTS[folder.layout])
         factor = self._one_of("frame_subsampling_factor")
         if factor and folder.layout in (KALDI, ONLINE):
             values["frame-subsampling-factor"] = _whole_number(factor)

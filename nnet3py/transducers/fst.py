@@ -4,6 +4,7 @@ Supervisions, denominator graphs and lattices hold them. Kaldi: ``ReadFstKaldi``
 """
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +20,7 @@ NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final;
 
 MAGIC = struct.pack("<i", 2125659606)
 _SYMBOLS_MAGIC = 2125658996
-_INPUT_SYMBOLS, _OUTPUT_SYMBOLS = 1, 2      # flags
+INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2      # flags
 _VERSION = 2
 _HEADER = struct.Struct("<iiQqqq")        # version, flags, properties, start, number of states, of arcs
 _LONGEST_NAME = 100            # bytes; of FST and arc types
@@ -142,7 +143,7 @@ class Header(NamedTuple):
     start: int
     num_states: int
     num_arcs: int
-    symbols: bytes
+    symbols: bytes | memoryview
 
 
 def read_header(reader: TokenReader) -> Header:
@@ -154,8 +155,23 @@ def read_header(reader: TokenReader) -> Header:
     version, flags, properties, start, num_states, num_arcs = _HEADER.unpack(reader.raw(_HEADER.size))
     if not 0 <= num_states <= _LARGEST_STATE:
         raise reader.error(f"expected an FST's number of states, found {num_states}")
-    symbols = b"".join(_symbol_table(reader) for bit in (_INPUT_SYMBOLS, _OUTPUT_SYMBOLS) if flags & bit)
+    num_tables = bool(flags & INPUT_SYMBOLS) + bool(flags & OUTPUT_SYMBOLS)
+    symbols = _symbols_in_memory(reader, num_tables) if reader.content is not None else b"".join(
+        _symbol_table(reader) for _ in range(num_tables))
     return Header(kind, arc_type, version, flags, properties, start, num_states, num_arcs, symbols)
+
+
+def has_output_symbols(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a binary FST with output symbols; little of it is read."""
+    try:
+        with open(path, "rb") as stream:
+            begin = stream.read(2 * _LONGEST_NAME)
+        at = len(MAGIC)
+        for _ in range(2):
+            at += 4 + struct.unpack_from("<i", begin, at)[0]
+        return begin.startswith(MAGIC) and bool(_HEADER.unpack_from(begin, at)[1] & OUTPUT_SYMBOLS)
+    except (OSError, struct.error):
+        return False
 
 
 def _string(reader: TokenReader, longest: int | None = None) -> bytes:
@@ -163,6 +179,23 @@ def _string(reader: TokenReader, longest: int | None = None) -> bytes:
     if length < 0 or longest is not None and length > longest:
         raise reader.error(f"expected the length of a name in an FST, found {length}")
     return bytes(reader.raw(length))
+
+
+def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | bytes:
+    """The bytes of symbol tables of a file that lies in memory; they are not copied."""
+    if not num_tables:
+        return b""
+    from nnet3py.transducers.symbol_bytes import end_of_table
+
+    assert reader.content is not None
+    first = end = reader.offset
+    for _ in range(num_tables):
+        place, end = end, end_of_table(reader.content, end)
+        if end < 0:
+            raise reader.error("expected a symbol table in an FST, found something else, or the file ends in it",
+                               offset=place)
+    reader.skip(end - first)
+    return reader.content[first:end]
 
 
 def _symbol_table(reader: TokenReader) -> bytes:
@@ -191,8 +224,8 @@ def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
 
 def stored_facts(header: Header) -> Stored:
     """What is kept of the header for writing the FST again."""
-    return Stored(header.kind, header.properties, header.num_arcs, header.flags & (_INPUT_SYMBOLS | _OUTPUT_SYMBOLS),
-                  header.symbols)
+    return Stored(header.kind, header.properties, header.num_arcs, header.flags & (INPUT_SYMBOLS | OUTPUT_SYMBOLS),
+                  bytes(header.symbols))
 
 
 def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,

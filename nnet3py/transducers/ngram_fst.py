@@ -1,0 +1,196 @@
+"""OpenFst's FSTs of type ``ngram``: back-off language models in a third of the room, used where they lie in a file.
+
+A state is a history of words. States are numbered in level order of a tree, in which a history's parent is the history
+without its oldest word, the state that it backs off to; children of a state are sorted by that word. OpenFst:
+``NGramFst``, after Sorensen and Allauzen, "Unary data structures for language models", Interspeech 2011.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnet3py.cached_property import cached_property
+from nnet3py.io.file_content import FileContent
+from nnet3py.io.tokens import TokenReader
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Stored, read_header, stored_facts
+
+KIND, VERSION = "ngram", 4
+_COUNTS = 24                   # bytes of three numbers
+_START = 1                     # the state of a sentence's beginning
+_DAMAGED = "the file is damaged, or is not one of OpenFst's"
+
+
+@dataclass(frozen=True, eq=False)
+class NgramFst:
+    """An n-gram model: an acceptor whose arcs are words, and one without a label that backs off.
+
+    Attributes
+    ----------
+    num_states, num_arcs : histories; words after all of them, without the arcs that back off
+    parents : int32 (states,), the state that each backs off to; -1 for state 0, the empty history
+    arc_starts : int64 (states + 1,), where the words after each history begin, and the end
+    final_weights : float32 (states,); infinity: not final
+    context_words : int32 (states + 1,), the oldest word of each history; 0 for state 0 and a sentence's beginning
+    backoff : float32 (states + 1,), the costs of backing off
+    future_words, future_costs : int32 and float32 (arcs,), the words, ascending within a state, and their costs
+    start : the start state
+    stored : what else the file says
+    """
+
+    parents: np.ndarray
+    arc_starts: np.ndarray
+    final_weights: np.ndarray
+    context_words: np.ndarray
+    backoff: np.ndarray
+    future_words: np.ndarray
+    future_costs: np.ndarray
+    start: int
+    stored: Stored | None = None
+
+    @property
+    def num_states(self) -> int:
+        """Histories."""
+        return len(self.parents)
+
+    @property
+    def num_arcs(self) -> int:
+        """Words after all histories."""
+        return len(self.future_words)
+
+    @classmethod
+    def of_content(cls, content: FileContent, offset: int = 0) -> NgramFst | None:
+        """The one at a place in a file, whose large arrays stay there; None for FSTs of other types, or other files.
+
+        FormatError for a damaged one.
+        """
+        reader = content.reader(offset)
+        if reader.peek(1) != b"\xd6":
+            return None
+        header = read_header(reader)
+        if header.kind != KIND:
+            return None
+        if header.arc_type != "standard" or header.version != VERSION:
+            raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', "
+                               f"found version {header.version} and arcs of type '{header.arc_type}'")
+        return _parts(content, reader, stored_facts(header))
+
+    @cached_property
+    def children(self) -> np.ndarray:
+        """int32 (states + 1,), where the children of each state begin; they are numbered one after the other."""
+        return (np.searchsorted(self.parents[1:], np.arange(self.num_states + 1)) + 1).astype(np.int32)
+
+    def to_fst(self) -> Fst:
+        """The same with each arc in full; back-off arcs come first."""
+        sources = np.repeat(np.arange(self.num_states), np.diff(self.arc_starts))
+        histories = np.arange(1, self.num_states)
+        words = np.concatenate((np.zeros(len(histories), dtype=np.int32), self.future_words))
+        return Fst.from_arcs(self.start, self.final_weights, np.concatenate((histories, sources)), words, words,
+                             np.concatenate((self.backoff[1:self.num_states], self.future_costs)),
+                             np.concatenate((self.parents[1:], self._next_states(sources))))
+
+    def _next_states(self, sources: np.ndarray) -> np.ndarray:
+        """Where arcs lead: to the longest history of their word and those of their state."""
+        words = self.context_words[:self.num_states]
+        keys = (self.parents[1:].astype(np.int64) << 32) | words[1:].astype(np.int64)
+
+        def child(states: np.ndarray, oldest: np.ndarray) -> np.ndarray:
+            wanted = (states.astype(np.int64) << 32) | oldest.astype(np.int64)
+            places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            return np.where(keys[places] == wanted, places + 1, -1)
+
+        if not len(keys):
+            return np.zeros(len(sources), dtype=np.int64)
+        found = child(np.zeros(len(sources), dtype=np.int64), self.future_words)
+        next_states = np.maximum(found, 0)
+        going_on = np.flatnonzero(found > 0)
+        for newest_first in self._histories():
+            going_on = going_on[newest_first[sources[going_on]] >= 0]
+            found = child(next_states[going_on], words[newest_first[sources[going_on]]])
+            going_on, found = going_on[found > 0], found[found > 0]
+            next_states[going_on] = found
+        return next_states
+
+    def _histories(self) -> list[np.ndarray]:
+        """For each word of histories, the newest first: the state whose oldest word it is, -1 if there is none."""
+        levels, depth = [], np.zeros(self.num_states, dtype=np.int64)
+        ancestors = np.arange(self.num_states)
+        while (ancestors > 0).any():
+            levels.append(np.where(ancestors > 0, ancestors, -1))
+            depth[ancestors > 0] += 1
+            ancestors = np.where(ancestors > 0, self.parents[ancestors], 0)
+        # a state of depth d has its newest word d - 1 steps up
+        steps = np.stack(levels) if levels else np.zeros((0, self.num_states), dtype=np.int64)
+        return [np.where(depth > word, steps[np.maximum(depth - 1 - word, 0), np.arange(self.num_states)], -1)
+                for word in range(len(levels))]
+
+
+def _parts(content: FileContent, reader: TokenReader, stored: Stored) -> NgramFst:
+    """The arrays after the header."""
+    at = reader.offset
+    sizes = content.array(np.uint64, at, 3).tolist()
+    num_states, num_words, num_final = sizes if len(sizes) == 3 else (0, 0, 0)
+    bits = [2 * num_states + 1, num_states + num_words + 1, num_states]
+    length = sum(8 * -(-size // 64) for size in bits) + 4 * (2 * (num_states + 1) + 2 * num_words + num_final + 1)
+    if not 0 < num_final <= num_states < 1 << 30 or num_words >= 1 << 31 or at + _COUNTS + length > content.size:
+        raise reader.error(f"expected an n-gram model of {num_states} histories, {num_words} words and {num_final} "
+                           f"ends, which takes {length} bytes; the file has {content.size}", hint=_DAMAGED)
+    at += _COUNTS
+    vectors = []
+    for size in bits:
+        words = content.array(np.uint64, at, -(-size // 64))
+        vectors.append(np.unpackbits(np.frombuffer(words, dtype=np.uint8), count=size, bitorder="little"))
+        at += words.nbytes
+    arrays: list[Any] = []
+    for dtype, count in ((np.int32, num_states + 1), (np.int32, num_words), (np.float32, num_states + 1),
+                         (np.float32, num_final), (np.float32, num_words + 1)):
+        arrays.append(content.array(dtype, at, count))
+        at += 4 * count
+    context_words, future_words, backoff, final_costs, future_costs = arrays
+    parents, arc_starts = _parents(vectors[0], num_states), _starts(vectors[1], num_states)
+    finals = np.flatnonzero(vectors[2])
+    if parents is None or arc_starts is None or int(arc_starts[-1]) != num_words or len(finals) != num_final:
+        raise reader.error("expected an n-gram model, but its histories are no tree, or do not have the words and ends "
+                           "that there are", hint=_DAMAGED)
+    problem = _problem(parents, arc_starts, context_words, future_words,
+                       (backoff[1:num_states], final_costs, future_costs[:-1]))
+    if problem:
+        raise reader.error(f"expected an n-gram model, but {problem}", hint=_DAMAGED)
+    final_weights = np.full(num_states, NO_WEIGHT, dtype=np.float32)
+    final_weights[finals] = final_costs
+    return NgramFst(parents, arc_starts, final_weights, context_words, backoff, future_words, future_costs[:-1],
+                    min(_START, num_states - 1), stored)
+
+
+def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
+    """The tree of histories: ``10``, then for each state a 1 for each child, and a 0. None if it is no tree."""
+    edges = np.flatnonzero(bits)
+    if len(edges) != num_states:
+        return None
+    parents = edges - np.arange(num_states) - 1                # zeros before an edge, less that of the root's parent
+    is_tree = bits[0] == 1 and bits[1] == 0 and (parents[1:] < np.arange(1, num_states)).all()
+    return parents.astype(np.int32) if is_tree and (parents[1:] >= 0).all() else None
+
+
+def _starts(bits: np.ndarray, num_states: int) -> np.ndarray | None:
+    """A 0, then for each state a 1 for each word, and a 0. None if there are not as many states."""
+    ends = np.flatnonzero(bits == 0)
+    return ends - np.arange(len(ends)) if len(ends) == num_states + 1 and bits[0] == 0 else None
+
+
+def _problem(parents: np.ndarray, arc_starts: np.ndarray, context_words: np.ndarray, future_words: np.ndarray,
+             costs: tuple[np.ndarray, ...]) -> str:
+    """What is wrong with words and costs; empty if nothing is."""
+    histories = context_words[1:len(parents)]
+    same_parent = parents[2:] == parents[1:-1]
+    if (histories < 0).any() or (histories[1:] <= histories[:-1])[same_parent].any():
+        return "the histories after a state are not sorted by their words"
+    if len(future_words) and int(future_words.min()) <= 0:
+        return f"a history is followed by the word {future_words.min()}"
+    descends = np.flatnonzero(future_words[1:] <= future_words[:-1]) + 1
+    if len(descends) and not np.isin(descends, arc_starts).all():
+        return "the words after a history are not sorted"
+    if any(np.isnan(values).any() or np.isneginf(values).any() for values in costs):
+        return "a cost is not a number"
+    return ""
