@@ -18,6 +18,7 @@ PACKAGE = DATA / "package"            # a copy of Kaldi's models; the network is
 SOUNDS = [DATA / "wav" / f"utt{number}.wav" for number in (1, 2, 3)]
 RATE = 16000
 SILENCE = RATE // 2
+CHUNK = 0.18                          # seconds that streams decode at a time, which vosk was given for what is recorded
 
 
 def samples_of(path: Path) -> np.ndarray:
@@ -35,7 +36,7 @@ def dialogue() -> np.ndarray:
 @cache
 def recognizer() -> Recognizer:
     """Of the package; tests share it."""
-    return Recognizer(PACKAGE)
+    return Recognizer(PACKAGE, options={"chunk-length": CHUNK})
 
 
 @cache

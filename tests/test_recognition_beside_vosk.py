@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recognition_cases import PACKAGE, RATE, dialogue
+from recognition_cases import CHUNK, PACKAGE, RATE, dialogue
 from vosk_results import vosk_results
 
 from nnet3py.cli.language_models import arpa_to_const_arpa
@@ -68,7 +68,7 @@ def test_results_are_vosks(tmp_path: Path, change: Callable[[Path], None]) -> No
     shutil.copytree(PACKAGE, folder)
     change(folder)
     *theirs, (_, last) = vosk_results(folder, dialogue(), RATE, PIECE)
-    stream = Recognizer(folder).stream()
+    stream = Recognizer(folder, options={"chunk-length": CHUNK}).stream()
     num_results = 0
     for first, (has_ended, expected) in zip(range(0, len(dialogue()), PIECE), theirs, strict=True):
         assert stream.accept_waveform(dialogue()[first:first + PIECE]) == has_ended

@@ -23,7 +23,7 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
 
 NUM_WORDS = 10
-PIECE = 2880                                # samples
+PIECE = 3200                                # samples, of the length that streams decode at a time
 WORD_COST = float(np.log(NUM_WORDS))        # that HCLG.fst has on each word; costs of being silent are others
 SECONDS, CONFIDENCE, COST = 1.0e-3, 1.0e-3, 1.0e-3       # costs are sums in another order
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recognition_cases import (
+    CHUNK,
     DATA,
     PACKAGE,
     RATE,
@@ -31,8 +32,9 @@ from nnet3py.recognition.stream import Stream
 PIECE = 2880                # samples, 0.18 seconds: the piece that vosk was given, and the one that streams decode
 SECONDS = 1.0e-3             # times are means over paths, by their probabilities
 CONFIDENCE = 1.0e-3         # probabilities of sums of costs, which i-vectors that agree to 4e-6 change so much
-KALDI_OPTIONS = {"beam": 12, "lattice-beam": 4, "min-active": 10, "endpoint.rule2.min-trailing-silence": 0.2,
-                 "frames-per-chunk": 24, "max-active": 2147483647, "ivector-silence-weighting.silence-phones": "1",
+KALDI_OPTIONS = {"chunk-length": CHUNK, "beam": 12, "lattice-beam": 4, "min-active": 10,
+                 "endpoint.rule2.min-trailing-silence": 0.2, "frames-per-chunk": 24, "max-active": 2147483647,
+                 "ivector-silence-weighting.silence-phones": "1",
                  "ivector-silence-weighting.silence-weight": 0.001, "endpoint.silence-phones": "1"}
 
 
