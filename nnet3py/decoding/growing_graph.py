@@ -80,6 +80,19 @@ class GrowingGraph(ABC):
         while status := self._expand(wanted):
             self._make_room(status)
 
+    def expand_first(self, count: int) -> None:
+        """Make the arcs of about as many states, those that are the fewest arcs away from the start."""
+        done = 0
+        while done < min(count, self.num_states):
+            wanted = np.arange(done, min(count, self.num_states), dtype=np.int32)
+            done += len(wanted)
+            self.expand(wanted)
+
+    def continue_from(self, other: GrowingGraph) -> None:
+        """Begin with a copy of what another one of the same kind has made."""
+        for name in ("_counts", "_keys", "_potentials", "_ranges", "_states", "_arcs", "_table"):
+            setattr(self, name, getattr(other, name).copy())
+
     @abstractmethod
     def _expand(self, wanted: np.ndarray) -> int:
         """Call the loop that makes arcs, which returns what it needs to continue."""

@@ -31,6 +31,8 @@ _add_state = Loop(_HERE, "add_state", f"f4* u4* f4* u1* {_MADE} i8* i8 i8 f4 i8 
 _find_free_arcs = Loop("nnet3py.decoding.graph_loops", "find_free_arcs", "u4* i4* i8 i8 u1[] i4[,]",
                        ["nnet3py.decoding.search_layout"])
 
+_FIRST_COMPOSED = 20_000        # states near the start: a twentieth of a second, and 10 MB
+
 
 class LookaheadGraph:
     """HCL and one G. Immutable, so decoders may share it; each composes what it needs for itself.
@@ -180,8 +182,17 @@ class LookaheadGraph:
         return self.with_grammar(dataclasses.replace(fst, weights=fst.weights - less[fst.output_labels], stored=None))
 
     def for_decoder(self) -> ComposedGraph:
-        """A graph that one decoder composes for itself."""
-        return ComposedGraph(self)
+        """A graph that one decoder composes for itself; what is near the start has been composed already."""
+        graph = ComposedGraph(self)
+        graph.continue_from(self._beginning)
+        return graph
+
+    @cached_property
+    def _beginning(self) -> ComposedGraph:
+        """What all decoders begin with: otherwise an utterance's first frames, with most new states, take longest."""
+        graph = ComposedGraph(self)
+        graph.expand_first(_FIRST_COMPOSED)
+        return graph
 
 
 def relabelled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
