@@ -17,7 +17,7 @@ NNET = Nnet.from_config(TDNN)
 
 def result() -> Result:
     words = Word("yes", 0.5, 0.9, 0.75), Word("<no>", 1.0, 1.25, 1.0)
-    return Result(words, 0.0, 1.5, SimpleNamespace(), lambda lattice, count: [])      # type: ignore[arg-type]
+    return Result(words, 0.0, 1.5, SimpleNamespace(), SimpleNamespace())      # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("value", "expected"), [

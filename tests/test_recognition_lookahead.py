@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue, recognised, samples_of
+from recognition_cases import CHUNK, PACKAGE, RATE, SOUNDS, dialogue, recognised, samples_of
 from vosk_results import vosk_results
 
 from nnet3py.decoding.graph import read_fst_file
@@ -23,7 +23,7 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
 
 NUM_WORDS = 10
-PIECE = 3200                                # samples, of the length that streams decode at a time
+PIECE = 2880                                # samples, of the length that streams decode at a time
 WORD_COST = float(np.log(NUM_WORDS))        # that HCLG.fst has on each word; costs of being silent are others
 SECONDS, CONFIDENCE, COST = 1.0e-3, 1.0e-3, 1.0e-3       # costs are sums in another order
 
@@ -83,7 +83,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lookahead(package: Path) -> Recognizer:
-    return Recognizer(package)
+    return Recognizer(package, options={"chunk-length": CHUNK})
 
 
 @cache

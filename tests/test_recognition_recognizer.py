@@ -23,6 +23,7 @@ from recognition_cases import (
     recognizer,
     samples_of,
 )
+from vosk_results import vosk_results
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
 from nnet3py.recognition.recognizer import Recognizer
@@ -83,18 +84,10 @@ def test_partial_and_final_results_are_vosks() -> None:
 
 
 def test_beside_vosk() -> None:
-    vosk = pytest.importorskip("vosk", reason="the extra test-vosk")
-    vosk.SetLogLevel(-1)
-    theirs = vosk.KaldiRecognizer(vosk.Model(str(PACKAGE)), RATE)
-    theirs.SetWords(True)
     samples = np.concatenate([samples_of(SOUNDS[number]) for number in (1, 0, 2, 1)])
-    expected = []
-    for first in range(0, len(samples), PIECE):
-        if theirs.AcceptWaveform(samples[first:first + PIECE].tobytes()):
-            expected.append(("result", theirs.Result()))
-        else:
-            expected.append(("partial", json.loads(theirs.PartialResult())["partial"]))
-    expected.append(("final", theirs.FinalResult()))
+    *theirs, (_, last) = vosk_results(PACKAGE, samples, RATE, PIECE)
+    expected = [("result", json.dumps(found)) if ended else ("partial", found["partial"]) for ended, found in theirs]
+    expected.append(("final", json.dumps(last)))
     check_equal(answers(recognizer().stream(), samples), expected)
 
 

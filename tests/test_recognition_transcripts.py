@@ -10,7 +10,7 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 
 def result(*segments: list[Word]) -> Result:
     made = [Result(tuple(words), words[0].start if words else 0.0, words[-1].end if words else 0.0,
-                   CompactLattice.empty(), lambda lattice, count: []) for words in segments]
+                   CompactLattice.empty(), None) for words in segments]
     return Result.joined(made)
 
 

@@ -260,6 +260,20 @@ class LatticeDecoder:
     def _newest_token(self, place: int) -> int:
         return int(self._frames[self.num_frames, layout.FIRST_TOKEN]) + place
 
+    def _first_tokens(self) -> np.ndarray:
+        """int64 (frames + 2,): where the tokens of each time begin, and the end."""
+        return np.append(self._frames[:self.num_frames + 1, layout.FIRST_TOKEN], self._counts[layout.NUM_TOKENS])
+
+    def frame_with_few_paths(self, first: int, most_tokens: int) -> int:
+        """Of the times from ``first`` on, the last one with fewest tokens; -1 if these are more than ``most_tokens``.
+
+        Kaldi: LatticeIncrementalDecoder::UpdateLatticeDeterminization.
+        """
+        sizes = np.diff(self._first_tokens())[first:]
+        if not len(sizes) or int(sizes.min()) > most_tokens:
+            return -1
+        return self.num_frames - int(sizes[::-1].argmin())
+
     def _arcs_to(self, token: int, first_frame: int) -> tuple[np.ndarray, np.ndarray]:
         """Labels, int32 (arcs, 2), and costs, float32 (arcs, 2), of the best path to a token, since ``first_frame``."""
         most = 2 * (self.num_frames - first_frame) + 16
@@ -271,11 +285,12 @@ class LatticeDecoder:
                 return labels[:count][::-1], weights[:count][::-1]
             most = count
 
-    def raw_lattice(self, use_final: bool = True) -> Fst:
+    def raw_lattice(self, use_final: bool = True, num_frames: int | None = None) -> Fst:
         """The state-level lattice of the tokens kept; without states if there are none. Kaldi: GetRawLattice.
 
         It has every path within the lattice beam of the best one; after :meth:`finalize`, nothing else.
         ``use_final``: with final costs, if a final state is reached; otherwise all states at the end are final.
+        ``num_frames``: only of so many, at whose end states are final with the cost of the best way on.
         """
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
@@ -293,8 +308,21 @@ class LatticeDecoder:
         weights = np.empty((num_links, 2), dtype=np.float32)
         count = _write_lattice(self._tokens, self._links, self._link_costs, self._frames, self._offsets, self._counts,
                                order, number, arc_starts, inputs, outputs, weights, next_states)
-        return Fst(0 if num_tokens else NO_STATE, self._final_weights(number, use_final), arc_starts, inputs[:count],
-                   outputs[:count], weights[:count], next_states[:count], LATTICE)
+        lattice = Fst(0 if num_tokens else NO_STATE, self._final_weights(number, use_final), arc_starts, inputs[:count],
+                      outputs[:count], weights[:count], next_states[:count], LATTICE)
+        return lattice if num_frames is None else self._beginning(lattice, number, num_frames)
+
+    def _beginning(self, lattice: Fst, number: np.ndarray, num_frames: int) -> Fst:
+        """The first frames of a lattice whose states are the tokens, numbered."""
+        first, end = self._first_tokens()[num_frames:num_frames + 2].tolist()
+        finals = np.full((end, 2), NO_WEIGHT, dtype=np.float32)
+        costs = self._token_costs[first:end]
+        finals[number[first:end], 0] = costs[:, layout.EXTRA] - costs[:, layout.TOTAL]
+        finals[first:, 1] = 0.0
+        sources = lattice.sources
+        kept = (sources < end) & (lattice.next_states < end)
+        return Fst.from_arcs(lattice.start, finals, sources[kept], lattice.input_labels[kept],
+                             lattice.output_labels[kept], lattice.weights[kept], lattice.next_states[kept], LATTICE)
 
     def _final_weights(self, number: np.ndarray, use_final: bool) -> np.ndarray:
         final = np.full((len(number), 2), NO_WEIGHT, dtype=np.float32)

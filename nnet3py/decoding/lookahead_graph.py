@@ -14,6 +14,7 @@ from nnet3py.decoding.decoding_graph import address, check_epsilons, check_table
 from nnet3py.decoding.growing_graph import MOST_ARCS, GrowingGraph
 from nnet3py.decoding.lookahead import MOST_WORDS, Lookahead, find_parts
 from nnet3py.decoding.lookahead_grammar import GrammarTables
+from nnet3py.decoding.phrase_grammar import bigram_grammar, phrase_grammar
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
@@ -173,6 +174,10 @@ class LookaheadGraph:
                              "words must be in the lexicon that the graph was made of")
         return self.with_grammar(relabelled(phrase_grammar(phrases), labels))
 
+    def with_phrase_list(self, phrases: Sequence[Sequence[int]]) -> LookaheadGraph:
+        """A graph of pairs of words in these phrases (numbers of words), as vosk makes it, without words HCL lacks."""
+        return self.with_grammar(relabelled(bigram_grammar(phrases), self.label_of_word))
+
     def with_boosted(self, boosts: Mapping[int, float]) -> LookaheadGraph:
         """The same HCL and G with the costs of these words reduced by so much."""
         fst = self.grammar_fst
@@ -205,29 +210,6 @@ def relabelled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
     stays = (labels != 0) | (words == 0)
     return Fst.from_arcs(grammar.start, grammar.final_weights, grammar.sources[stays], labels[stays],
                          grammar.output_labels[stays], grammar.weights[stays], grammar.next_states[stays])
-
-
-def phrase_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
-    """G of some phrases (numbers of words), which allows any number of them, all equally probable."""
-    cost = float(np.log(len(phrases) + 1))
-    sources: list[int] = []
-    words: list[int] = []
-    targets: list[int] = []
-    costs: list[float] = []
-    num_states = 1
-    for phrase in phrases:
-        state = 0
-        for place, word in enumerate(phrase):
-            last = place + 1 == len(phrase)
-            sources.append(state)
-            words.append(word)
-            costs.append(0.0 if place else cost)
-            state = 0 if last else num_states
-            targets.append(state)
-            num_states += not last
-    final = np.full(num_states, NO_WEIGHT, dtype=np.float32)
-    final[0] = cost
-    return Fst.from_arcs(0, final, sources, words, words, costs, targets)
 
 
 def _with_epsilons(states: np.ndarray, arcs: np.ndarray, is_epsilon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 """A model folder, loaded: what any number of streams share, and sound files or arrays recognised as a whole."""
 from __future__ import annotations
 
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,8 @@ from nnet3py.recognition.sound import Sound, open_sound
 from nnet3py.recognition.stream import Block, Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.runtime.looped import LoopedComputer
+
+logger = logging.getLogger(__name__)
 
 _KEPT_GRAPHS = 8           # of phrases and boosted words, for streams that ask for the same
 _CHAIN_SCALE = 1.0
@@ -89,8 +92,8 @@ class Recognizer:
     # -- streams -------------------------------------------------------------------------------------------------------
 
     def stream(self, sample_rate: float | None = None, *, phrases: Sequence[str] = (),
-               boost: Mapping[str, float] | None = None, endpointing: bool = True,
-               adaptation: SpeakerState | None = None) -> Stream:
+               boost: Mapping[str, float] | None = None, phrase_list: Sequence[str] | None = None,
+               endpointing: bool = True, adaptation: SpeakerState | None = None, at_once: bool = False) -> Stream:
         """Begin a stream of sound. Any number of them share the model, the graph and what is compiled.
 
         Parameters
@@ -98,8 +101,12 @@ class Recognizer:
         sample_rate : samples a second of its sound; None: what the model was made for
         phrases : only these can be said, any of them any number of times; none: whatever the model knows
         boost : how much less words cost than the model says (natural logarithms of how much likelier they are)
+        phrase_list : the same as vosk means it: words follow each other as in these phrases or, less likely, otherwise.
+            Words that the model does not know are left out, and the whole list if its graph is in one part; a warning
+            is logged. None, or an empty list: whatever the model knows
         endpointing : whether the stream says when an utterance is over
         adaptation : what an earlier stream of the same speaker left (:attr:`Stream.adaptation`)
+        at_once : whether blocks are decoded as they come, as vosk does, instead of in pieces of a fixed length
 
         Raises UsageError for phrases or boosted words that the model's graph cannot have: it needs HCLr.fst and Gr.fst,
         and to know the words.
@@ -107,27 +114,43 @@ class Recognizer:
         rate = self.sample_rate if sample_rate is None else float(sample_rate)
         if not 1 <= rate < float("inf"):
             raise UsageError(f"sample_rate={rate:g}: expected samples a second, such as 16000")
-        graph = self._graph_with(tuple(phrases), tuple(sorted((boost or {}).items())))
+        graph = self._graph_with(tuple(phrases), tuple(sorted((boost or {}).items())),
+                                 self._known(phrase_list) if phrase_list else ())
         return Stream(self.decoder(graph, adaptation), self._results, rate, self._chunk_seconds,
                       float(self.folder.features.get("dither", _dither(self.folder))), endpointing,
-                      self._determinize_options)
+                      self._determinize_options, at_once)
 
     def decoder(self, graph: Graph | None = None, adaptation: SpeakerState | None = None) -> StreamDecoder:
         """What decodes a stream with the model's graph, or another."""
         return StreamDecoder(FeaturePipeline(self._models, adaptation), self.looped, graph or self._graph,
                              self._transitions, self._decoder_options, self._endpoint_options)
 
-    def _graph_with(self, phrases: tuple[str, ...], boost: tuple[tuple[str, float], ...]) -> Graph:
+    def _known(self, phrase_list: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the words of a phrase list that the model knows; nothing if its graph can have no such list."""
+        if not isinstance(self._graph, LookaheadGraph):
+            logger.warning("A phrase list has no effect: %s is not composed while decoding", self.folder.graph)
+            return ()
+        words = [[word for word in phrase.split(" ") if word] for phrase in phrase_list]
+        unknown = sorted({word for phrase in words for word in phrase if word not in self.words})
+        if unknown:
+            logger.warning("Words of a phrase list that the model does not know are left out: %s", ", ".join(unknown))
+        return tuple(tuple(self.words[word] for word in phrase if word in self.words) for phrase in words)
+
+    def _graph_with(self, phrases: tuple[str, ...], boost: tuple[tuple[str, float], ...],
+                    phrase_list: tuple[tuple[int, ...], ...]) -> Graph:
         """The graph with phrases and boosted words in it."""
-        if not phrases and not boost:
+        if not phrases and not boost and not phrase_list:
             return self._graph
         if not isinstance(self._graph, LookaheadGraph):
             raise UsageError(f"phrases and boosted words need a graph that is composed while decoding, HCLr.fst and "
                              f"Gr.fst; this model has {self.folder.graph}", "take a model with a lookahead graph")
-        key = phrases, boost
+        if phrases and phrase_list:
+            raise UsageError("phrases and phrase_list cannot both be given: each is in place of the model's grammar")
+        key = phrases, boost, phrase_list
         graph = self._changed_graphs.pop(key, None)
         if graph is None:
-            graph = self._changed_graph(self._graph, phrases, boost)
+            graph = self._graph.with_phrase_list(phrase_list) if phrase_list else self._graph
+            graph = self._changed_graph(graph, phrases, boost)
         self._changed_graphs[key] = graph
         while len(self._changed_graphs) > _KEPT_GRAPHS:
             self._changed_graphs.popitem(last=False)
@@ -147,9 +170,10 @@ class Recognizer:
         return graph
 
     def _number(self, word: str) -> int:
-        if word not in self.words or not self.words.ids[word]:
+        number = self.words[word] if word in self.words else 0
+        if not number:
             raise UsageError(f"the model does not know the word '{word}'", f"its words are in {self.folder.words}")
-        return self.words.ids[word]
+        return number
 
     # -- whole sounds --------------------------------------------------------------------------------------------------
 

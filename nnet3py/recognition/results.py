@@ -15,6 +15,7 @@ from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
 from nnet3py.lattices.mbr import minimum_bayes_risk
 from nnet3py.lattices.scaling import Scales, scaled
+from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.word_alignment import Alignment
 from nnet3py.shown import Shown
 from nnet3py.transducers.compact_lattice import CompactLattice
@@ -41,6 +42,17 @@ class Alternative(NamedTuple):
     cost: float
 
 
+class TimedAlternative(NamedTuple):
+    """What may have been said instead, with its words and their times.
+
+    ``confidence`` is its cost, graph costs counting 0.9, less than 0; that of the words is 1. vosk's alternatives.
+    """
+
+    text: str
+    confidence: float
+    words: tuple[Word, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Result(Shown):
     """What was recognised in a segment of a stream, or in all of them.
@@ -52,13 +64,15 @@ class Result(Shown):
     lattice : CompactLattice, its acoustic costs without the acoustic scale, as Kaldi writes it; without states if
         nothing was decoded
     segments : the results of the segments that this is made of; itself if it is only one
+    first_frame : of the lattice, counted in decoded frames of the stream
     """
 
     words: tuple[Word, ...]
     start: float
     end: float
     lattice: CompactLattice = field(repr=False)
-    _alternatives: Callable[[CompactLattice, int], list[Alternative]] = field(repr=False)
+    _maker: ResultMaker = field(repr=False)
+    first_frame: int = field(default=0, repr=False)
     _segments: tuple[Result, ...] = field(default=(), repr=False)
 
     @property
@@ -78,7 +92,11 @@ class Result(Shown):
 
     def best(self, count: int) -> list[Alternative]:
         """At most ``count`` likeliest texts. The first need not be ``text``, whose words are likeliest one by one."""
-        return self._alternatives(self.lattice, count)
+        return self._maker.alternatives(self.lattice, count)
+
+    def alternatives(self, count: int) -> list[TimedAlternative]:
+        """The same with the times of words, as vosk gives them: graph costs count 0.9."""
+        return self._maker.timed_alternatives(self.lattice, count, self.first_frame)
 
     @classmethod
     def joined(cls, segments: Sequence[Result]) -> Result:
@@ -87,7 +105,7 @@ class Result(Shown):
             return segments[0]
         first, words = segments[0], tuple(word for segment in segments for word in segment.words)
         lattice = concatenation([segment.lattice for segment in segments])
-        return cls(words, first.start, segments[-1].end, lattice, first._alternatives, tuple(segments))
+        return cls(words, first.start, segments[-1].end, lattice, first._maker, first.first_frame, tuple(segments))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +144,36 @@ class ResultMaker:
         """
         start, end = self._seconds(first_frame), self._seconds(first_frame + num_frames)
         if lattice.start < 0:
-            return Result((), start, end, lattice, self.alternatives)
+            return Result((), start, end, lattice, self, first_frame)
         lattice = self._rescored(lattice)
-        best = minimum_bayes_risk(scaled(self._aligned(lattice), _CONFIDENCE_SCALES))
-        words = tuple(
+        words = self._words(scaled(lattice, _CONFIDENCE_SCALES), first_frame)
+        return Result(words, start, end, scaled(lattice, Scales(1.0, 1.0 / self.acoustic_scale)), self, first_frame)
+
+    def partial_words(self, lattice: CompactLattice, first_frame: int) -> tuple[Word, ...]:
+        """The words so far of a lattice whose paths need not be able to end."""
+        return self._words(lattice, first_frame) if lattice.start >= 0 else ()
+
+    def _words(self, lattice: CompactLattice, first_frame: int) -> tuple[Word, ...]:
+        """The likeliest words one by one."""
+        best = minimum_bayes_risk(self._aligned(lattice))
+        return tuple(
             Word(self.words.text([number]), self._seconds(first_frame + begin), self._seconds(first_frame + stop),
                  min(1.0, confidence))
             for number, (begin, stop), confidence in zip(best.words, best.times, best.confidences, strict=True))
-        return Result(words, start, end, scaled(lattice, Scales(1.0, 1.0 / self.acoustic_scale)), self.alternatives)
+
+    def timed_alternatives(self, lattice: CompactLattice, count: int, first_frame: int) -> list[TimedAlternative]:
+        """The best paths of a lattice whose acoustic costs are not scaled, with words' times."""
+        alternatives = []
+        scales = Scales(_CONFIDENCE_SCALES.graph, self.acoustic_scale)
+        for path in best_paths(scaled(lattice, scales), count):
+            contents = path_of(path)
+            assert contents is not None
+            aligned = top_sorted(self._aligned(path))
+            times = first_frame + aligned.string_starts
+            words = [Word(self.words.text([word]), self._seconds(begin), self._seconds(end), 1.0)
+                     for word, begin, end in zip(aligned.labels, times[:-1], times[1:], strict=True) if word]
+            alternatives.append(TimedAlternative(self.words.text(contents.words), -float(contents.cost), tuple(words)))
+        return alternatives
 
     def alternatives(self, lattice: CompactLattice, count: int) -> list[Alternative]:
         """The best paths of a lattice whose acoustic costs are not scaled."""

@@ -11,8 +11,9 @@ from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
 from nnet3py.recognition.pipeline import SpeakerState
-from nnet3py.recognition.results import Result, ResultMaker
+from nnet3py.recognition.results import Result, ResultMaker, Word
 from nnet3py.recognition.stream_decoder import StreamDecoder
+from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ Block = bytes | bytearray | memoryview | np.ndarray
 
 _LARGEST = 32.0                # of samples that are meant to be from -1 to 1
 _NOISE_LENGTH = 1 << 16
+# Kaldi's LatticeIncrementalDecoderConfig: determinize-max-delay, determinize-min-chunk-size, determinize-max-active.
+_SETTLING_FRAMES, _LEAST_SETTLED, _FEW_PATHS = 60, 20, 200
 
 
 class Stream:
@@ -39,12 +42,15 @@ class Stream:
     dither : size of the noise that is added to samples, which is the same each time
     endpointing : whether to look for ends of utterances
     determinize : how lattices are determinized
+    at_once : whether a block is decoded when it comes, in pieces of at most the fixed length, as vosk does: then what
+        is found depends a little on the sizes of blocks, and :attr:`endpoint` is said of the end of a block
     """
 
     def __init__(self, decoder: StreamDecoder, results: ResultMaker, sample_rate: float, chunk_seconds: float,
-                 dither: float = 0.0, endpointing: bool = True,
-                 determinize: PhoneDeterminizeOptions | None = None) -> None:
+                 dither: float = 0.0, endpointing: bool = True, determinize: PhoneDeterminizeOptions | None = None,
+                 at_once: bool = False) -> None:
         self._decoder, self._results, self._determinize = decoder, results, determinize
+        self._at_once = at_once
         self.sample_rate, self._endpointing, self._dither = sample_rate, endpointing, dither
         self._chunk = max(1, int(sample_rate * chunk_seconds))
         self._half_sample = b""
@@ -52,6 +58,7 @@ class Stream:
         self._num_samples = 0                              # that are
         self._endpoint = self._is_finished = False
         self._partial: tuple[int, str] = (0, "")           # of how many frames, and what it is
+        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # the same, and when it was looked for
 
     def accept_waveform(self, block: Block) -> bool:
         """Take more sound, and decode what can be; returns :attr:`endpoint`.
@@ -88,6 +95,36 @@ class Stream:
         return self._partial[1]
 
     @property
+    def partial_words(self) -> tuple[Word, ...]:
+        """The likeliest words one by one, with times and confidences, of the part of this segment that is settled.
+
+        That is up to a moment at which few paths are left, and grows every two seconds of speech or so, as in Kaldi's
+        LatticeIncrementalDecoder.
+        """
+        count, (settled, looked, words) = self._decoder.num_frames_decoded, self._partial_words
+        if count - settled >= _SETTLING_FRAMES and count != looked:
+            frame = self._decoder.search.frame_with_few_paths(settled + _LEAST_SETTLED, _FEW_PATHS)
+            if frame > 0 and self._decoder.search.is_alive:
+                lattice = self._decoder.partial_lattice(frame, self._determinize).lattice
+                settled, words = frame, self._results.partial_words(lattice, self._decoder.frame_offset)
+            self._partial_words = settled, count, words
+        return words
+
+    @property
+    def endpoint_options(self) -> EndpointOptions:
+        """The rules of when an utterance is over; they can be exchanged at any time."""
+        return self._decoder.endpoint_options
+
+    @endpoint_options.setter
+    def endpoint_options(self, options: EndpointOptions) -> None:
+        self._decoder.endpoint_options = options
+
+    @property
+    def num_frames(self) -> int:
+        """Decoded frames of all segments."""
+        return self._decoder.frame_offset + self._decoder.num_frames_decoded
+
+    @property
     def seconds(self) -> float:
         """How much sound was decoded."""
         return self._num_samples / self.sample_rate
@@ -106,10 +143,14 @@ class Stream:
         if self._is_finished:
             raise UsageError("the stream is finished: finish() gave the last result")
         result = self._segment_result()
-        self._endpoint, self._partial = False, (0, "")
-        self._decoder.begin_segment()
-        self._advance(stops=True)
+        self._begin_segment()
         return result
+
+    def drop(self) -> None:
+        """End this segment without asking what was said in it."""
+        if self._is_finished:
+            raise UsageError("the stream is finished: finish() gave the last result")
+        self._begin_segment()
 
     def finish(self) -> Result:
         """Say that there is no more sound: the result of the last segment."""
@@ -123,9 +164,20 @@ class Stream:
 
     # -- within --------------------------------------------------------------------------------------------------------
 
+    def _begin_segment(self) -> None:
+        self._endpoint, self._partial, self._partial_words = False, (0, ""), (0, 0, ())
+        self._decoder.begin_segment()
+        if not self._at_once:
+            self._advance(stops=True)
+
     def _advance(self, stops: bool) -> None:
         """Decode the whole pieces that wait; ``stops``: up to the end of an utterance."""
         self._endpoint = False
+        if self._at_once:
+            while len(self._waiting):
+                self._decode(self._chunk)
+            self._endpoint = self._endpointing and self._decoder.endpoint_detected()
+            return
         while len(self._waiting) >= self._chunk and not (stops and self._endpoint):
             self._decode(self._chunk)
             self._endpoint = self._endpointing and self._decoder.endpoint_detected()
@@ -134,6 +186,7 @@ class Stream:
         if not count:
             return
         piece, self._waiting = self._waiting[:count], self._waiting[count:]
+        count = len(piece)
         if self._dither:
             places = np.arange(self._num_samples, self._num_samples + count) % _NOISE_LENGTH
             piece = piece + np.float32(self._dither) * _noise()[places]

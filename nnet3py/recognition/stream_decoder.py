@@ -202,6 +202,21 @@ class StreamDecoder:
         return determinize_phone_pruned(self._model, self.raw_lattice(use_final), self.search.options.lattice_beam,
                                         options)
 
+    def partial_lattice(self, num_frames: int, options: PhoneDeterminizeOptions | None = None) -> Determinized:
+        """The compact lattice of this segment's first frames, whose paths need not be able to end; raises as above."""
+        raw = trimmed(self.search.raw_lattice(False, num_frames))
+        return determinize_phone_pruned(self._model, raw, self.search.options.lattice_beam, options)
+
+    @property
+    def endpoint_options(self) -> EndpointOptions:
+        """The rules of when an utterance is over; they can be exchanged."""
+        return self._endpoints.options
+
+    @endpoint_options.setter
+    def endpoint_options(self, options: EndpointOptions) -> None:
+        self._endpoints = EndpointDetector(options, self._model, self.frame_shift)
+        self._activated = (0, 0), None
+
     def begin_segment(self) -> None:
         """Begin the search again where the stream stands."""
         self.frame_offset += self.search.num_frames

@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
+
+# By what the silences after which an utterance is over are multiplied.
+ENDPOINT_MODES = {"default": 1.0, "short": 0.75, "long": 1.5, "very-long": 4.0}
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,28 @@ class EndpointOptions:
 
     silence_phones: Sequence[int] = opt("silence-phones", (), "Phones (numbers, with colons) that are silence")
     rules: dict[str, EndpointRule] = field(default_factory=_default_rules)
+
+    def with_mode(self, mode: str) -> EndpointOptions:
+        """The same with other silences in rules 2 to 4; ``mode`` is one of ``ENDPOINT_MODES``. UsageError for another.
+
+        vosk: SetEndpointerMode.
+        """
+        if mode not in ENDPOINT_MODES:
+            raise UsageError(f"expected {', '.join(ENDPOINT_MODES)} for when an utterance is over, found {mode!r}")
+        return replace(self, rules={
+            name: replace(rule, min_trailing_silence=rule.min_trailing_silence * (
+                ENDPOINT_MODES[mode] if name in ("rule2", "rule3", "rule4") else 1.0))
+            for name, rule in self.rules.items()})
+
+    def with_delays(self, start: float, end: float, longest: float) -> EndpointOptions:
+        """The same with other times, in seconds: silence before words, silence after them, the longest utterance.
+
+        vosk: SetEndpointerDelays.
+        """
+        silences = {"rule1": start, "rule2": end, "rule3": end + 0.5, "rule4": end + 1.0}
+        rules = {name: replace(rule, min_trailing_silence=silences.get(name, rule.min_trailing_silence))
+                 for name, rule in self.rules.items()}
+        return replace(self, rules={**rules, "rule5": replace(rules["rule5"], min_utterance_length=longest)})
 
 
 @dataclass(frozen=True)
