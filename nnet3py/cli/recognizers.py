@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 MODEL = (
     option("demo", bool, False, "Take the small model of English digits and commands that comes with the package"),
+    option("lang", str, "", "Take a published model of this language, such as ko or en-us, from where vosk looks: "
+           "$VOSK_MODEL_PATH, /usr/share/vosk, ~/.cache/vosk"),
+    option("model-name", str, "", "The same by its name, such as vosk-model-small-ko-0.22"),
     option("graph", str, "", "Graph (HCLG.fst, or HCLr.fst with Gr.fst beside it), or a folder with one; empty: the "
            "model folder's"),
     option("model-option", "strings", (), "NAME=VALUE: an option by Kaldi's name, such as beam=13, that wins over the "
@@ -32,8 +35,13 @@ def model_and_rest(args: list[str], options: Options) -> tuple[str, list[str]]:
         from nnet3py.recognition.model_folder import demo_folder
 
         return demo_folder(), args
+    if options.lang or options.model_name:
+        from nnet3py.recognition.find_model import find_model
+
+        return find_model(options.lang or None, options.model_name or None), args
     if not args:
-        raise UsageError("no model folder was given", "--demo takes the model that comes with the package")
+        raise UsageError("no model folder was given", "--demo takes the model that comes with the package, --lang one "
+                         "of a language")
     return args[0], args[1:]
 
 
@@ -41,7 +49,8 @@ def single_model(args: list[str], options: Options) -> str:
     """The model folder of a command that takes nothing else."""
     model, rest = model_and_rest(args, options)
     if rest:
-        raise UsageError(f"--demo takes the place of a model folder, but {rest[0]} was given, too")
+        raise UsageError(f"--demo, --lang and --model-name take the place of a model folder, but {rest[0]} was given, "
+                         "too")
     return model
 
 

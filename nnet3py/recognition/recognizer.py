@@ -24,6 +24,7 @@ from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.find_model import find_model
 from nnet3py.recognition.model_folder import KALDI, ONLINE, ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.pipeline_files import pipeline_models
@@ -31,6 +32,7 @@ from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
 from nnet3py.recognition.sound import Sound, open_sound
 from nnet3py.recognition.stream import Block, Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
+from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.runtime.looped import LoopedComputer
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,20 @@ class Recognizer:
             rescorer(folder.old_grammar, folder.new_grammar))
         self.decoder(self._graph)                          # raises what does not fit together
 
+    @classmethod
+    def find(cls, lang: str | None = None, *, name: str | None = None, **settings: Any) -> Recognizer:
+        """The recognizer of a published model by its language or name, such as ``Recognizer.find("ko")``.
+
+        It is looked for in the folders where vosk looks: :func:`~nnet3py.recognition.find_model.find_model`, which says
+        what it raises. ``settings`` are those of the class.
+        """
+        return cls(find_model(lang, name), **settings)
+
+    @property
+    def endpoint_options(self) -> EndpointOptions:
+        """The model's rules of when an utterance is over; :attr:`Stream.endpoint_options` exchanges a stream's."""
+        return self._endpoint_options
+
     def __repr__(self) -> str:
         return f"<Recognizer: {self.folder.model}, {len(self.words):,} words, {self.sample_rate:g} samples a second>"
 
@@ -137,7 +153,7 @@ class Recognizer:
         return tuple(tuple(self.words[word] for word in phrase if word in self.words) for phrase in words)
 
     def _graph_with(self, phrases: tuple[str, ...], boost: tuple[tuple[str, float], ...],
-                    phrase_list: tuple[tuple[int, ...], ...]) -> Graph:
+                    phrase_list: tuple[tuple[int, ...], ...] = ()) -> Graph:
         """The graph with phrases and boosted words in it."""
         if not phrases and not boost and not phrase_list:
             return self._graph
