@@ -62,7 +62,7 @@ def answers(module: str, folder: Path, alternatives: int, seconds: float, paths:
 
 
 def words_agree(found: dict, expected: dict) -> bool:
-    """Whether two results have the same words at the same times with the same confidences, as near as the limits say."""
+    """Whether two results have the same words, times and confidences, as near as the limits say."""
     pairs = list(zip(found.get("result", []), expected.get("result", []), strict=False))
     return found.get("text") == expected.get("text") and all(
         abs(one[key] - other[key]) <= limit for one, other in pairs

@@ -26,10 +26,12 @@ living: weakref.WeakSet[FakeStream] = weakref.WeakSet()
 class FakeResult(NamedTuple):
     text: str
     words: list[tuple[str, float, float, float]]
-    alternatives: list[tuple[str, float]]
+    costs: list[tuple[str, float]]
+    speaker: None = None
+    speaker_frames: int = 0
 
-    def best(self, count: int) -> list[tuple[str, float]]:
-        return self.alternatives[:count]
+    def alternatives(self, count: int) -> list[tuple[str, float, list[tuple[str, float, float, float]]]]:
+        return [(text, -cost, self.words) for text, cost in self.costs[:count]]
 
     @staticmethod
     def joined(segments: list[FakeResult]) -> FakeResult:

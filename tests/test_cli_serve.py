@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 from paths import ROOT
-from recognition_cases import DATA, PACKAGE, RATE, dialogue
+from recognition_cases import CHUNK, DATA, PACKAGE, RATE, dialogue
 
 from nnet3py.cli.serve import serve
 
@@ -33,7 +33,8 @@ MEMORY = 24 << 20            # bytes: what allocators keep for themselves may di
 @contextmanager
 def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The command in a process of its own, and its port."""
-    process = subprocess.Popen([sys.executable, "-m", "nnet3py", "serve", "--port=0", *options, str(PACKAGE)],
+    process = subprocess.Popen([sys.executable, "-m", "nnet3py", "serve", "--port=0", f"--model-option=chunk-length={CHUNK}",
+                                *options, str(PACKAGE)],
                                stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         assert process.stderr is not None

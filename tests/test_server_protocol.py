@@ -57,7 +57,10 @@ def test_answers() -> None:
     assert json.loads(result_message(RESULT, USUAL)) == {"result": words, "text": "ja nö"}
     assert json.loads(result_message(RESULT, StreamSettings(8000.0, words=False))) == {"text": "ja nö"}
     assert json.loads(result_message(None, USUAL)) == {"text": ""}
+    timed = [{key: word[key] for key in ("end", "start", "word")} for word in words]
     assert json.loads(result_message(RESULT, StreamSettings(8000.0, max_alternatives=5)))["alternatives"] == [
-        {"result": words, "text": "ja nö", "confidence": -1.5}, {"text": "ja", "confidence": -2.0}]
+        {"result": timed, "text": "ja nö", "confidence": -1.5}, {"result": timed, "text": "ja", "confidence": -2.0}]
+    assert json.loads(result_message(RESULT, StreamSettings(8000.0, False, 1)))["alternatives"] == [
+        {"text": "ja nö", "confidence": -1.5}]
     assert len(json.loads(result_message(RESULT, StreamSettings(8000.0, max_alternatives=1)))["alternatives"]) == 1
     assert json.loads(result_message(None, StreamSettings(8000.0, max_alternatives=1)))["alternatives"][0]["text"] == ""

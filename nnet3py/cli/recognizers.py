@@ -19,6 +19,7 @@ MODEL = (
     option("model-name", str, "", "The same by its name, such as vosk-model-small-ko-0.22"),
     option("graph", str, "", "Graph (HCLG.fst, or HCLr.fst with Gr.fst beside it), or a folder with one; empty: the "
            "model folder's"),
+    option("speaker-model", str, "", "Folder of a model that tells speakers apart; results get vectors of speakers"),
     option("model-option", "strings", (), "NAME=VALUE: an option by Kaldi's name, such as beam=13, that wins over the "
            "model folder's; may be given more than once"),
 )
@@ -90,7 +91,8 @@ def read_recognizer(model: str, options: Options, device: str) -> Recognizer:
     from nnet3py.recognition.recognizer import Recognizer
 
     with without_remarks():
-        return Recognizer(model, options.graph or None, options=model_options(options), device=device)
+        return Recognizer(model, options.graph or None, options=model_options(options), device=device,
+                          speaker_model=options.speaker_model or None)
 
 
 def warmed_recognizer(model: str, options: Options, device: str) -> Recognizer:

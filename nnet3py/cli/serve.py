@@ -31,7 +31,7 @@ or:     nnet3py serve --demo [options]
 
 e.g.:
  nnet3py serve --demo
- nnet3py serve vosk-model-small-en
+ nnet3py serve --lang=ko
  nnet3py serve --port=8080 --host=0.0.0.0 --max-connections=20 exp/chain/tdnn1a_online
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
@@ -39,6 +39,9 @@ e.g.:
     option("num-threads", int, 0, "Threads that compute; four times as many streams are worked on at a time (0: one "
            "for each core)"),
     *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),
+    option("exact-phrases", bool, False, "Clients' phrase lists are all that can be said, and are refused if the model "
+           "lacks a word or a lookahead graph; otherwise they are taken as vosk does, with a warning about what is "
+           "left out"),
     option("allow-origin", "strings", (), "Let pages of this other server connect from browsers, such as "
            "https://example.org (*: of all); may be given more than once"),
 ])
@@ -58,7 +61,9 @@ def serve(args: list[str], options: Options) -> None:
     collect_often()
 
     def begin(settings: StreamSettings) -> Any:
-        return recognizer.stream(settings.sample_rate, phrases=settings.phrases)
+        if options.exact_phrases:
+            return recognizer.stream(settings.sample_rate, phrases=settings.phrases)
+        return recognizer.stream(settings.sample_rate, phrase_list=settings.phrases)
 
     def server() -> RecognitionServer:
         from nnet3py.recognition.scheduler import THREADS_PER_CORE

@@ -32,7 +32,8 @@ Usage:  nnet3-transcribe [options] <model> <sound-or-folder> [<sound-or-folder> 
 or:     nnet3-transcribe --demo [options] <sound-or-folder> [<sound-or-folder> ...]
 
 e.g.:
- nnet3-transcribe vosk-model-small-en a.wav
+ nnet3-transcribe vosk-model-small-ko-0.22 a.wav
+ nnet3-transcribe --lang=ko a.wav
  nnet3-transcribe --format=srt --out=subtitles --num-jobs=4 exp/chain/tdnn1a_online lectures/
  nnet3-transcribe --graph=exp/chain/tree/graph_tg --model-option=beam=13 exp/chain/tdnn1a a.flac
 """, arguments=(1, None), detached_values=True, options=[
@@ -223,7 +224,8 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
 
     sounds = logs / f"sounds.{number}.list"
     write_list(part, str(sounds))
-    names = ("format", "graph", "channel", "endpointing", "phrases", "boost-words", "use-gpu", "device")
+    names = ("format", "graph", "speaker-model", "channel", "endpointing", "phrases", "boost-words", "use-gpu",
+             "device")
     values = {name: str(options[name]) for name in names} | {"endpointing": str(options.endpointing).lower()}
     words = ["nnet3-transcribe", *(f"--{name}={value}" for name, value in values.items()),
              *(f"--model-option={value}" for value in options.model_option), f"--out={folder}",

@@ -93,6 +93,20 @@ def normalize(features: np.ndarray, stats: np.ndarray, norm_vars: bool = False, 
     return result
 
 
+def sliding_mean_normalized(features: np.ndarray, window: int) -> np.ndarray:
+    """Features less their mean over ``window`` frames around each, float32 (frames, dim).
+
+    Near the beginning and the end the window is moved inside; of fewer frames the mean of all is taken. Kaldi:
+    SlidingWindowCmn with ``center``.
+    """
+    count = len(features)
+    firsts = np.clip(np.arange(count) - window // 2, 0, max(0, count - window))
+    ends = np.minimum(firsts + window, count)
+    sums = np.concatenate((np.zeros((1, features.shape[1])), np.cumsum(features, axis=0, dtype=np.float64)))
+    means = (sums[ends] - sums[firsts]) / (ends - firsts)[:, None]
+    return (features - means).astype(np.float32)
+
+
 def _count(stats: np.ndarray) -> float:
     count = float(stats[0, -1])
     if not count >= 1.0:

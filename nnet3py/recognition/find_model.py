@@ -56,5 +56,5 @@ def find_model(lang: str | None = None, name: str | None = None) -> str:
     there = ", ".join(path.name for path in models()) or "none"
     target = os.environ.get(_VARIABLE) or str(Path.home() / ".cache" / "vosk")
     raise Nnet3Error(
-        f"there is no model {what}; there are {there}, in {', '.join(map(str, model_places())) or 'no folder'}",
-        f"fetch {name or f'vosk-model-small-{lang}'} from {_LIST} and unpack it in {target}; nothing is downloaded here")
+        f"there is no model {what}; found {there}, in {', '.join(map(str, model_places())) or 'no folder'}",
+        f"fetch {name or f'vosk-model-small-{lang}'} from {_LIST} and unpack it in {target}: nothing is downloaded")

@@ -24,12 +24,14 @@ from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.endpoint import is_silence
 from nnet3py.recognition.find_model import find_model
 from nnet3py.recognition.model_folder import KALDI, ONLINE, ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.pipeline_files import pipeline_models
 from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
 from nnet3py.recognition.sound import Sound, open_sound
+from nnet3py.recognition.speaker import SpeakerModel, SpeakerStream
 from nnet3py.recognition.stream import Block, Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions
@@ -51,6 +53,7 @@ class Recognizer:
     options : options by Kaldi's names, such as ``{"beam": 13}``, which win over those of the folder; ``chunk-length``
         is how many seconds of sound are decoded at a time, whatever the size of the blocks that come in
     device : ``cpu`` or ``cuda``, for the network
+    speaker_model : the folder of a model that tells speakers apart, or that model: results have vectors of speakers
 
     Attributes
     ----------
@@ -65,7 +68,8 @@ class Recognizer:
     """
 
     def __init__(self, path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None, *,
-                 options: Mapping[str, Any] | None = None, device: str = "cpu") -> None:
+                 options: Mapping[str, Any] | None = None, device: str = "cpu",
+                 speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> None:
         folder = self.folder = read_model_folder(path, graph, options)
         values = folder.options
         self._models = folder_pipeline(folder)
@@ -86,6 +90,7 @@ class Recognizer:
             self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
             rescorer(folder.old_grammar, folder.new_grammar))
+        self._speaker_model = _speaker_model(speaker_model)
         self.decoder(self._graph)                          # raises what does not fit together
 
     @classmethod
@@ -109,7 +114,8 @@ class Recognizer:
 
     def stream(self, sample_rate: float | None = None, *, phrases: Sequence[str] = (),
                boost: Mapping[str, float] | None = None, phrase_list: Sequence[str] | None = None,
-               endpointing: bool = True, adaptation: SpeakerState | None = None, at_once: bool = False) -> Stream:
+               endpointing: bool = True, adaptation: SpeakerState | None = None, at_once: bool = False,
+               speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> Stream:
         """Begin a stream of sound. Any number of them share the model, the graph and what is compiled.
 
         Parameters
@@ -123,6 +129,7 @@ class Recognizer:
         endpointing : whether the stream says when an utterance is over
         adaptation : what an earlier stream of the same speaker left (:attr:`Stream.adaptation`)
         at_once : whether blocks are decoded as they come, as vosk does, instead of in pieces of a fixed length
+        speaker_model : another than the recognizer's
 
         Raises UsageError for phrases or boosted words that the model's graph cannot have: it needs HCLr.fst and Gr.fst,
         and to know the words.
@@ -134,7 +141,14 @@ class Recognizer:
                                  self._known(phrase_list) if phrase_list else ())
         return Stream(self.decoder(graph, adaptation), self._results, rate, self._chunk_seconds,
                       float(self.folder.features.get("dither", _dither(self.folder))), endpointing,
-                      self._determinize_options, at_once)
+                      self._determinize_options, at_once, self._speaker_stream(speaker_model))
+
+    def _speaker_stream(self, speaker_model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerStream | None:
+        model = self._speaker_model if speaker_model is None else _speaker_model(speaker_model)
+        if model is None:
+            return None
+        return SpeakerStream(model, is_silence(self._transitions, self._endpoint_options.silence_phones),
+                             self.looped.frame_subsampling_factor)
 
     def decoder(self, graph: Graph | None = None, adaptation: SpeakerState | None = None) -> StreamDecoder:
         """What decodes a stream with the model's graph, or another."""
@@ -253,6 +267,10 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
                           frame_subsampling_factor=values["frame-subsampling-factor"],
                           acoustic_scale=_acoustic_scale(folder, model), priors=model.priors, device=device,
                           cache_dir=default_folder())
+
+
+def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerModel | None:
+    return SpeakerModel.read(model) if isinstance(model, str | os.PathLike) else model
 
 
 def _acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:

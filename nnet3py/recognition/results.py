@@ -65,6 +65,9 @@ class Result(Shown):
         nothing was decoded
     segments : the results of the segments that this is made of; itself if it is only one
     first_frame : of the lattice, counted in decoded frames of the stream
+    speaker : float32, a vector that tells speakers apart by its angle to others; None without a speaker model, or if
+        too little was said. Of the first segment that has one, if there are several
+    speaker_frames : how many frames it was made of
     """
 
     words: tuple[Word, ...]
@@ -74,6 +77,8 @@ class Result(Shown):
     _maker: ResultMaker = field(repr=False)
     first_frame: int = field(default=0, repr=False)
     _segments: tuple[Result, ...] = field(default=(), repr=False)
+    speaker: np.ndarray | None = field(default=None, repr=False)
+    speaker_frames: int = field(default=0, repr=False)
 
     @property
     def text(self) -> str:
@@ -105,7 +110,9 @@ class Result(Shown):
             return segments[0]
         first, words = segments[0], tuple(word for segment in segments for word in segment.words)
         lattice = concatenation([segment.lattice for segment in segments])
-        return cls(words, first.start, segments[-1].end, lattice, first._maker, first.first_frame, tuple(segments))
+        speaking = next((segment for segment in segments if segment.speaker is not None), first)
+        return cls(words, first.start, segments[-1].end, lattice, first._maker, first.first_frame, tuple(segments),
+                   speaking.speaker, speaking.speaker_frames)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ class StreamSettings:
     sample_rate : samples a second of what it sends
     words : whether results have a list of words with times and confidences
     max_alternatives : 0, or how many alternatives to give in place of one result
-    phrases : all that can be said, for a model with a lookahead graph; empty: whatever the model knows
+    phrases : what will be said, for a model with a lookahead graph; empty: whatever the model knows
     """
 
     sample_rate: float
@@ -75,15 +75,20 @@ class StreamSettings:
 class ResultLike(Protocol):
     """The part of a result of recognition that is read here.
 
-    ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``best(count)`` gives at most
-    that many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
+    ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``alternatives(count)`` gives
+    at most that many (text, confidence, words), the best first; ``joined(results)`` makes one of several that follow
+    each other.
     """
 
     @property
     def text(self) -> str: ...
     @property
     def words(self) -> Any: ...
-    def best(self, count: int) -> Any: ...
+    @property
+    def speaker(self) -> Any: ...
+    @property
+    def speaker_frames(self) -> int: ...
+    def alternatives(self, count: int) -> Any: ...
     def joined(self, segments: Any) -> Any: ...
 
 
@@ -161,19 +166,25 @@ def error_message(text: str) -> str:
 
 def result_message(result: ResultLike | None, settings: StreamSettings) -> str:
     """The answer at the end of a segment; None stands for a stream that had no sound."""
-    words = _words(result) if settings.words and result is not None else []
     if settings.max_alternatives > 0:
-        alternatives: list[dict[str, Any]] = [
-            {"text": text, "confidence": -float(cost)}
-            for text, cost in (result.best(settings.max_alternatives) if result is not None else [])]
+        alternatives: list[dict[str, Any]] = []
+        for text, confidence, words in result.alternatives(settings.max_alternatives) if result is not None else []:
+            timed = [{key: word[key] for key in ("end", "start", "word")} for word in _words(words)]
+            alternatives.append({"confidence": round(float(confidence), 6),
+                                 **({"result": timed} if settings.words and timed else {}), "text": text})
         alternatives = alternatives or [{"text": "", "confidence": 1.0}]
-        if words:              # of the best one: the others have no times
-            alternatives[0] = {"result": words, **alternatives[0]}
-        return json.dumps({"alternatives": alternatives}, ensure_ascii=False)
+        return json.dumps({"alternatives": alternatives, **_speaker(result)}, ensure_ascii=False)
     text = {"text": result.text if result is not None else ""}
-    return json.dumps({"result": words, **text} if words else text, ensure_ascii=False)
+    timed = _words(result.words) if settings.words and result is not None else []
+    return json.dumps({**({"result": timed} if timed else {}), **_speaker(result), **text}, ensure_ascii=False)
 
 
-def _words(result: ResultLike) -> list[dict[str, Any]]:
+def _speaker(result: ResultLike | None) -> dict[str, Any]:
+    if result is None or result.speaker is None:
+        return {}
+    return {"spk": [round(float(value), 6) for value in result.speaker], "spk_frames": result.speaker_frames}
+
+
+def _words(words: Any) -> list[dict[str, Any]]:
     return [{"conf": round(float(confidence), 6), "end": round(float(end), 6), "start": round(float(start), 6),
-             "word": word} for word, start, end, confidence in result.words]
+             "word": word} for word, start, end, confidence in words]

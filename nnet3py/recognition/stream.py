@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
 from nnet3py.recognition.pipeline import SpeakerState
 from nnet3py.recognition.results import Result, ResultMaker, Word
+from nnet3py.recognition.speaker import SpeakerStream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.transducers.compact_lattice import CompactLattice
@@ -44,12 +46,14 @@ class Stream:
     determinize : how lattices are determinized
     at_once : whether a block is decoded when it comes, in pieces of at most the fixed length, as vosk does: then what
         is found depends a little on the sizes of blocks, and :attr:`endpoint` is said of the end of a block
+    speaker : what tells speakers apart; None for nothing
     """
 
     def __init__(self, decoder: StreamDecoder, results: ResultMaker, sample_rate: float, chunk_seconds: float,
                  dither: float = 0.0, endpointing: bool = True, determinize: PhoneDeterminizeOptions | None = None,
-                 at_once: bool = False) -> None:
+                 at_once: bool = False, speaker: SpeakerStream | None = None) -> None:
         self._decoder, self._results, self._determinize = decoder, results, determinize
+        self._speaker = speaker
         self._at_once = at_once
         self.sample_rate, self._endpointing, self._dither = sample_rate, endpointing, dither
         self._chunk = max(1, int(sample_rate * chunk_seconds))
@@ -191,17 +195,23 @@ class Stream:
             places = np.arange(self._num_samples, self._num_samples + count) % _NOISE_LENGTH
             piece = piece + np.float32(self._dither) * _noise()[places]
         self._decoder.accept_waveform(piece, self.sample_rate)
+        if self._speaker is not None:
+            self._speaker.accept_waveform(piece, self.sample_rate)
         self._num_samples += count
 
     def _segment_result(self) -> Result:
         decoder = self._decoder
         count, lattice = decoder.num_frames_decoded, CompactLattice.empty()
+        heard = None
+        if self._speaker is not None:
+            heard = self._speaker.segment_vector(decoder.search, decoder.frame_offset)
         if count and decoder.search.is_alive:
             decoder.finalize()
             lattice = decoder.lattice(True, self._determinize).lattice
         elif count:
             logger.warning("No path through the graph is left after %d frames; a wider beam may keep one", count)
-        return self._results.result(lattice, decoder.frame_offset, count)
+        result = self._results.result(lattice, decoder.frame_offset, count)
+        return result if heard is None else replace(result, speaker=heard.vector, speaker_frames=heard.num_frames)
 
     def _samples(self, block: Block) -> np.ndarray:
         """float32 (samples,), of the range of 16 bits."""

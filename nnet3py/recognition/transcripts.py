@@ -28,7 +28,8 @@ def as_dict(name: str, result: Result) -> dict[str, Any]:
     """What the JSON says."""
     return {"name": name, "text": result.text, "segments": [
         {"start": segment.start, "end": segment.end, "text": segment.text,
-         "words": [{**word._asdict(), "confidence": round(word.confidence, 6)} for word in segment.words]}
+         "words": [{**word._asdict(), "confidence": round(word.confidence, 6)} for word in segment.words],
+         **({} if segment.speaker is None else {"speaker": [round(float(value), 6) for value in segment.speaker]})}
         for segment in result.segments if segment.words]}
 
 

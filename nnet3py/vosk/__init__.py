@@ -1,6 +1,6 @@
 """vosk's Python interface, so that programs written for vosk run with nnet3py: ``from nnet3py.vosk import …``.
 
-Or without a change: ``python -m nnet3py.vosk program.py``, in which ``import vosk`` finds this package. Names are vosk's.
+Or without a change: ``python -m nnet3py.vosk program.py``, where ``import vosk`` finds this package. Names are vosk's.
 ``recognizer.py`` has the recognizer, ``models.py`` what it is made of, ``answers.py`` its texts, letter by letter as
 vosk writes them. What differs is in docs/from-vosk.md.
 """

@@ -83,5 +83,4 @@ def partial_words_text(words: Sequence[Word], offset: float) -> str:
 
 
 def _speaker(result: Result) -> dict[str, Any]:
-    vector = getattr(result, "speaker", None)
-    return {} if vector is None else {"spk": vector.tolist(), "spk_frames": int(result.speaker_frames)}
+    return {} if result.speaker is None else {"spk": result.speaker.tolist(), "spk_frames": result.speaker_frames}

@@ -128,8 +128,9 @@ class KaldiRecognizer:      # noqa: N801
     def _begin_stream(self) -> None:
         self._offset += self._num_samples / self._rate
         self._num_samples = 0
-        speaker = {} if self._speaker_model is None else {"speaker_model": self._speaker_model.speaker_model}
-        self._stream = self._recognizer.stream(self._rate, phrase_list=self._phrase_list, at_once=True, **speaker)
+        speaker = None if self._speaker_model is None else self._speaker_model.speaker_model
+        self._stream = self._recognizer.stream(self._rate, phrase_list=self._phrase_list, at_once=True,
+                                               speaker_model=speaker)
         if self._endpoints is not None:
             self._stream.endpoint_options = self._endpoints
 

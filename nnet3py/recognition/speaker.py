@@ -1,0 +1,133 @@
+"""Who speaks: a vector of each segment of a stream, by an x-vector network of its own. vosk: ``SpkModel``."""
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.errors import Nnet3Error, ShapeError, within
+from nnet3py.features.cmvn import sliding_mean_normalized
+from nnet3py.features.speech import SpeechFeatures, speech_options
+from nnet3py.formats.matrices import read_matrix, read_vector
+from nnet3py.io.object_files import read_object
+from nnet3py.network.model_file import read_nnet
+from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.conf_file import read_conf
+from nnet3py.recognition.feature_stream import FeatureStream
+from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
+
+_FILES = CONF, NETWORK, MEAN, TRANSFORM = "mfcc.conf", "final.ext.raw", "mean.vec", "transform.mat"
+_WINDOW = 300                  # frames over which the mean is taken
+_LEAST_FRAMES = 50
+_LONGEST_LOOK_BACK = 500       # decoded frames of a segment, the last ones, that are looked at
+
+
+class SpeakerVector(NamedTuple):
+    """What is known of a segment's speaker.
+
+    ``vector``: float32 (dim,), to be compared by the angle; ``num_frames``: of features it was made of.
+    """
+
+    vector: np.ndarray
+    num_frames: int
+
+
+@dataclass(frozen=True, eq=False)
+class SpeakerModel:
+    """A model that tells speakers apart; streams share it.
+
+    Attributes
+    ----------
+    path : its folder
+    features : what its network takes
+    mean, transform : float32 (output dim,) and (dim, output dim), by which the network's output is whitened
+    """
+
+    path: str
+    features: SpeechFeatures
+    mean: np.ndarray
+    transform: np.ndarray
+    _computer: XvectorComputer = field(repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> SpeakerModel:
+        """Read a folder with mfcc.conf, final.ext.raw, mean.vec and transform.mat.
+
+        Raises Nnet3Error that names the files that are missing, or what is wrong with one; ShapeError for files that do
+        not fit each other.
+        """
+        folder = os.fspath(path)
+        missing = [name for name in _FILES if not os.path.isfile(os.path.join(folder, name))]
+        if missing:
+            raise Nnet3Error(f"{folder} cannot be used to tell speakers apart: there is no {', '.join(missing)}",
+                             "give the folder of a speaker model, such as vosk-model-spk")
+        conf, network, mean_path, transform_path = (os.path.join(folder, name) for name in _FILES)
+        with within(conf):
+            values = {**read_conf(conf, tables.of_features("mfcc")), "dither": 0.0, "allow-downsample": True}
+            values.pop("output-format", None)
+            features = SpeechFeatures(speech_options("mfcc", values))
+        mean, transform = read_object(mean_path, read_vector), read_object(transform_path, read_matrix)
+        with within(network):
+            computer = XvectorComputer(read_nnet(network), XvectorOptions(min_chunk_size=1))
+        io = computer._chunks.io
+        if io.input_dim != features.dim or len(mean) != io.output_dim or transform.shape[1] != len(mean):
+            raise ShapeError(
+                f"{folder}: the network makes {io.output_dim} numbers of {io.input_dim} features; {CONF} makes "
+                f"{features.dim} features, {MEAN} has {len(mean)} numbers, {TRANSFORM} {transform.shape[1]} columns")
+        return cls(folder, features, mean, transform, computer)
+
+    def vector(self, frames: np.ndarray) -> np.ndarray:
+        """The vector of one speaker's frames, float32 (frames, features): float32 (dim,), of length √dim.
+
+        vosk: Recognizer::GetSpkVector.
+        """
+        with self._lock:
+            computed = self._computer.compute(sliding_mean_normalized(frames, _WINDOW))
+        vector = self.transform @ (computed - self.mean)
+        length = float(np.linalg.norm(vector))
+        return (vector * (np.sqrt(len(vector)) / length if length > 0 else 1.0)).astype(np.float32)
+
+
+class SpeakerStream:
+    """What is heard of speakers in one stream, beside what is recognised.
+
+    Parameters
+    ----------
+    model : tells them apart
+    is_silence : bool (transition-ids + 1,), which belong to silence
+    frame_subsampling_factor : frames for each decoded frame
+    """
+
+    def __init__(self, model: SpeakerModel, is_silence: np.ndarray, frame_subsampling_factor: int) -> None:
+        self._model, self._is_silence, self._subsampling = model, is_silence, frame_subsampling_factor
+        self._features = FeatureStream(model.features)
+        self._frames: list[np.ndarray] = []
+        self._first = 0                    # number of the first frame in the list
+
+    def accept_waveform(self, samples: np.ndarray, rate: float) -> None:
+        """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second."""
+        self._frames.append(self._features.accept(samples, rate))
+
+    def segment_vector(self, search: LatticeDecoder, first_frame: int) -> SpeakerVector | None:
+        """The vector of what was said in a segment, which began with the decoded frame ``first_frame``.
+
+        None if less than half a second was said. Frames of earlier segments are forgotten.
+        """
+        frames = np.concatenate(self._frames) if self._frames else np.zeros((0, self._model.features.dim), np.float32)
+        frames = frames[first_frame * self._subsampling - self._first:]
+        self._frames, self._first = [frames], first_frame * self._subsampling
+        path = search.best_path(True) if search.num_frames else None
+        if path is None:
+            return None
+        said = ~self._is_silence[path.alignment]
+        said[:max(0, len(said) - _LONGEST_LOOK_BACK)] = False
+        chosen = np.repeat(said, self._subsampling)[:len(frames)]
+        frames = frames[:len(chosen)][chosen]
+        if len(frames) < _LEAST_FRAMES:
+            return None
+        return SpeakerVector(self._model.vector(frames), len(frames))
