@@ -33,8 +33,8 @@ MEMORY = 24 << 20            # bytes: what allocators keep for themselves may di
 @contextmanager
 def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The command in a process of its own, and its port."""
-    process = subprocess.Popen([sys.executable, "-m", "nnet3py", "serve", "--port=0", f"--model-option=chunk-length={CHUNK}",
-                                *options, str(PACKAGE)],
+    process = subprocess.Popen([sys.executable, "-m", "nnet3py", "serve", "--port=0", *options,
+                                f"--model-option=chunk-length={CHUNK}", str(PACKAGE)],
                                stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         assert process.stderr is not None

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -93,10 +93,11 @@ class KaldiCommand(Runnable):
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option], detached_values: bool = False, options_anywhere: bool = False,
-                 runs_program: bool = False) -> None:
+                 runs_program: bool = False, short_names: Mapping[str, str] | None = None) -> None:
         own = {option_.name: option_ for option_ in options}      # may have another default for a standard one
         self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
         self._options_anywhere, self._runs_program = options_anywhere, runs_program
+        self._short_names = short_names or {}
         self.declared = tuple(option_ for option_ in options if option_.name not in _STANDARD)
         self.standard = tuple(own.get(option_.name, option_) for option_ in STANDARD_OPTIONS)
         super().__init__(name, callback=function, help=self.usage, add_help_option=False, params=[
@@ -126,7 +127,8 @@ class KaldiCommand(Runnable):
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         log.set_program(self.name or "")
-        words = attach_values(self._options(), args) if self._detached_values else list(args)
+        words = [self._short_names.get(word, word) for word in args]
+        words = attach_values(self._options(), words) if self._detached_values else words
         words = options_first(words) if self._options_anywhere else words
         words = program_apart(words) if self._runs_program else words
         echo = command_echo(self.name or "", words)
@@ -170,7 +172,8 @@ class KaldiCommand(Runnable):
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
                   options: Sequence[Option] = (), detached_values: bool = False,
-                  options_anywhere: bool = False, runs_program: bool = False) -> Callable[[Function], KaldiCommand]:
+                  options_anywhere: bool = False, runs_program: bool = False,
+                  short_names: Mapping[str, str] | None = None) -> Callable[[Function], KaldiCommand]:
     """Turn ``function(args, options) -> exit status or None`` into a command.
 
     Parameters
@@ -182,9 +185,11 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
     options_anywhere : options may stand after arguments
     runs_program : the arguments are another program and its words, options included
+    short_names : words such as ``-m`` that stand for others, as of programs that are not Kaldi's
     """
     def decorate(function: Function) -> KaldiCommand:
-        return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere, runs_program)
+        return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere, runs_program,
+                            short_names)
     return decorate
 
 

@@ -105,7 +105,7 @@ def _contradictions(folder: FolderFacts, model: ModelFacts | None) -> list[str]:
     if folder.num_tree_pdfs is not None:
         pairs.append(("tree has pdfs", folder.num_tree_pdfs, "the model's output has dimension",
                       network.output_dim("output") or None))
-    if transitions is not None:
+    if transitions is not None and "phones.txt" in folder.files:      # beside a graph it may have names of some only
         pairs.append(("phones.txt has phones", folder.num_phones, "the transition model has", transitions.num_phones))
     contexts = dict(line.split("=", 1) for line in folder.settings.get("configs/vars", "").splitlines() if "=" in line)
     for side, measured in (("left", network.left_context), ("right", network.right_context)):

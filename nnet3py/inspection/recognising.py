@@ -35,7 +35,7 @@ def judge_recognition(inspection: Inspection) -> None:
         return
     ready.missing += [Lack(what, _advice(what)) for what in folder.missing]
     ready.takes.append("sound of any sampling rate: nnet3-transcribe FOLDER SOUND, nnet3py.Recognizer(FOLDER)")
-    ready.notes.append(folder.describe())
+    ready.notes += [folder.describe(), *folder.unused]
     if not (folder.word_boundary or folder.align_lexicon) and folder.graph:
         ready.notes.append("no phones/word_boundary.int or phones/align_lexicon.int beside the graph: the times of "
                            "words are a little off")

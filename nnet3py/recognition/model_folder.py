@@ -61,6 +61,7 @@ class ModelFolder:
     ivectors : options and files of i-vectors; None without i-vectors
     cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
     missing : what it cannot do without, and what to do about it
+    unused : what is there that nothing is made of, a line each
     """
 
     path: str
@@ -80,6 +81,7 @@ class ModelFolder:
     ivectors: dict[str, Any] | None = None
     cmvn: dict[str, Any] | None = None
     missing: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
 
     @property
     def is_lookahead(self) -> bool:
@@ -150,6 +152,9 @@ class _Reader:
         rescoring = self._one_of("rescore/G.fst"), self._one_of("rescore/G.carpa")
         if all(rescoring):
             folder.old_grammar, folder.new_grammar = rescoring
+        if self._one_of("rnnlm/final.raw"):
+            folder.unused.append(f"the language model in {os.path.join(folder.path, 'rnnlm')} is not used: results are "
+                                 "not rescored with recurrent networks")
         return folder
 
     # -- small things --------------------------------------------------------------------------------------------------
@@ -266,7 +271,9 @@ class _Reader:
 
     def _read_ivectors(self) -> None:
         folder = self.folder
-        conf = self._named("ivector-extraction-config") or self._one_of("conf/ivector_extractor.conf")
+        conf = self._named("ivector-extraction-config")
+        if not conf and folder.layout not in (VOSK, FLAT):         # vosk does not read it
+            conf = self._one_of("conf/ivector_extractor.conf")
         extractor = next((name for name in _EXTRACTORS if self._one_of(f"{name}/final.ie")), "")
         if conf:
             values = read_conf(conf, tables.IVECTOR)
@@ -297,13 +304,13 @@ class _Reader:
         folder = self.folder
         conf = self._named("cmvn-config")
         stats = self._named("global-cmvn-stats")
-        if not conf and folder.layout == VOSK:
-            stats = self._one_of("am/global_cmvn.stats")
+        if not conf and folder.layout in (VOSK, FLAT):
+            stats = self._one_of("am/global_cmvn.stats" if folder.layout == VOSK else "global_cmvn.stats")
         elif not conf and self._one_of("online_cmvn"):
             stats, conf = stats or self._one_of("global_cmvn.stats"), self._one_of("conf/online_cmvn.conf")
         if conf and not stats:
             self._lack("the network's input is to be normalised, but there is no file for --global-cmvn-stats")
-        elif stats and (conf or folder.layout == VOSK or self._one_of("online_cmvn")):
+        elif stats and (conf or folder.layout in (VOSK, FLAT) or self._one_of("online_cmvn")):
             folder.cmvn = {**(read_conf(conf, tables.CMVN) if conf else {}), "global-cmvn-stats": stats}
 
     def _refuse(self) -> None:

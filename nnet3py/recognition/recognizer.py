@@ -71,6 +71,8 @@ class Recognizer:
                  options: Mapping[str, Any] | None = None, device: str = "cpu",
                  speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> None:
         folder = self.folder = read_model_folder(path, graph, options)
+        for line in folder.unused:
+            logger.warning("%s", line)
         values = folder.options
         self._models = folder_pipeline(folder)
         self.sample_rate = self._models.features.rate

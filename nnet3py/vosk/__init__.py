@@ -6,7 +6,7 @@ vosk writes them. What differs is in docs/from-vosk.md.
 """
 from __future__ import annotations
 
-from nnet3py.recognition.find_model import languages, models
+from nnet3py.recognition import find_model
 from nnet3py.vosk.batch import BatchModel, BatchRecognizer, GpuInit, GpuThreadInit
 from nnet3py.vosk.models import Model, SetLogLevel, SpkModel
 from nnet3py.vosk.processor import Processor
@@ -18,11 +18,11 @@ __all__ = ["BatchModel", "BatchRecognizer", "EndpointerMode", "GpuInit", "GpuThr
 
 def list_models() -> None:
     """Print the names of the models that can be found by name; vosk prints those that could be downloaded."""
-    for path in models():
+    for path in find_model.models():
         print(path.name)
 
 
 def list_languages() -> None:
     """Print the languages of the models that can be found by language."""
-    for language in languages():
+    for language in find_model.languages():
         print(language)

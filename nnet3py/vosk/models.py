@@ -40,6 +40,13 @@ class Model:
             logger.error("%s", error)
             raise Exception("Failed to create a model") from error
 
+    @classmethod
+    def of(cls, recognizer: Recognizer) -> Model:
+        """A model that is loaded already."""
+        model = cls.__new__(cls)
+        model.recognizer = recognizer
+        return model
+
     def vosk_model_find_word(self, word: str) -> int:
         """The number of a word; -1 if the model does not know it."""
         words = self.recognizer.words

@@ -1,0 +1,155 @@
+"""Files of sound as text, subtitles or JSON, as the program vosk-transcriber makes them."""
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.formats.wave_file import FULL_SCALE
+from nnet3py.io.streams import write_text
+from nnet3py.recognition.sound import open_sound
+from nnet3py.vosk.models import Model
+from nnet3py.vosk.recognizer import KaldiRecognizer
+from nnet3py.vosk.subtitles import subtitles
+
+RATE = 16000                   # samples a second of what ffmpeg gives
+_BLOCK_SECONDS = 0.125
+KINDS = ("txt", "srt", "json")
+
+Results = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file of sound, and where its text goes: a path, or empty for standard output."""
+
+    sound: Path
+    output: str
+
+
+def tasks(source: str, output: str, kind: str) -> list[Task]:
+    """What there is to do for a file, or for all files of a folder, whose texts go into the folder ``output``.
+
+    Raises Nnet3Error if there is no such file or folder.
+    """
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file())
+        return [Task(file, str(Path(output, file.stem).with_suffix(f".{kind}"))) for file in files]
+    if not path.is_file():
+        raise Nnet3Error(f"there is no file or folder {source}")
+    return [Task(path, output)]
+
+
+def blocks(path: Path) -> tuple[float, Iterator[bytes]]:
+    """Samples a second, and the sound in blocks of 16-bit samples of one channel.
+
+    What is no WAVE file, and cannot be read by soundfile, is read by the program ``ffmpeg``. Raises Nnet3Error if
+    neither can.
+    """
+    try:
+        sound = open_sound(str(path))
+    except Nnet3Error:
+        if shutil.which("ffmpeg") is None:
+            raise
+        return RATE, _by_ffmpeg(path)
+    size = max(1, int(sound.rate * _BLOCK_SECONDS))
+
+    def samples() -> Iterator[bytes]:
+        for block in sound.blocks():
+            values = np.clip(np.rint(block * FULL_SCALE), -32768, 32767).astype("<i2")
+            for first in range(0, len(values), size):
+                yield values[first:first + size].tobytes()
+
+    return sound.rate, samples()
+
+
+def _by_ffmpeg(path: Path) -> Iterator[bytes]:
+    command = ["ffmpeg", "-nostdin", "-loglevel", "quiet", "-i", str(path), "-ar", str(RATE), "-ac", "1", "-f", "s16le",
+               "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while block := process.stdout.read(2 * int(RATE * _BLOCK_SECONDS)):
+            yield block
+    if process.returncode:
+        raise FormatError(f"ffmpeg cannot read it as sound (exit status {process.returncode})", path=str(path))
+
+
+def recognised(model: Model, path: Path) -> Results:
+    """The results of a file's utterances, with words."""
+    rate, sound = blocks(path)
+    recognizer = KaldiRecognizer(model, rate)
+    recognizer.SetWords(True)
+    results = [json.loads(recognizer.Result()) for block in sound if recognizer.AcceptWaveform(block)]
+    return [*results, json.loads(recognizer.FinalResult())]
+
+
+def recognised_by_server(address: str, path: Path) -> Results:
+    """The same by a server that speaks vosk-server's protocol. Nnet3Error if it cannot be reached."""
+    return asyncio.run(_conversation(address, path))
+
+
+async def _conversation(address: str, path: Path) -> Results:
+    from nnet3py.recognition.server import require_websockets
+
+    require_websockets()
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import WebSocketException
+
+    rate, sound = blocks(path)
+    results = []
+    try:
+        async with connect(address) as server:
+            await server.send(json.dumps({"config": {"sample_rate": rate, "words": True}}))
+            for block in sound:
+                await server.send(block)
+                results.append(json.loads(await server.recv()))
+            await server.send('{"eof" : 1}')
+            results.append(json.loads(await server.recv()))
+    except (OSError, WebSocketException) as error:
+        raise Nnet3Error(f"{address} does not answer: {error}", "nnet3py serve starts a server") from None
+    return [result for result in results if "partial" not in result]
+
+
+def formatted(results: Results, kind: str) -> str:
+    """The text of results: a line for each utterance, subtitles, or JSON."""
+    if kind == "srt":
+        return subtitles(results)
+    if kind == "json":
+        return json.dumps(_monologues(results), ensure_ascii=False)
+    return "".join(f"{result['text']}\n" for result in results if result.get("text"))
+
+
+def _monologues(results: Results) -> dict[str, Any]:
+    monologues = []
+    for result in results:
+        words = result.get("result")
+        if words:
+            terms = [{"confidence": word["conf"], "start": word["start"], "end": word["end"], "text": word["word"],
+                      "type": "WORD"} for word in words]
+            monologues.append({"speaker": {"id": "unknown", "name": None}, "start": words[0]["start"],
+                               "end": words[-1]["end"], "terms": terms})
+    return {"schemaVersion": "2.0", "monologues": monologues,
+            "text": [result["text"] for result in results if result.get("text")]}
+
+
+def transcribe(work: list[Task], recognise: Callable[[Path], Results], kind: str, num_threads: int,
+               report: Callable[[Task, Nnet3Error | None], None]) -> None:
+    """Do the work, some files at a time; ``report`` is called after each, with what went wrong or None."""
+    with ThreadPoolExecutor(max(1, min(num_threads, len(work)))) as threads:
+        for task, future in [(task, threads.submit(recognise, task.sound)) for task in work]:
+            try:
+                write_text(task.output or "-", formatted(future.result(), kind))
+            except Nnet3Error as error:
+                report(task, error)
+            else:
+                report(task, None)
