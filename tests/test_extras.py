@@ -15,7 +15,7 @@ from nnet3py import extras
 from nnet3py.cli.extras import extras as command
 
 # Installed by make.
-DEVELOPERS = {"test", "test-ptx", "test-browser", "test-vosk", "mutants", "lint", "docs", "dist"}
+DEVELOPERS = {"test", "test-ptx", "test-browser", "test-published", "mutants", "lint", "docs", "dist"}
 ADVICE = re.compile(r"pip install[^\n]*nnet3py\[|pip install[^\n]*'\.\[")
 
 

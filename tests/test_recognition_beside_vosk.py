@@ -1,4 +1,4 @@
-"""Packages by the public vosk and by ours: an old one, normalised input, rescoring (the extra test-vosk)."""
+"""Packages by the public vosk and by ours: an old one, normalised input, rescoring (the extra test-published)."""
 from __future__ import annotations
 
 import shutil

@@ -32,7 +32,7 @@ def vosk_results(folder: Path, samples: np.ndarray, rate: int, piece: int) -> li
     final result comes last. The test is skipped without vosk.
     """
     if importlib.util.find_spec("vosk") is None:
-        pytest.skip("needs vosk (the extra test-vosk)")
+        pytest.skip("needs vosk (the extra test-published)")
     done = subprocess.run([sys.executable, "-c", _PROGRAM, str(folder), str(rate), str(2 * piece)],
                           input=samples.astype(np.int16).tobytes(), stdout=subprocess.PIPE, check=True)
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]

@@ -47,7 +47,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "serve": Entry("serve", "serve", "Serve recognition over WebSockets, to vosk's clients and browsers.",
                        launcher=False),
         "vosk-transcriber": Entry("vosk_transcriber", "vosk_transcriber",
-                                  "The same as nnet3-transcribe with the options of vosk's program of that name.",
+                                  "Recognise files of sound, with the options of vosk's program of that name.",
                                   launcher=False),
         "fine-tune": Entry("fine_tune", "fine_tune", "Teach a model a voice, words, a room: a new model folder.",
                            launcher=False),
