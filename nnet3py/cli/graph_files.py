@@ -33,14 +33,10 @@ def read_graph(name: str) -> Fst:
 
 def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
     """Write a graph to a file, in OpenFst's binary form."""
-    import dataclasses
-
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
     from nnet3py.transducers.fst_binary import write_binary_fst
 
-    if fst.stored is not None and fst.stored.kind != kind:
-        fst = dataclasses.replace(fst, stored=None)
     with open_output(name or "-") as stream:
         write_binary_fst(TokenWriter(stream, binary=True), fst, kind)
 

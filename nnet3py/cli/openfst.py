@@ -9,6 +9,7 @@ from nnet3py.cli.graph_files import change_graph, names_of_files, read_graph, wr
 from nnet3py.cli.option_groups import QUIET
 from nnet3py.cli.options import Option, Options, option
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.transducers.fst_compact import COMPACT_KINDS, CONST_KINDS
 
 if TYPE_CHECKING:
     from nnet3py.fst.text import TextForm
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _SYMBOLS = (option("isymbols", str, "", "File of input symbols and their numbers"),
             option("osymbols", str, "", "File of output symbols and their numbers"))
 _ACCEPTOR = option("acceptor", bool, False, "A line has one label, which is input and output")
-_KINDS = ("vector", "const", "compact_acceptor")
+_KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram")
 
 
 def _command(name: str, about: str, options: Sequence[Option], arguments: tuple[int, int] = (0, 2),
@@ -57,8 +58,6 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
           example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
 def fst_compile(args: list[str], options: Options) -> int:
     """Compile."""
-    import dataclasses
-
     from nnet3py.fst.symbols import with_symbols
     from nnet3py.fst.text import fst_of_text
     from nnet3py.io.streams import failed_command, open_input
@@ -75,8 +74,6 @@ def fst_compile(args: list[str], options: Options) -> int:
     kept = with_symbols(fst, form.inputs if options.keep_isymbols else None,
                         (form.inputs if options.acceptor else form.outputs) if options.keep_osymbols else None,
                         options.isymbols)
-    if kept.stored is not None and options.fst_type != "vector":
-        kept = dataclasses.replace(kept, stored=None)
     write_graph(target, kept, options.fst_type)
     return 0
 

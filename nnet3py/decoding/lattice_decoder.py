@@ -29,6 +29,7 @@ _advance = Loop("nnet3py.decoding.search_loops", "advance",
                 f"u4* i4* f4* i4[] {_POOLS} f4[] i4[] i4[,] i4[] i4[] i4[] f4[] i8[] f4[] f4[,]", _USES)
 _best_ends = Loop("nnet3py.decoding.pruning_loops", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
 _finalize = Loop("nnet3py.decoding.pruning_loops", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
+_prune = Loop("nnet3py.decoding.pruning_loops", "prune", f"{_POOLS} f4[] i4[] i8[] f4[]", _USES)
 _trace_back = Loop("nnet3py.decoding.result_loops", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i8 i4[,] f4[,]",
                    _USES)
 _place_tokens = Loop("nnet3py.decoding.result_loops", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
@@ -267,8 +268,10 @@ class LatticeDecoder:
     def frame_with_few_paths(self, first: int, most_tokens: int) -> int:
         """Of the times from ``first`` on, the last one with fewest tokens; -1 if these are more than ``most_tokens``.
 
-        Kaldi: LatticeIncrementalDecoder::UpdateLatticeDeterminization.
+        What can be pruned is pruned before. Kaldi: LatticeIncrementalDecoder::UpdateLatticeDeterminization.
         """
+        _prune(*self._pools(), self._offsets, self._remap, self._counts, self._limits)
+        self._ends = None
         sizes = np.diff(self._first_tokens())[first:]
         if not len(sizes) or int(sizes.min()) > most_tokens:
             return -1

@@ -21,6 +21,7 @@ from nnet3py.decoding.search_layout import (
     NUM_LINKS,
     NUM_TOKENS,
     OLDER,
+    PRUNE_DELTA,
     PRUNE_LINKS,
     PRUNE_TOKENS,
     STATE,
@@ -164,6 +165,14 @@ def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, fra
             best[0], places[0] = total, token - first
         if with_final <= best[1]:
             best[1], places[1] = with_final, token - first
+
+
+def prune(tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
+          offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray) -> None:
+    """Prune now, instead of after some more frames. Kaldi: PruneActiveTokens."""
+    search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
+    first = prune_active(search, limits[PRUNE_DELTA])
+    compact(search, first)
 
 
 def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray,

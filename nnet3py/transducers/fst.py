@@ -21,7 +21,7 @@ NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final;
 MAGIC = struct.pack("<i", 2125659606)
 _SYMBOLS_MAGIC = 2125658996
 INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2      # flags
-_VERSION = 2
+FILE_VERSION = 2               # of all types but ngram
 _HEADER = struct.Struct("<iiQqqq")        # version, flags, properties, start, number of states, of arcs
 _LONGEST_NAME = 100            # bytes; of FST and arc types
 _LARGEST_STATE = np.iinfo(np.int32).max
@@ -229,7 +229,7 @@ def stored_facts(header: Header) -> Stored:
 
 
 def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,
-                  flags: int = 0, symbols: bytes = b"") -> bytes:
+                  flags: int = 0, symbols: bytes = b"", version: int = FILE_VERSION) -> bytes:
     """The header of a binary FST; vector FSTs state 0 arcs."""
     names = b"".join(struct.pack("<i", len(name)) + name.encode("latin-1") for name in (kind, arc_type))
-    return MAGIC + names + _HEADER.pack(_VERSION, flags, properties, start, num_states, num_arcs) + symbols
+    return MAGIC + names + _HEADER.pack(version, flags, properties, start, num_states, num_arcs) + symbols

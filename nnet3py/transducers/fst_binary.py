@@ -1,4 +1,4 @@
-"""OpenFst's binary files: transducers as states with their arcs, as two tables, or as elements of acceptors.
+"""OpenFst's binary files: transducers as states with their arcs, as two tables, as elements, as n-gram models.
 
 Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
 """
@@ -11,11 +11,11 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers import ngram_fst
 from nnet3py.transducers.compact_lattice import fill_states, read_state_words
 from nnet3py.transducers.fst import (
     ARC_TYPES,
-    NO_STATE,
-    NO_WEIGHT,
+    FILE_VERSION,
     ArcType,
     Fst,
     Header,
@@ -26,19 +26,39 @@ from nnet3py.transducers.fst import (
     read_header,
     stored_facts,
 )
+from nnet3py.transducers.fst_compact import (
+    COMPACT_KINDS,
+    CONST_KINDS,
+    compact_body,
+    form_of,
+    fst_of_elements,
+    position_type,
+    positions,
+    why_not,
+)
 from nnet3py.transducers.fst_properties import MUTABLE, known_properties
+from nnet3py.transducers.ngram_writing import ngram_body, ngram_of_fst
 
 _ALIGNED, _ALIGNED_VERSION = 4, 1        # a flag; the version of files that are aligned without it
-NO_LABEL = -1                  # marks a final weight among the elements of a compact FST
 _ALIGNMENT = 16                # bytes; of the tables in aligned files
 _MANY_STATES = 1000            # from here on a file is read by compiled loops
-_ELEMENT = np.dtype([("label", "<i4"), ("weight", "<f4"), ("next", "<i4")])
-_CONST_STATE = np.dtype([("final", "<f4"), ("first", "<u4"), ("arcs", "<u4"), ("input_eps", "<u4"),
-                         ("output_eps", "<u4")])
+_LOOKAHEAD_KINDS = ("olabel_lookahead", "ilabel_lookahead")
+_LOOKAHEAD_MAGIC = 446681434
+KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram", *_LOOKAHEAD_KINDS)      # that are read
+
+
+def _const_state(kind: str) -> np.dtype:
+    """A state in the table of a ``const…`` FST."""
+    size = position_type(kind)
+    return np.dtype([("final", "<f4"), ("first", size), ("arcs", size), ("input_eps", size), ("output_eps", size)],
+                    align=True)
+
+
+_CONST_STATE = _const_state("const")
 
 
 def read_binary_fst(reader: TokenReader) -> Fst:
-    """Read an FST in OpenFst's binary form: ``vector``, ``const`` or ``compact_acceptor``.
+    """Read an FST in OpenFst's binary form, of any of the types ``KINDS``. Of look-ahead types what is inside is read.
 
     Raises FormatError for anything else, and for states that do not exist.
     """
@@ -46,11 +66,18 @@ def read_binary_fst(reader: TokenReader) -> Fst:
     if header.arc_type not in ARC_TYPES or header.kind != "vector" and header.arc_type.startswith("lattice"):
         raise reader.error(f"expected an FST of arcs of type {', '.join(ARC_TYPES)}, found '{header.arc_type}' in an "
                            f"FST of type '{header.kind}'")
-    bodies = {"vector": _read_vector, "const": _read_const, "compact_acceptor": _read_compact}
-    if header.kind not in bodies:
-        raise reader.error(f"expected an FST of type {', '.join(bodies)}, found '{header.kind}'",
+    if header.kind not in KINDS:
+        raise reader.error(f"expected an FST of type {', '.join(KINDS)}, found '{header.kind}'",
                            hint="OpenFst's fstconvert --fst_type=vector makes one")
-    return finished_fst(reader, bodies[header.kind](reader, header))
+    if header.kind in _LOOKAHEAD_KINDS:
+        magic = int(reader.array("<i4", 1)[0])
+        if magic != _LOOKAHEAD_MAGIC:
+            raise reader.error(f"expected an FST with look-ahead data, found {magic}")
+        return read_binary_fst(reader)
+    if header.kind == ngram_fst.KIND:
+        return ngram_fst.read_ngram(reader, header).to_fst()
+    read = {"vector": _read_vector}.get(header.kind, _read_const if header.kind in CONST_KINDS else _read_compact)
+    return finished_fst(reader, read(reader, header))
 
 
 def _arc_dtype(arc_type: ArcType) -> np.dtype:
@@ -103,7 +130,7 @@ def _skip_padding(reader: TokenReader, header: Header) -> None:
 
 def _read_const(reader: TokenReader, header: Header) -> Fst:
     _skip_padding(reader, header)
-    states = reader.array(_CONST_STATE, header.num_states, "states of an FST")
+    states = reader.array(_const_state(header.kind), header.num_states, "states of an FST")
     starts = _starts(states["arcs"])
     if not np.array_equal(states["first"], starts[:-1]) or header.num_arcs != starts[-1]:
         raise reader.error("expected an FST whose states' arcs follow each other")
@@ -113,60 +140,49 @@ def _read_const(reader: TokenReader, header: Header) -> Fst:
 
 
 def _read_compact(reader: TokenReader, header: Header) -> Fst:
+    form = form_of(header.kind)
     _skip_padding(reader, header)
-    starts = reader.array("<u4", header.num_states + 1, "states of an FST").astype(np.int64)
-    if starts[0] != 0 or (np.diff(starts) < 0).any():
-        raise reader.error("expected an FST whose states' arcs follow each other")
-    _skip_padding(reader, header)
-    elements = reader.array(_ELEMENT, int(starts[-1]), "arcs of an FST")
-    is_weight = elements["label"] == NO_LABEL
-    places = np.flatnonzero(is_weight)
-    states = np.searchsorted(starts, places, side="right") - 1
-    finals = elements["weight"][places]
-    if not np.array_equal(starts[states], places) or np.isposinf(finals).any():
-        raise reader.error("expected the final weight of a state before its arcs, and finite")
-    final = np.full(header.num_states, NO_WEIGHT, dtype=np.float32)
-    final[states] = finals
-    arcs = elements[~is_weight]
-    if header.num_arcs != len(arcs) or (elements["next"][places] != NO_STATE).any():
-        raise reader.error(f"expected {header.num_arcs} arcs in an FST, found {len(arcs)}")
-    before = np.concatenate(([0], np.cumsum(is_weight)))
-    labels = arcs["label"].astype(np.int32)
-    return Fst(header.start, final, starts - before[starts], labels, labels, arcs["weight"].astype(np.float32),
-               arcs["next"].astype(np.int32), header.arc_type, stored_facts(header))
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
+    if form.has_positions:
+        starts = reader.array(position_type(header.kind), header.num_states + 1, "states of an FST").astype(np.int64)
+        if starts[0] != 0 or (np.diff(starts) < 0).any():
+            raise reader.error("expected an FST whose states' arcs follow each other")
+        _skip_padding(reader, header)
+    else:
+        reader.check_count(header.num_states, form.element.itemsize, "states of an FST")
+        starts = np.arange(header.num_states + 1, dtype=np.int64)
+    elements = reader.array(form.element, int(starts[-1]), "arcs of an FST")
+    return fst_of_elements(reader, header, starts, elements)
 
 
 def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> None:
     """Write in OpenFst's binary form.
 
-    ``kind`` is ``vector``, ``const`` or ``compact_acceptor``; None for that of the file it came from, or vector. The
+    ``kind`` is one of the types ``KINDS`` without look-ahead; None for that of the file it came from, or vector. The
     properties that the file stated are written again if the kind is the same; otherwise they are computed.
 
     Raises FormatError for an FST that cannot be stored so.
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
-    bodies = {"vector": _vector_body, "const": _const_body, "compact_acceptor": _compact_body}
-    problem = check_fst(fst) or (_not_compact(fst) if kind == "compact_acceptor" else None)
+    problem = check_fst(fst) or (why_not(fst, kind) if kind in COMPACT_KINDS else None)
     if problem or kind != "vector" and fst.weights.ndim == 2:
         raise FormatError(f"an FST cannot be written as {kind}: {problem or 'its weights are pairs'}")
-    body = bodies[kind](fst)
-    stored = fst.stored
+    stored, version = fst.stored, ngram_fst.VERSION if kind == ngram_fst.KIND else FILE_VERSION
+    num_states, num_arcs, start = fst.num_states, fst.num_arcs, fst.start
+    if kind == ngram_fst.KIND:
+        ngram = ngram_of_fst(fst)
+        body, start, num_arcs = ngram_body(ngram), ngram.start, 0
+    elif kind in COMPACT_KINDS:
+        body = compact_body(fst, kind)
+    else:
+        body = _vector_body(fst) if kind == "vector" else _const_body(fst, kind)
     if stored is None or stored.kind != kind:
         bits = known_properties(fst) | (MUTABLE if kind == "vector" else 0)
-        stored = Stored(kind, bits, 0 if kind == "vector" else fst.num_arcs)
-    num_arcs = stored.num_arcs if kind == "vector" else fst.num_arcs
-    writer.raw(binary_header(kind, fst.arc_type, stored.properties, fst.start, fst.num_states, num_arcs, stored.flags,
-                             stored.symbols))
+        stored = Stored(kind, bits, 0 if kind == "vector" else num_arcs, *((stored.flags, stored.symbols) if stored
+                                                                          else (0, b"")))
+    num_arcs = stored.num_arcs if kind == "vector" else num_arcs
+    writer.raw(binary_header(kind, fst.arc_type, stored.properties, start, num_states, num_arcs, stored.flags,
+                             stored.symbols, version))
     writer.raw(body)
-
-
-def _not_compact(fst: Fst) -> str | None:
-    if not fst.is_acceptor:
-        return "its input labels are not its output labels"
-    return "a label is -1" if (fst.input_labels == NO_LABEL).any() else None
 
 
 def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
@@ -227,18 +243,7 @@ def _words(values: np.ndarray, rows: int) -> np.ndarray:
     return np.frombuffer(values.tobytes(), dtype="<i4").reshape(rows, size)
 
 
-def _const_body(fst: Fst) -> bytes:
-    return b"".join(table.tobytes() for table in const_tables(fst))
-
-
-def _compact_body(fst: Fst) -> bytes:
-    is_final = fst.is_final
-    starts = fst.arc_starts + np.concatenate(([0], np.cumsum(is_final)))
-    elements = np.empty(int(starts[-1]), dtype=_ELEMENT)
-    is_weight = np.zeros(len(elements), dtype=bool)
-    is_weight[starts[:-1][is_final]] = True
-    for name, values, of_final in (("label", fst.input_labels, NO_LABEL), ("next", fst.next_states, NO_STATE),
-                                   ("weight", fst.weights, fst.final_weights[is_final])):
-        elements[name][~is_weight] = values
-        elements[name][is_weight] = of_final
-    return starts.astype("<u4").tobytes() + elements.tobytes()
+def _const_body(fst: Fst, kind: str) -> bytes:
+    states, arcs = const_tables(fst)
+    positions(fst.arc_starts, kind)                # which must fit
+    return states.astype(_const_state(kind)).tobytes() + arcs.tobytes()

@@ -6,7 +6,7 @@ without its oldest word, the state that it backs off to; children of a state are
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ import numpy as np
 from nnet3py.cached_property import cached_property
 from nnet3py.io.file_content import FileContent
 from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, Stored, read_header, stored_facts
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, read_header, stored_facts
 
 KIND, VERSION = "ngram", 4
-_COUNTS = 24                   # bytes of three numbers
 _START = 1                     # the state of a sentence's beginning
 _DAMAGED = "the file is damaged, or is not one of OpenFst's"
 
@@ -71,10 +70,7 @@ class NgramFst:
         header = read_header(reader)
         if header.kind != KIND:
             return None
-        if header.arc_type != "standard" or header.version != VERSION:
-            raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', "
-                               f"found version {header.version} and arcs of type '{header.arc_type}'")
-        return _parts(content, reader, stored_facts(header))
+        return read_ngram(reader, header)
 
     @cached_property
     def children(self) -> np.ndarray:
@@ -86,9 +82,10 @@ class NgramFst:
         sources = np.repeat(np.arange(self.num_states), np.diff(self.arc_starts))
         histories = np.arange(1, self.num_states)
         words = np.concatenate((np.zeros(len(histories), dtype=np.int32), self.future_words))
-        return Fst.from_arcs(self.start, self.final_weights, np.concatenate((histories, sources)), words, words,
-                             np.concatenate((self.backoff[1:self.num_states], self.future_costs)),
-                             np.concatenate((self.parents[1:], self._next_states(sources))))
+        fst = Fst.from_arcs(self.start, self.final_weights, np.concatenate((histories, sources)), words, words,
+                            np.concatenate((self.backoff[1:self.num_states], self.future_costs)),
+                            np.concatenate((self.parents[1:], self._next_states(sources))))
+        return replace(fst, stored=self.stored)
 
     def _next_states(self, sources: np.ndarray) -> np.ndarray:
         """Where arcs lead: to the longest history of their word and those of their state."""
@@ -126,26 +123,29 @@ class NgramFst:
                 for word in range(len(levels))]
 
 
-def _parts(content: FileContent, reader: TokenReader, stored: Stored) -> NgramFst:
-    """The arrays after the header."""
-    at = reader.offset
-    sizes = content.array(np.uint64, at, 3).tolist()
-    num_states, num_words, num_final = sizes if len(sizes) == 3 else (0, 0, 0)
+def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
+    """Read what follows the header; arrays stay where they are if the file lies in memory. FormatError for damage."""
+    if header.arc_type != "standard" or header.version != VERSION:
+        raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', found "
+                           f"version {header.version} and arcs of type '{header.arc_type}'")
+    num_states, num_words, num_final = reader.array("<u8", 3, "sizes of an n-gram model").tolist()
     bits = [2 * num_states + 1, num_states + num_words + 1, num_states]
     length = sum(8 * -(-size // 64) for size in bits) + 4 * (2 * (num_states + 1) + 2 * num_words + num_final + 1)
-    if not 0 < num_final <= num_states < 1 << 30 or num_words >= 1 << 31 or at + _COUNTS + length > content.size:
-        raise reader.error(f"expected an n-gram model of {num_states} histories, {num_words} words and {num_final} "
-                           f"ends, which takes {length} bytes; the file has {content.size}", hint=_DAMAGED)
-    at += _COUNTS
-    vectors = []
+    if not 0 < num_final <= num_states < 1 << 30 or num_words >= 1 << 31 or num_states != header.num_states:
+        raise reader.error(f"expected an n-gram model of {header.num_states} histories, found one of {num_states}, "
+                           f"with {num_words} words and {num_final} ends", hint=_DAMAGED)
+    reader.check_count(length, 1, "bytes of an n-gram model")
+    data: Any = reader.raw(length) if reader.content is None else reader.content[reader.offset:reader.offset + length]
+    if reader.content is not None:
+        reader.skip(length)
+    at, vectors, arrays = 0, [], list[Any]()
     for size in bits:
-        words = content.array(np.uint64, at, -(-size // 64))
-        vectors.append(np.unpackbits(np.frombuffer(words, dtype=np.uint8), count=size, bitorder="little"))
+        words = np.frombuffer(data, np.uint8, 8 * -(-size // 64), at)
+        vectors.append(np.unpackbits(words, count=size, bitorder="little"))
         at += words.nbytes
-    arrays: list[Any] = []
     for dtype, count in ((np.int32, num_states + 1), (np.int32, num_words), (np.float32, num_states + 1),
                          (np.float32, num_final), (np.float32, num_words + 1)):
-        arrays.append(content.array(dtype, at, count))
+        arrays.append(np.frombuffer(data, dtype, count, at))
         at += 4 * count
     context_words, future_words, backoff, final_costs, future_costs = arrays
     parents, arc_starts = _parents(vectors[0], num_states), _starts(vectors[1], num_states)
@@ -160,7 +160,7 @@ def _parts(content: FileContent, reader: TokenReader, stored: Stored) -> NgramFs
     final_weights = np.full(num_states, NO_WEIGHT, dtype=np.float32)
     final_weights[finals] = final_costs
     return NgramFst(parents, arc_starts, final_weights, context_words, backoff, future_words, future_costs[:-1],
-                    min(_START, num_states - 1), stored)
+                    min(_START, num_states - 1), stored_facts(header))
 
 
 def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:

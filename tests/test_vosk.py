@@ -1,0 +1,193 @@
+"""Programs that use vosk's Python interface: their answers, states, settings; beside vosk itself, letter by letter."""
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue, samples_of
+from test_recognition_lookahead import write_package
+
+from nnet3py import vosk
+from nnet3py.cli.command import load
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import write_fst_file
+from nnet3py.vosk.answers import EMPTY, EMPTY_ALTERNATIVES, EMPTY_NLSML, dump
+from nnet3py.vosk.subtitles import subtitles
+
+ROOT = Path(__file__).parent.parent
+PIECE = 3000                               # samples: less than a step, so that steps are cut
+NUMBER = re.compile(r"-?\d+\.\d+")
+NUMBERS = 0.02                             # times, confidences and costs of the same paths
+UNFINISHED = 3                             # partial results with a word that is not over, whose end is another
+PROGRAM = """
+import sys
+from vosk import Model, KaldiRecognizer, SetLogLevel
+SetLogLevel(-1)
+model = Model(sys.argv[1])
+sound = sys.stdin.buffer.read()
+for words, partial_words, alternatives, nlsml in ((0, 0, 0, 0), (1, 1, 0, 0), (1, 0, 2, 0), (0, 0, 2, 1)):
+    recognizer = KaldiRecognizer(model, 16000)
+    recognizer.SetWords(words)
+    recognizer.SetPartialWords(partial_words)
+    recognizer.SetMaxAlternatives(alternatives)
+    recognizer.SetNLSML(nlsml)
+    print(recognizer.Result(), recognizer.PartialResult())
+    for begin in range(0, len(sound), 6000):
+        ended = recognizer.AcceptWaveform(sound[begin:begin + 6000])
+        print(ended, recognizer.Result() if ended else recognizer.PartialResult())
+    print(recognizer.FinalResult(), recognizer.FinalResult(), recognizer.PartialResult())
+    recognizer.AcceptWaveform(sound[:40000])
+    recognizer.Reset()
+    recognizer.AcceptWaveform(sound[40000:90000])
+    print(recognizer.FinalResult())
+print(model.vosk_model_find_word("five"), model.vosk_model_find_word("fivefold"))
+"""
+
+
+@pytest.fixture(scope="module")
+def model() -> vosk.Model:
+    return vosk.Model(str(PACKAGE))
+
+
+def test_the_same_program_with_vosk(tmp_path: Path) -> None:
+    """What is not a number is the same letter by letter, numbers nearly so."""
+    if importlib.util.find_spec("vosk") is None:
+        pytest.skip("needs vosk (the extra test-published)")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    ours, theirs = (subprocess.run([sys.executable, *words, str(program), str(PACKAGE)], input=dialogue().tobytes(),
+                                   stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout.decode()
+                    for words in (["-m", "nnet3py.vosk"], []))
+    assert NUMBER.sub("#", ours) == NUMBER.sub("#", theirs)
+    differ = [abs(float(one) - float(other)) > NUMBERS for one, other in zip(
+        NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)]
+    assert sum(differ) <= UNFINISHED
+    assert theirs.count("partial_result") > 3 and theirs.count("<interpretation") > 5
+
+
+def test_states(model: vosk.Model) -> None:
+    recognizer = vosk.KaldiRecognizer(model, RATE)
+    recognizer.SetWords(True)
+    assert recognizer.Result() == recognizer.FinalResult() == recognizer.PartialResult() == EMPTY
+    sound = samples_of(SOUNDS[0]).tobytes()
+    whole = sound + bytes(RATE)
+    assert recognizer.AcceptWaveform(whole) in (0, 1)
+    first = json.loads(recognizer.Result())
+    assert recognizer.Result() == EMPTY and first["text"]
+    recognizer.AcceptWaveform(whole)
+    second = json.loads(recognizer.FinalResult())
+    shift = len(whole) / 2 / RATE
+    assert second["result"][0]["start"] >= first["result"][-1]["end"]
+    recognizer.AcceptWaveform(sound)                          # everything begins anew but the clock
+    third = json.loads(recognizer.FinalResult())
+    assert third["result"][0]["start"] == pytest.approx(first["result"][0]["start"] + 2 * shift, abs=0.1)
+    for setting, empty in ((recognizer.SetMaxAlternatives, EMPTY_ALTERNATIVES), (recognizer.SetNLSML, EMPTY_NLSML)):
+        setting(1)
+        assert recognizer.Result() == empty
+
+
+def test_endpoints(model: vosk.Model) -> None:
+    ends = {}
+    for mode in vosk.EndpointerMode:
+        recognizer = vosk.KaldiRecognizer(model, RATE)
+        recognizer.SetEndpointerMode(mode)
+        ends[mode.name] = next((begin for begin in range(0, len(dialogue()), PIECE) if recognizer.AcceptWaveform(
+            dialogue()[begin:begin + PIECE].tobytes())), len(dialogue()))
+    assert ends["SHORT"] <= ends["DEFAULT"] <= ends["LONG"] <= ends["VERY_LONG"] and ends["SHORT"] < ends["VERY_LONG"]
+    recognizer.SetEndpointerDelays(5.0, 30.0, 0.4)
+    assert [recognizer.AcceptWaveform(bytes(6400)) for _ in range(4)][-1] == 1, "the longest utterance"
+
+
+def test_phrase_lists(tmp_path: Path, model: vosk.Model, caplog: pytest.LogCaptureFixture) -> None:
+    sound = samples_of(SOUNDS[1]).tobytes()
+    plain = vosk.KaldiRecognizer(model, RATE, '["two [unk]"]')
+    assert "A phrase list has no effect" in caplog.text
+    plain.AcceptWaveform(sound)
+    assert json.loads(plain.FinalResult())["text"]
+    lookahead = vosk.Model(str(write_package(tmp_path / "model")))
+    caplog.clear()
+    recognizer = vosk.KaldiRecognizer(lookahead, RATE, '["two  nine", "zebra"]')
+    assert "the model does not know are left out: zebra" in caplog.text
+    recognizer.AcceptWaveform(sound)
+    with pytest.raises(Exception, match="already running"):
+        recognizer.SetGrammar("[]")
+    said = json.loads(recognizer.FinalResult())["text"].split()
+    assert said and set(said) <= {"two", "nine"}
+    recognizer.SetGrammar("[]")
+    recognizer.AcceptWaveform(sound)
+    assert set(json.loads(recognizer.FinalResult())["text"].split()) - {"two", "nine"}
+
+
+def test_what_cannot_be_made(model: vosk.Model, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(Exception, match="Failed to create a model"):
+        vosk.Model(str(tmp_path))
+    assert "cannot be used for recognition" in caplog.text
+    with pytest.raises(Exception, match="Failed to create a speaker model"):
+        vosk.SpkModel(str(tmp_path))
+    with pytest.raises(Exception, match="Failed to create a recognizer"):
+        vosk.KaldiRecognizer(model, RATE, "two nine")
+    assert "expected a phrase list, a JSON list of texts" in caplog.text
+    for args in ((model,), (model, RATE, 5), (str(PACKAGE), RATE)):
+        with pytest.raises(TypeError, match="Unknown arguments"):
+            vosk.KaldiRecognizer(*args)
+    for kind in (vosk.BatchModel, vosk.BatchRecognizer):
+        with pytest.raises(NotImplementedError, match="use Model and KaldiRecognizer"):
+            kind("model")
+
+
+def test_layout_of_json() -> None:
+    assert dump({"b": [{"x": 1.0, "a": 'q"\n'}, {"x": 2}], "a": ""}) == (
+        '{\n  "a" : "",\n  "b" : [{\n      "a" : "q\\"\\n",\n      "x" : 1.000000\n    }, {\n      "x" : 2\n    }]\n}')
+
+
+def test_subtitles(model: vosk.Model) -> None:
+    words = [{"word": f"w{place}", "start": 3661.2 + place, "end": 3661.9999 + place} for place in range(3)]
+    assert subtitles([{"text": ""}, {"result": words}], 2) == (
+        "1\n01:01:01,200 --> 01:01:02,999\nw0 w1\n\n2\n01:01:03,200 --> 01:01:03,999\nw2\n\n")
+    recognizer = vosk.KaldiRecognizer(model, RATE)
+    recognizer.SetWords(True)
+    assert recognizer.SrtResult(io.BytesIO(dialogue().tobytes())).startswith("1\n00:00:00,000 --> 00:00:01,680\nfive ")
+
+
+def test_text_processor(tmp_path: Path) -> None:
+    """Two transducers of bytes: a becomes b, b becomes x."""
+    pytest.importorskip("kaldifst", reason="the extra decode")
+    for name, pairs in (("tagger", {"a": "b"}), ("verbalizer", {"b": "x"})):
+        letters = {byte: byte for byte in range(1, 256)}
+        letters |= {ord(key): ord(value) for key, value in pairs.items()}
+        write_fst_file(tmp_path / name, Fst.from_arcs(0, [0.0], np.zeros(255), list(letters), list(letters.values()),
+                                                     np.zeros(255), np.zeros(255)))
+    processor = vosk.Processor(str(tmp_path / "tagger"), str(tmp_path / "verbalizer"))
+    assert processor.process("a bé") == "x xé" and processor.process("") == ""
+    with pytest.raises(Exception, match="Failed to create processor"):
+        vosk.Processor(str(tmp_path / "none"), str(tmp_path / "none"))
+
+
+def test_programs_that_are_not_there() -> None:
+    done = subprocess.run([sys.executable, "-m", "nnet3py.vosk", "nowhere.py"], capture_output=True, text=True,
+                          cwd=ROOT)
+    assert done.returncode == 1 and done.stderr == "python -m nnet3py.vosk: there is no program nowhere.py\n"
+    done = subprocess.run([sys.executable, "-m", "nnet3py.vosk"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.startswith("usage: python -m nnet3py.vosk PROGRAM")
+
+
+def test_transcriber_writes_what_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = load("vosk-transcriber")
+    assert command.execute(["-m", str(PACKAGE), "-i", str(SOUNDS[0].parent), "-o", str(tmp_path / "out"), "-t", "json",
+                            "-ts", "2"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["utt1.json", "utt2.json", "utt3.json"]
+    found = json.loads((tmp_path / "out" / "utt1.json").read_text())
+    terms = found["monologues"][0]["terms"]
+    assert found["text"] and " ".join(term["text"] for term in terms) in found["text"][0]
+    broken = tmp_path / "broken.wav"
+    broken.write_bytes(b"RIFF")
+    assert command.execute(["-m", str(PACKAGE), "-i", str(broken)]) == 1
+    assert command.execute(["-m", str(PACKAGE), "-i", str(tmp_path / "none")]) != 0
+    assert "there is no file or folder" in capsys.readouterr().err
