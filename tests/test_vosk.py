@@ -69,7 +69,7 @@ def test_the_same_program_with_vosk(tmp_path: Path) -> None:
     differ = [abs(float(one) - float(other)) > NUMBERS for one, other in zip(
         NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)]
     assert sum(differ) <= UNFINISHED
-    assert theirs.count("partial_result") > 3 and theirs.count("<interpretation") > 5
+    assert theirs.count("partial_result") >= 3 and theirs.count("<interpretation") > 5
 
 
 def test_states(model: vosk.Model) -> None:

