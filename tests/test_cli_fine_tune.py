@@ -55,7 +55,7 @@ def test_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     sounds = dict(line.split(" ", 1) for line in (tmp_path / "voice/train/wav.scp").read_text().splitlines())
     rows = [f"{tmp_path / place},{texts[key]},child\n" for key, place in sounds.items()]
     (tmp_path / "recordings.csv").write_text("file,text,speaker\n" + "".join(rows))
-    (tmp_path / "vosk-model-small-en").symlink_to(demo_folder())
+    (tmp_path / "vosk-model-small-ko-0.22").symlink_to(demo_folder())
     shutil.copy(SOUNDS[0], "a.wav")
     for line in re.findall(r"^nnet3py (.*)$", PAGE, re.MULTILINE):
         name, *args = line.split()

@@ -10,6 +10,7 @@ import pytest
 from graph_paths import path_costs
 from random_fsts import random_fst
 
+from nnet3py.cli.command import load
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
@@ -185,6 +186,27 @@ def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
     assert labels[:len(own.label_of_word)].tolist() == own.label_of_word[:len(labels)].tolist()
     one, other = (Decoder(graph, model, OPTIONS).decode(likes[1]) for graph in (found, expected))
     assert one.lattice.equals(other.lattice)
+
+
+def test_what_openfst_and_kaldis_script_do(tmp_path, model, disambig, likes, monkeypatch):
+    """fstconvert, then fstrelabel with the pairs that it saved: the same as with both graphs' words."""
+    monkeypatch.chdir(tmp_path)
+    assert load("fstconvert").execute(["--fst_type=olabel_lookahead", "--save_relabel_opairs=relabel",
+                                       str(DATA / "HCL.fst"), "HCLr.fst"]) == 0
+    assert load("fstrelabel").execute(["--relabel_ipairs=relabel", str(DATA / "G.fst"), "relabelled.fst"]) == 0
+    assert load("fstarcsort").execute(["--sort_type=ilabel", "relabelled.fst", "sorted.fst"]) == 0
+    assert load("fstconvert").execute(["--fst_type=const", "sorted.fst", "Gr.fst"]) == 0
+    found = LookaheadGraph.read("HCLr.fst", "Gr.fst", disambig, model)
+    own = Lookahead.of_fst(read_fst_file(DATA / "HCL.fst"))
+    assert found.lookahead.label_of_word is None and found.lookahead.final_label == own.final_label
+    assert all(np.array_equal(found.lookahead.intervals_of(state), own.intervals_of(state))
+               for state in range(len(own.states)))
+    assert read_fst_file("HCLr.fst").num_arcs == len(own.arcs)
+    expected = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+    for matrix in likes:
+        one, other = (Decoder(graph, model, OPTIONS).decode(matrix) for graph in (found, expected))
+        assert one.words.tolist() == other.words.tolist()
+        assert one.graph_cost == pytest.approx(other.graph_cost, abs=COST)
 
 
 def test_damaged_lookahead_files(tmp_path, model, disambig, likes):

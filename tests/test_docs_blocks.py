@@ -52,6 +52,7 @@ NOT_RUN = {
     ("README.md", "nnet3py xconfig-to-configs"): CORPUS,
     ("coming-from-kaldi.md", "export PATH="): READER,
     ("coming-from-kaldi.md", "nnet3py resident steps"): "needs Kaldi's scripts; see test_resident.py",
+    ("from-vosk.md", "python -m nnet3py.vosk program.py"): "a program of the reader's; test_vosk.py runs one",
     ("training.md", "train-dnn --cmd="): "needs a grid; test_docs_training.py reads its options",
     ("training.md", "dask scheduler"): "needs other machines; test_docs_training.py reads its options",
     **{("chain.md", begin): CORPUS for begin in (

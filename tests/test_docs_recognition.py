@@ -34,7 +34,7 @@ def commands() -> list[list[str]]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model and sounds under the names of the page."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "vosk-model-small-en").symlink_to(PACKAGE)
+    (tmp_path / "vosk-model-small-ko-0.22").symlink_to(PACKAGE)
     shutil.copy(SOUNDS[0], "a.wav")
     (tmp_path / "recordings").mkdir()
     for path in SOUNDS[:2]:

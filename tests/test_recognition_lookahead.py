@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import struct
 from functools import cache
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from recognition_cases import CHUNK, PACKAGE, RATE, SOUNDS, dialogue, recognised
 from vosk_results import vosk_results
 
 from nnet3py.decoding.graph import read_fst_file
-from nnet3py.decoding.lookahead import Lookahead
+from nnet3py.decoding.lookahead import write_lookahead
 from nnet3py.decoding.lookahead_graph import relabelled
 from nnet3py.errors import UsageError
+from nnet3py.fst.arcs import arc_sorted
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.recognition.recognizer import Recognizer
@@ -37,43 +37,13 @@ def write_package(folder: Path) -> Path:
     words = np.arange(1, NUM_WORDS + 1)
     loop = Fst.from_arcs(0, [0.0], np.zeros(NUM_WORDS, int), words, words, np.full(NUM_WORDS, WORD_COST),
                          np.zeros(NUM_WORDS, int))
-    own = Lookahead.of_fst(hcl)
-    labels = own.arcs[:, 1].astype(np.int32)
-    hcl = sorted_by(dataclasses.replace(hcl, output_labels=labels, stored=None), "output_labels")
     (folder / "graph" / "HCLG.fst").unlink()
-    write_lookahead(folder / "graph" / "HCLr.fst", own, hcl)
+    with open_output(folder / "graph" / "HCLr.fst") as stream:
+        labels = write_lookahead(TokenWriter(stream, binary=True), hcl)
     with open_output(folder / "graph" / "Gr.fst") as stream:
-        write_binary_fst(TokenWriter(stream, binary=True), sorted_by(relabelled(loop, own.label_of_word),
-                                                                      "input_labels"), "vector")
+        write_binary_fst(TokenWriter(stream, binary=True), arc_sorted(relabelled(loop, labels)), "vector")
     (folder / "graph" / "disambig_tid.int").write_text("")
     return folder
-
-
-def sorted_by(fst: Fst, labels: str) -> Fst:
-    """With the arcs of each state sorted, as OpenFst composes them."""
-    order = np.lexsort((getattr(fst, labels), fst.sources))
-    return Fst.from_arcs(fst.start, fst.final_weights, fst.sources[order], fst.input_labels[order],
-                         fst.output_labels[order], fst.weights[order], fst.next_states[order])
-
-
-def write_lookahead(path: Path, lookahead: Lookahead, hcl: Fst) -> None:
-    """What fstconvert --fst_type=olabel_lookahead --save_relabel_opairs writes; but the words are in it."""
-    assert lookahead.label_of_word is not None
-    with open_output(path) as stream:
-        writer = TokenWriter(stream, binary=True)
-        names = b"".join(struct.pack("<i", len(name)) + name for name in (b"olabel_lookahead", b"standard"))
-        writer.raw(struct.pack("<i", 2125659606) + names + struct.pack("<iiQqqq", 1, 0, 0, hcl.start, hcl.num_states,
-                                                                       hcl.num_arcs))
-        writer.raw(struct.pack("<i", 446681434))
-        write_binary_fst(writer, hcl, "const")
-        writer.raw(b"\1\0\1\0")
-        words = np.flatnonzero(lookahead.label_of_word)
-        pairs = np.stack((words, lookahead.label_of_word[words]), axis=1).astype(np.int32)
-        writer.raw(b"\1" + struct.pack("<q", len(pairs)) + pairs.tobytes())
-        writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
-        for state in range(hcl.num_states):
-            intervals = lookahead.intervals_of(state)
-            writer.raw(struct.pack("<q", len(intervals)) + intervals.tobytes() + struct.pack("<i", 1))
 
 
 @pytest.fixture(scope="module")

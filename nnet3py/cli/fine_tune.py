@@ -6,7 +6,8 @@ import sys
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.field_options import driver_options, fields_from
 from nnet3py.cli.option_groups import QUIET
-from nnet3py.cli.options import Options, option
+from nnet3py.cli.options import Options
+from nnet3py.cli.recognizers import NAMED_MODEL
 from nnet3py.errors import UsageError
 from nnet3py.fine_tuning.plan import FineTuneOptions
 
@@ -31,13 +32,13 @@ Usage:  nnet3py fine-tune [options] <model-folder> <speech-and-text> --out <new-
 or:     nnet3py fine-tune --demo [options] <speech-and-text> --out <new-model-folder>
 
 e.g.:
- nnet3py fine-tune vosk-model-small-en recordings.csv --check
- nnet3py fine-tune vosk-model-small-en recordings.csv --out my-model
- nnet3py fine-tune vosk-model-small-en data/train --out my-model --old-test data/old --lexicon names.txt
+ nnet3py fine-tune vosk-model-small-ko-0.22 recordings.csv --check
+ nnet3py fine-tune vosk-model-small-ko-0.22 recordings.csv --out my-model
+ nnet3py fine-tune vosk-model-small-ko-0.22 data/train --out my-model --old-test data/old --lexicon names.txt
 See also: transcribe, inspect
 """, arguments=(1, 2), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("demo", bool, False, "Take the small model of English digits and commands that comes with the package"),
+    *NAMED_MODEL,
     *(declared for declared in driver_options(FineTuneOptions) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
@@ -66,6 +67,7 @@ def _model_and_data(args: list[str], options: Options) -> tuple[str, str]:
     model, rest = model_and_rest(args, options)
     if len(rest) != 1:
         raise UsageError("expected a model folder and data" if len(rest) < 1 else
-                         f"--demo takes the place of a model folder, but {rest[0]} was given, too",
+                         "--demo, --lang and --model-name take the place of a model folder, but "
+                         f"{rest[0]} was given, too",
                          "nnet3py fine-tune MODEL DATA --out=NEW_MODEL")
     return model, rest[0]

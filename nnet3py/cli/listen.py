@@ -22,8 +22,8 @@ or:     nnet3py listen --demo [options]
 
 e.g.:
  nnet3py listen --demo
- nnet3py listen vosk-model-small-en
- nnet3py listen --file=a.wav --real-time=true vosk-model-small-en
+ nnet3py listen vosk-model-small-ko-0.22
+ nnet3py listen --file=a.wav --real-time=true vosk-model-small-ko-0.22
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
     option("file", str, "", "File of sound in place of a microphone; - for standard input"),

@@ -162,12 +162,31 @@ def fst_arc_sort(args: list[str], options: Options) -> int:
 
 
 @_command("fstconvert", "Copy an FST into another form of file. Programs map a const one into memory as it is.", (
-              option("fst_type", str, "vector", "Form of the file", choices=_KINDS),),
+              option("fst_type", str, "vector", "Form of the file", choices=(*_KINDS, "olabel_lookahead")),
+              option("save_relabel_opairs", str, "", "File for the new numbers of output labels that olabel_lookahead "
+                     "gives them, lines OLD NEW, for fstrelabel --relabel_ipairs")),
           example="--fst_type=const HCLG.fst HCLG_const.fst")
 def fst_convert(args: list[str], options: Options) -> int:
     """Convert."""
     source, target = names_of_files(args)
-    write_graph(target, read_graph(source), options.fst_type)
+    if options.fst_type != "olabel_lookahead":
+        write_graph(target, read_graph(source), options.fst_type)
+        return 0
+    import numpy as np
+
+    from nnet3py.decoding.lookahead import write_lookahead
+    from nnet3py.io.streams import open_output, write_text
+    from nnet3py.io.tokens import TokenWriter
+
+    graph = read_graph(source)
+    with open_output(target or "-") as stream:
+        labels = write_lookahead(TokenWriter(stream, binary=True), graph)
+    if options.save_relabel_opairs:
+        # A label that does not occur gets one that does not, either, so that nothing it meets takes it for another.
+        count, old = int(np.count_nonzero(labels)), np.flatnonzero(labels)
+        others = [number for number in range(1, count + 2) if number >= len(labels) or not labels[number]]
+        write_text(options.save_relabel_opairs, "".join(f"{one} {labels[one]}\n" for one in old.tolist())
+                   + "".join(f"{number} {count + 2}\n" for number in others))
     return 0
 
 

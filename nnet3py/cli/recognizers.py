@@ -12,11 +12,14 @@ from nnet3py.errors import UsageError
 if TYPE_CHECKING:
     from nnet3py.recognition.recognizer import Recognizer
 
-MODEL = (
+NAMED_MODEL = (
     option("demo", bool, False, "Take the small model of English digits and commands that comes with the package"),
     option("lang", str, "", "Take a published model of this language, such as ko or en-us, from where vosk looks: "
            "$VOSK_MODEL_PATH, /usr/share/vosk, ~/.cache/vosk"),
     option("model-name", str, "", "The same by its name, such as vosk-model-small-ko-0.22"),
+)
+MODEL = (
+    *NAMED_MODEL,
     option("graph", str, "", "Graph (HCLG.fst, or HCLr.fst with Gr.fst beside it), or a folder with one; empty: the "
            "model folder's"),
     option("speaker-model", str, "", "Folder of a model that tells speakers apart; results get vectors of speakers"),

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,11 +11,12 @@ from nnet3py.decoding.decoding_graph import address, mapped_tables, table_words
 from nnet3py.decoding.search_layout import ARC_OUTPUT, ARC_WORDS, STATE_WORDS
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
+from nnet3py.fst.arcs import arc_sorted
 from nnet3py.io.file_content import FileContent
 from nnet3py.io.streams import failed_command, open_input
-from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.fst import Fst, read_header
-from nnet3py.transducers.fst_binary import const_tables
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.fst import NO_STATE, Fst, binary_header, read_header
+from nnet3py.transducers.fst_binary import const_tables, write_binary_fst
 from nnet3py.transducers.fst_text import read_fst
 
 _HERE = "nnet3py.decoding.reach_loops"
@@ -26,6 +28,8 @@ _check_intervals = Loop(_HERE, "check_intervals", "i4* i8 i8 i4[,]", _USES)
 
 KIND = "olabel_lookahead"
 _MAGIC = 446681434                      # of OpenFst's FSTs with additional data
+_FILE_VERSION = 1
+_OUTPUT_DATA = b"\1\0\1\0"              # there are data, none of input labels, some of output labels, which they are of
 _FIRST_ROOM = 1 << 12
 MOST_WORDS = 1 << 26
 
@@ -103,6 +107,28 @@ class Lookahead:
         return labels
 
 
+def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
+    """Write a graph as OpenFst's type ``olabel_lookahead``: its output labels numbered anew, and what can come next.
+
+    Returns int32, the new label of each old one, 0 for none: a grammar needs the new ones. ShapeError for labels below
+    0, or a graph without states.
+    """
+    lookahead = Lookahead.of_fst(hcl)
+    assert lookahead.label_of_word is not None
+    labels = lookahead.label_of_word[hcl.output_labels]
+    writer.raw(binary_header(KIND, hcl.arc_type, 0, NO_STATE, 0, version=_FILE_VERSION))
+    writer.raw(_MAGIC.to_bytes(4, "little"))
+    write_binary_fst(writer, arc_sorted(replace(hcl, output_labels=labels, stored=None), by_output=True), "const")
+    writer.raw(_OUTPUT_DATA)
+    writer.raw(b"\0")                     # the old labels are not kept
+    writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
+    for state in range(hcl.num_states):
+        intervals = lookahead.intervals_of(state)
+        writer.raw(struct.pack("<q", len(intervals)) + intervals.astype("<i4").tobytes()
+                   + struct.pack("<i", int(np.diff(intervals).sum())))
+    return lookahead.label_of_word
+
+
 def find_parts(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     """int32 (states,), parts: states that lead to each other by arcs without output label; and the number of parts.
 
@@ -160,7 +186,7 @@ def _read_lookahead(content: FileContent) -> Lookahead:
     start, states, arcs, end = tables
     reader = content.reader(end)
     flags = reader.raw(4)           # there are two sets of data, for input and output labels, each perhaps missing
-    if flags != b"\1\0\1\0":
+    if flags != _OUTPUT_DATA:
         raise reader.error(f"expected look-ahead data of output labels, found {bytes(flags).hex()}",
                            hint="fstconvert --fst_type=olabel_lookahead makes them")
     label_of_word = _read_pairs(reader) if reader.raw(1) != b"\0" else None
