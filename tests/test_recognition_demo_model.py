@@ -9,10 +9,12 @@ from paths import DATA, ROOT
 
 import nnet3py
 from nnet3py.recognition.model_folder import demo_folder
+from nnet3py.recognition.sound import open_sound
 
 FILES = {"am/final.mdl", "conf/mfcc.conf", "conf/model.conf", "graph/HCLG.fst", "graph/words.txt", "graph/phones.txt",
          "graph/phones/word_boundary.int", "ivector/final.ie", "ivector/final.dubm", "ivector/final.mat",
-         "ivector/global_cmvn.stats", "ivector/splice.conf", "ivector/online_cmvn.conf", "README.md"}
+         "ivector/global_cmvn.stats", "ivector/splice.conf", "ivector/online_cmvn.conf", "README.md",
+         "graph-lookahead/HCLr.fst", "graph-lookahead/Gr.fst", "graph-lookahead/disambig_tid.int"}
 LARGEST = 10_000_000            # bytes, of all files together
 RECORDING, WORDS = DATA / "demo.wav", "set a timer for ten minutes"
 
@@ -41,3 +43,17 @@ def test_a_recording() -> None:
     assert [word.word for word in result.words] == WORDS.split()
     assert all(word.confidence > 0.5 for word in result.words)
     assert all(one.end <= other.start + 0.03 for one, other in zip(result.words, result.words[1:], strict=False))
+
+
+def test_phrases_and_boosted_words() -> None:
+    """By its second graph, which is loaded when it is needed."""
+    pytest.importorskip("kaldi_native_fbank", reason="features are computed with the extra 'features'")
+    recognizer = nnet3py.Recognizer(demo_folder())
+    assert recognizer.transcribe(RECORDING, phrases=[WORDS, "turn on the light"]).text == WORDS
+    assert recognizer.transcribe(RECORDING, phrases=["turn on the light"]).text == "turn on the light"
+    assert recognizer.transcribe(RECORDING, boost={"light": 0.0}).text == WORDS
+    sound = open_sound(str(RECORDING))
+    stream = recognizer.stream(sound.rate, phrase_list=["turn on the light", "fivefold"])
+    for block in sound.blocks():
+        stream.accept_waveform(block)
+    assert set(stream.finish().text.split()) <= {"turn", "on", "the", "light"}

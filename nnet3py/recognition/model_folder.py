@@ -38,6 +38,8 @@ _MAX_COUNT = 100.0            # of i-vectors, in published models
 _MODEL_CONFS = ("conf/model.conf", "model.conf")
 _FEATURE_CONFS = {"mfcc": ("conf/mfcc.conf", "conf/mfcc_hires.conf", "mfcc.conf"),
                   "fbank": ("conf/fbank.conf", "fbank.conf")}
+LOOKAHEAD_FILES = "HCLr.fst", "Gr.fst", "disambig_tid.int"
+_PHRASE_GRAPH = "graph-lookahead"     # a folder
 _EXTRACTORS = ("ivector", "ivector_extractor")
 _EXTRACTOR_FILES = {"lda-matrix": "final.mat", "global-cmvn-stats": "global_cmvn.stats", "diag-ubm": "final.dubm",
                     "ivector-extractor": "final.ie"}
@@ -53,6 +55,7 @@ class ModelFolder:
     model : the acoustic model
     graph : the graph of transition-ids and words; or the first part of a lookahead graph
     grammar, disambig : the second part of a lookahead graph, and the list of labels that stand for nothing
+    phrase_graph : the first part of a lookahead graph in a folder of its own, for phrases and boosted words
     words : the names of words
     word_boundary, align_lexicon : by either of them, words are aligned with time
     old_grammar, new_grammar : for rescoring, what is taken off the costs, and the const-ARPA that is added
@@ -70,6 +73,7 @@ class ModelFolder:
     graph: str = ""
     grammar: str = ""
     disambig: str = ""
+    phrase_graph: str = ""
     words: str = ""
     word_boundary: str = ""
     align_lexicon: str = ""
@@ -85,8 +89,13 @@ class ModelFolder:
 
     @property
     def is_lookahead(self) -> bool:
-        """Whether its graph is composed while decoding, so that words can be boosted, and phrases be given."""
+        """Whether its graph is composed while decoding."""
         return bool(self.grammar)
+
+    @property
+    def takes_phrases(self) -> bool:
+        """Whether words can be boosted, and phrases be given."""
+        return self.is_lookahead or bool(self.phrase_graph)
 
     def describe(self) -> str:
         """What it is, in a line."""
@@ -97,6 +106,7 @@ class ModelFolder:
         parts += ["words aligned by " + os.path.basename(self.word_boundary or self.align_lexicon)] if (
             self.word_boundary or self.align_lexicon) else []
         parts += ["rescoring"] if self.new_grammar else []
+        parts += ["a lookahead graph for phrases"] if self.phrase_graph else []
         return f"{LAYOUTS[self.layout]}, with {', '.join(parts)}"
 
 
@@ -194,6 +204,10 @@ class _Reader:
             folder.grammar = _file(beside, "Gr.fst") or self._lack(f"{folder.graph} has no Gr.fst beside it")
             folder.disambig = _file(beside, "disambig_tid.int") or self._lack(
                 f"{folder.graph} has no disambig_tid.int beside it")
+        elif not self._graph:
+            other = os.path.join(folder.path, _PHRASE_GRAPH)
+            if all(_file(other, name) for name in LOOKAHEAD_FILES):
+                folder.phrase_graph = os.path.join(other, LOOKAHEAD_FILES[0])
         places = (beside, folder.path, os.path.join(folder.path, "graph"))
         folder.words = self._words(places) or self._lack(
             f"there is no words.txt beside {folder.graph}, nor are there words in it")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -26,7 +27,7 @@ from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.endpoint import is_silence
 from nnet3py.recognition.find_model import find_model
-from nnet3py.recognition.model_folder import KALDI, ONLINE, ModelFolder, read_model_folder
+from nnet3py.recognition.model_folder import KALDI, LOOKAHEAD_FILES, ONLINE, ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.pipeline_files import pipeline_models
 from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
@@ -159,7 +160,7 @@ class Recognizer:
 
     def _known(self, phrase_list: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Numbers of the words of a phrase list that the model knows; nothing if its graph can have no such list."""
-        if not isinstance(self._graph, LookaheadGraph):
+        if not self.folder.takes_phrases:
             logger.warning("A phrase list has no effect: %s is not composed while decoding", self.folder.graph)
             return ()
         words = [[word for word in phrase.split(" ") if word] for phrase in phrase_list]
@@ -173,7 +174,7 @@ class Recognizer:
         """The graph with phrases and boosted words in it."""
         if not phrases and not boost and not phrase_list:
             return self._graph
-        if not isinstance(self._graph, LookaheadGraph):
+        if not self.folder.takes_phrases:
             raise UsageError(f"phrases and boosted words need a graph that is composed while decoding, HCLr.fst and "
                              f"Gr.fst; this model has {self.folder.graph}", "take a model with a lookahead graph")
         if phrases and phrase_list:
@@ -181,12 +182,22 @@ class Recognizer:
         key = phrases, boost, phrase_list
         graph = self._changed_graphs.pop(key, None)
         if graph is None:
-            graph = self._graph.with_phrase_list(phrase_list) if phrase_list else self._graph
-            graph = self._changed_graph(graph, phrases, boost)
+            lookahead = self._lookahead_graph
+            graph = self._changed_graph(lookahead.with_phrase_list(phrase_list) if phrase_list else lookahead, phrases,
+                                        boost)
         self._changed_graphs[key] = graph
         while len(self._changed_graphs) > _KEPT_GRAPHS:
             self._changed_graphs.popitem(last=False)
         return graph
+
+    @cached_property
+    def _lookahead_graph(self) -> LookaheadGraph:
+        """What phrases and boosted words are put into."""
+        if isinstance(self._graph, LookaheadGraph):
+            return self._graph
+        beside = os.path.dirname(self.folder.phrase_graph)
+        hcl, grammar, disambig = (os.path.join(beside, name) for name in LOOKAHEAD_FILES)
+        return _read_lookahead_graph(hcl, grammar, disambig, self._transitions)
 
     def _changed_graph(self, graph: LookaheadGraph, phrases: tuple[str, ...],
                        boost: tuple[tuple[str, float], ...]) -> LookaheadGraph:
@@ -258,8 +269,12 @@ def read_decoding_graph(folder: ModelFolder, model: TransitionModel) -> Decoding
     """The graph of a model folder, in one part or two. Nnet3Error for bad files."""
     if not folder.is_lookahead:
         return DecodingGraph.read(folder.graph, model)
-    disambig = [number for line in read_integer_lines(folder.disambig) for number in line]
-    return LookaheadGraph.read(folder.graph, folder.grammar, disambig, model)
+    return _read_lookahead_graph(folder.graph, folder.grammar, folder.disambig, model)
+
+
+def _read_lookahead_graph(hcl: str, grammar: str, disambig: str, model: TransitionModel) -> LookaheadGraph:
+    labels = [number for line in read_integer_lines(disambig) for number in line]
+    return LookaheadGraph.read(hcl, grammar, labels, model)
 
 
 def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedComputer:
