@@ -11,7 +11,7 @@ from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.fst_compact import COMPACT_KINDS, CONST_KINDS
+from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
 
 INF = float("inf")
 TRANSDUCER = Fst.from_arcs(0, [INF, 0.0, 0.0], [0, 0, 1], [1, 0, 3], [4, 5, 0], [0.0] * 3, [1, 2, 2])

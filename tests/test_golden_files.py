@@ -147,7 +147,7 @@ KINDS: list[tuple[str, Copy]] = [
     (r"data/feats\.txt|tools/compute.*/out\.txt|.*\.ark", copy_table(FLOAT_MATRIX, GENERAL_MATRIX)),
 ]
 
-OF_STEPS = ("lattices", "recognition", "trees", "discriminative")      # compared by content, step by step
+OF_STEPS = ("lattices", "recognition", "trees", "discriminative", "features", "rnnlm", "published")    # by content
 MUST_BE_COVERED = re.compile(r".*\.(raw|mdl|ark|cegs|fst|acc|mat|trans_mdl)|(.*/)?(nnet\.txt|tree|topo)")
 
 

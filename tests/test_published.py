@@ -5,6 +5,9 @@ tests/data/published has synthetic Korean, and what Kaldi's own decoder found: w
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +20,8 @@ from nnet3py.decoding.lookahead_graph import LookaheadGraph
 
 DATA = Path(__file__).parent / "data" / "published"
 ABOVE = 0.3                   # of Kaldi's cost, on average: paths that the search must not lose
+CLEAR = "ko-5"                # whose partial results have no near ties either
+TIMEOUT = 300                 # seconds, the search's kernels being compiled in them
 ALONE = 1.0                   # of one sound, where i-vectors of near ties differ
 
 
@@ -98,3 +103,18 @@ def test_commands_describe_and_transcribe_it(capsys: pytest.CaptureFixture[str])
     assert "problem" not in said and "with a lookahead graph, MFCC" in said
     assert load("nnet3-transcribe").execute([str(model()), str(DATA / "ko-5.flac")]) == 0
     assert len(capsys.readouterr().out.split()) > 4
+
+
+def test_agreement_with_vosk() -> None:
+    """The short form of benchmarks/vosk_agreement.py: its line, and that a clear sentence has vosk's words."""
+    if not all(importlib.util.find_spec(name) for name in ("vosk", "soundfile")):
+        pytest.skip("needs vosk and soundfile (the extra test-published)")
+    program = Path(__file__).parent.parent / "benchmarks" / "vosk_agreement.py"
+    done = subprocess.run([sys.executable, program, model(), DATA / f"{CLEAR}.flac", "--blocks=0.25"],
+                          capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    match = re.fullmatch(r"blocks of 0.25 s: of (\d+) results (\d+) have the same words, \d+ also the same times .*; "
+                         r"(\d+) of (\d+) partial results; .*; costs differ by at most (\d+\.\d+)", done.stdout.strip())
+    assert match, done.stdout
+    results, same, partial, partials = map(int, match.groups()[:4])
+    assert results == same and partials - 2 <= partial <= partials and partials > 5

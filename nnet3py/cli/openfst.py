@@ -9,7 +9,7 @@ from nnet3py.cli.graph_files import change_graph, names_of_files, read_graph, wr
 from nnet3py.cli.option_groups import QUIET
 from nnet3py.cli.options import Option, Options, option
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.transducers.fst_compact import COMPACT_KINDS, CONST_KINDS
+from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
 
 if TYPE_CHECKING:
     from nnet3py.fst.text import TextForm
@@ -185,7 +185,7 @@ def fst_convert(args: list[str], options: Options) -> int:
         # A label that does not occur gets one that does not, either, so that nothing it meets takes it for another.
         count, old = int(np.count_nonzero(labels)), np.flatnonzero(labels)
         others = [number for number in range(1, count + 2) if number >= len(labels) or not labels[number]]
-        write_text(options.save_relabel_opairs, "".join(f"{one} {labels[one]}\n" for one in old.tolist())
+        write_text(options.save_relabel_opairs, "".join(f"{label} {labels[label]}\n" for label in old.tolist())
                    + "".join(f"{number} {count + 2}\n" for number in others))
     return 0
 

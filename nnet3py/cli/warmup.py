@@ -58,6 +58,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
         "nnet3py.transducers.compact_lattice",
         "nnet3py.transducers.lattice_conversion",
         "nnet3py.transducers.state_graphs",
+        "nnet3py.transducers.symbol_bytes",
         "nnet3py.lattices.best_path",
         "nnet3py.lattices.composition",
         "nnet3py.lattices.determinize",

@@ -23,11 +23,11 @@ def model_places() -> list[Path]:
 
 def models() -> list[Path]:
     """All model folders in those places; small ones before others of the same place, then by name."""
-    found = []
+    folders: list[Path] = []
     for place in model_places():
         inside = [path for path in place.iterdir() if path.name.startswith(_PREFIX) and path.is_dir()]
-        found += sorted(inside, key=lambda path: (not path.name.startswith(f"{_PREFIX}-small"), path.name))
-    return found
+        folders += sorted(inside, key=lambda path: (not path.name.startswith(f"{_PREFIX}-small"), path.name))
+    return folders
 
 
 def languages() -> list[str]:
@@ -49,9 +49,9 @@ def find_model(lang: str | None = None, name: str | None = None) -> str:
         if name is not None and (place / name).is_dir():
             return str(place / name)
     pattern = re.compile(rf"vosk-model(-small)?-{re.escape(lang or '')}")
-    found = [str(path) for path in models() if name is None and lang and pattern.match(path.name)]
-    if found:
-        return found[0]
+    of_language = [str(path) for path in models() if name is None and lang and pattern.match(path.name)]
+    if of_language:
+        return of_language[0]
     what = f"named {name}" if name is not None else f"of the language '{lang}'"
     there = ", ".join(path.name for path in models()) or "none"
     target = os.environ.get(_VARIABLE) or str(Path.home() / ".cache" / "vosk")

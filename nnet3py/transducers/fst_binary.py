@@ -27,8 +27,6 @@ from nnet3py.transducers.fst import (
     stored_facts,
 )
 from nnet3py.transducers.fst_compact import (
-    COMPACT_KINDS,
-    CONST_KINDS,
     compact_body,
     form_of,
     fst_of_elements,
@@ -36,6 +34,7 @@ from nnet3py.transducers.fst_compact import (
     positions,
     why_not,
 )
+from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
 from nnet3py.transducers.fst_properties import MUTABLE, known_properties
 from nnet3py.transducers.ngram_writing import ngram_body, ngram_of_fst
 

@@ -31,14 +31,12 @@ def _form(has_positions: bool, **fields: str) -> Form:
     return Form(np.dtype(list(fields.items())), has_positions)
 
 
-FORMS = {
+_FORMS = {
     "acceptor": _form(True, label="<i4", weight="<f4", next="<i4"),
     "unweighted": _form(True, label="<i4", output="<i4", next="<i4"),
     "unweighted_acceptor": _form(True, label="<i4", next="<i4"),
     "string": _form(False, label="<i4"),
     "weighted_string": _form(False, label="<i4", weight="<f4")}
-COMPACT_KINDS = tuple(f"compact{size}_{form}" for form in FORMS for size in ("", "8", "16", "64"))
-CONST_KINDS = ("const", "const8", "const16", "const64")
 
 
 def position_type(kind: str) -> np.dtype:
@@ -52,7 +50,7 @@ def form_of(kind: str) -> Form:
     """The form of a type such as ``compact8_string``."""
     match = _NAME.fullmatch(kind)
     assert match is not None
-    return FORMS[match[3]]
+    return _FORMS[match[3]]
 
 
 def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:

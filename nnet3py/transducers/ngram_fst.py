@@ -99,14 +99,14 @@ class NgramFst:
 
         if not len(keys):
             return np.zeros(len(sources), dtype=np.int64)
-        found = child(np.zeros(len(sources), dtype=np.int64), self.future_words)
-        next_states = np.maximum(found, 0)
-        going_on = np.flatnonzero(found > 0)
+        children = child(np.zeros(len(sources), dtype=np.int64), self.future_words)
+        next_states = np.maximum(children, 0)
+        going_on = np.flatnonzero(children > 0)
         for newest_first in self._histories():
             going_on = going_on[newest_first[sources[going_on]] >= 0]
-            found = child(next_states[going_on], words[newest_first[sources[going_on]]])
-            going_on, found = going_on[found > 0], found[found > 0]
-            next_states[going_on] = found
+            children = child(next_states[going_on], words[newest_first[sources[going_on]]])
+            going_on, children = going_on[children > 0], children[children > 0]
+            next_states[going_on] = children
         return next_states
 
     def _histories(self) -> list[np.ndarray]:

@@ -81,16 +81,16 @@ def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
         for arc in range(int(starts[state_]), int(starts[state_ + 1])):
             to, word = int(fst.next_states[arc]), int(fst.input_labels[arc])
             if word == 0:
-                found = histories[state_][1:]
+                history = histories[state_][1:]
             else:
                 whole = (*histories[state_], word)
                 if len(whole) < depths[to]:
                     raise _error("an arc leads to a history that is longer than its words")
-                found = whole[len(whole) - int(depths[to]):]
+                history = whole[len(whole) - int(depths[to]):]
             if to not in histories:
-                histories[to] = found
+                histories[to] = history
                 waiting.append(to)
-            elif histories[to] != found:
+            elif histories[to] != history:
                 raise _error("two ways to a state have different words")
     if len(histories) != fst.num_states:
         raise _error("there are states that its start does not lead to")

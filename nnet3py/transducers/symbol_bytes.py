@@ -21,10 +21,10 @@ def end_of_table(data: Any, at: int) -> int:
 
     ``data`` is bytes, or anything that numpy can make a view of.
     """
-    found = _count(data, at)
-    if found is None:
+    counted = _count(data, at)
+    if counted is None:
         return -1
-    at, count = found
+    at, count = counted
     bytes_ = np.frombuffer(data, dtype=np.uint8)
     return int(_find_symbols(_address(bytes_), len(bytes_), at, *_NOTHING, count))
 
@@ -56,9 +56,9 @@ class SymbolBytes:
 
     def __init__(self, data: Any, at: int = 0) -> None:
         """Of the table at a place, which must be one (:func:`end_of_table`); the data are kept."""
-        found = _count(data, at)
-        assert found is not None
-        first, count = found
+        counted = _count(data, at)
+        assert counted is not None
+        first, count = counted
         self._data = np.frombuffer(data, dtype=np.uint8)
         self._places, self.keys = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         self._lengths = np.empty(count, dtype=np.int32)

@@ -180,12 +180,12 @@ class KaldiRecognizer:      # noqa: N801
 
     def SrtResult(self, stream: Any, words_per_line: int = 7) -> str:      # noqa: N802
         """Recognise all that a binary stream has, and give it as subtitles; words are needed (:meth:`SetWords`)."""
-        found = []
+        results = []
         while data := stream.read(_BLOCK):
             if self.AcceptWaveform(data):
-                found.append(self.Result())
-        found.append(self.FinalResult())
-        return subtitles([json.loads(text) for text in found], words_per_line)
+                results.append(self.Result())
+        results.append(self.FinalResult())
+        return subtitles([json.loads(text) for text in results], words_per_line)
 
     def _answer(self, result: results.Result) -> str:
         if result.lattice.start < 0:
