@@ -2,7 +2,7 @@
 
     python benchmarks/recognition.py                                   # the demo's model, and one widened to 20 million
     python benchmarks/recognition.py --seconds=20 --hours=0.05         # a quick look
-    python benchmarks/recognition.py --model=FOLDER a.wav b.wav        # another model, in vosk's layout
+    python benchmarks/recognition.py --model=FOLDER --no-wide a.wav b.flac   # another model, in vosk's layout
     python benchmarks/recognition.py --only=memory --no-wide           # ten hours of sound; --only may be repeated
     python benchmarks/recognition.py --profile                         # where the time of a stream goes
 
@@ -12,6 +12,8 @@ wide_model.py) has the words of the model it is made of at the cost of a TDNN-F 
 
   start     seconds from the beginning of the process, Python's start included, to the first word; kernels, compiled
             computations and Python's own byte code are on disk
+  loading   seconds from the beginning of the process to the loaded model; megabytes held then, those of them that are
+            mapped files, which processes share, and the most until then; megabytes that two streams add
   latency   milliseconds that a block takes, on one core, fed as fast as possible; the factor is seconds for each second
             of sound
   streams   8 streams in real time on two cores: milliseconds from the end of a block to its answer; how many cores
@@ -30,12 +32,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import wave
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from recognition_parts.measure import RATE
 from recognition_parts.wide_model import make_wide_model
+
+from nnet3py.features.resample import resample
+from nnet3py.recognition.sound import open_sound
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURE = Path(__file__).resolve().parent / "recognition_parts" / "measure.py"
@@ -43,8 +51,23 @@ DEMO = ROOT / "nnet3py" / "recognition" / "demo_model"
 SMALL = ROOT / "tests" / "data" / "recognition"
 LATENCY, START, STREAMS = 50.0, 1.0, 8        # goals: milliseconds, seconds; how many streams
 BEHIND = 1000.0                               # milliseconds: a stream that is later than this is not in real time
-ALL = ("start", "latency", "streams", "batch", "memory")
+ALL = ("start", "loading", "latency", "streams", "batch", "memory")
 WITHOUT_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"   # where it is set, each start would compile all of Python's files again
+
+
+def as_waves(sounds: list[Path], folder: Path) -> list[Path]:
+    """The sounds as WAVE files of 16 kHz, in ``folder``: all recognisers are given the same samples."""
+    found = []
+    for number, path in enumerate(sounds):
+        sound = open_sound(str(path))
+        samples = resample(np.concatenate(list(sound.blocks())), int(sound.rate), RATE)
+        found.append(folder / f"{number}.wav")
+        with wave.open(str(found[-1]), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(RATE)
+            file.writeframes(np.clip(np.round(32768 * samples), -32768, 32767).astype("<i2").tobytes())
+    return found
 
 
 def measure(which: str, what: str, folder: Path, seconds: float, sounds: list[Path], cores: int) -> dict[str, Any]:
@@ -84,19 +107,27 @@ class Comparison:
     def _measure(self, which: str, what: str, cores: int, seconds: float | None = None) -> dict[str, Any]:
         return measure(which, what, self.folder, self.seconds if seconds is None else seconds, self.sounds, cores)
 
-    def start(self) -> None:
-        for which in self.rivals:                                 # kernels and files come into caches
-            self._measure(which, "start", 2, 10.0)
-        starts: dict[str, list[dict[str, Any]]] = {which: [] for which in self.rivals}
-        for _ in range(self.runs):
+    def _in_turns(self, what: str, seconds: float) -> dict[str, list[dict[str, Any]]]:
+        """Several runs of each, by two cores; one before brings kernels and files into caches."""
+        found: dict[str, list[dict[str, Any]]] = {which: [] for which in self.rivals}
+        for _ in range(self.runs + 1):
             for which in self.rivals:
-                starts[which].append(self._measure(which, "start", 2, 10.0))
-        for which, found in starts.items():
+                found[which].append(self._measure(which, what, 2, seconds))
+        return {which: runs[1:] for which, runs in found.items()}
+
+    def start(self) -> None:
+        for which, found in self._in_turns("start", 10.0).items():
             first = statistics.median(one["first_word"] or float("nan") for one in found)
             loaded, busy = (statistics.median(one[name] for one in found) for name in ("loaded", "busy"))
             goal = f"  (goal: {START} s)" if which == "nnet3py" else ""
             click.echo(f"  start    {which:8} first word {first:6.2f} s, model loaded {loaded:6.2f} s, "
                        f"processor time {busy:.2f} s{goal}")
+
+    def loading(self) -> None:
+        for which, found in self._in_turns("loading", 5.0).items():
+            one = {name: statistics.median(run[name] for run in found) for name in found[0]}
+            click.echo(f"  loading  {which:8} {one['loaded']:6.2f} s, {one['held']:6.0f} MB, {one['mapped']:6.0f} of them"
+                       f" mapped files, at most {one['most']:6.0f} until then; two streams {one['streams']:6.0f} more")
 
     def latency(self) -> None:
         words = {}
@@ -150,20 +181,21 @@ class Comparison:
 def main(model: Path | None, seconds: float, hours: float, runs: int, wide: bool, only: tuple[str, ...], rival: bool,
          profile: bool, sounds: tuple[Path, ...]) -> None:
     """Print the figures of a model, and of the same widened."""
-    recordings = list(sounds) or sorted((SMALL / "wav").glob("*.wav"))
     if model is None:
         model = DEMO if (DEMO / "am" / "final.mdl").exists() else SMALL / "package"
     name = str(model.relative_to(ROOT) if model.is_relative_to(ROOT) else model)
-    if profile:
-        click.echo(f"{name}: seconds of processor time for a second of sound")
-        Comparison(model, recordings, ["nnet3py"], seconds, hours, runs).profile()
-        return
-    rivals = ["nnet3py", *(["vosk"] if rival and find_spec("vosk") else [])]
-    if rival and len(rivals) < 2:
+    rivals = ["nnet3py", *(["vosk"] if rival and not profile and find_spec("vosk") else [])]
+    if rival and not profile and len(rivals) < 2:
         click.echo("the package vosk is not there to compare with: pip install vosk")
-    Comparison(model, recordings, rivals, seconds, hours, runs).run(name, only or ALL)
-    if wide:
-        with tempfile.TemporaryDirectory() as temp:
+    with tempfile.TemporaryDirectory() as temp:
+        recordings = as_waves(list(sounds) or sorted((SMALL / "wav").glob("*.wav")), Path(temp))
+        given = Comparison(model, recordings, rivals, seconds, hours, runs)
+        if profile:
+            click.echo(f"{name}: seconds of processor time for a second of sound")
+            given.profile()
+            return
+        given.run(name, only or ALL)
+        if wide:
             count = make_wide_model(model, Path(temp) / "wide")
             Comparison(Path(temp) / "wide", recordings, rivals, seconds, min(hours, 0.5), runs).run(
                 f"the same, widened to {count / 1e6:.1f} million parameters", only or ALL)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from component_configs import CONFIGS
+from fst_cases import FITTING, TRANSDUCER, WORDS, trigram, written
 from lattice_cases import LATTICE_DATA
 from lattice_fuzzing import lattice_archives, read_words
 from lattice_fuzzing import use as use_lattices
@@ -214,6 +215,82 @@ def _read_const_arpa(data: bytes, path: Path) -> None:
         model.state([3, word])
 
 
+def _read_fst_type(data: bytes, path: Path) -> None:
+    """Read an FST of any type, with its tables of symbols, and use it as a G that is looked into where it lies."""
+    from nnet3py.decoding.lookahead_grammar import GrammarTables
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.fst.info import info_text
+    from nnet3py.fst.symbols import symbols_of
+    from nnet3py.fst.text import TextForm, text_of_fst
+    from nnet3py.transducers.fst_text import read_fst_file
+
+    with contextlib.suppress(Nnet3Error):
+        GrammarTables.read(path).to_fst()
+    with contextlib.suppress(Nnet3Error):
+        table = SymbolTable.of_fst_file(path)
+        if table is not None:
+            table.text(list(table.names))
+            for name in table.names.values():
+                table[name]
+    fst = read_fst_file(path)
+    info_text(fst)
+    list(text_of_fst(fst, TextForm()))
+    symbols_of(fst)
+
+
+def _read_lookahead(which: str) -> Callable[[bytes, Path], None]:
+    """HCLr and Gr, one of them being the file: what a decoder composes of them."""
+    def read(data: bytes, path: Path) -> None:
+        from nnet3py.decoding.lookahead_graph import LookaheadGraph
+
+        other = path.with_name("other")
+        other.write_bytes(_lookahead_files()["Gr" if which == "HCLr" else "HCLr"])
+        files = (path, other) if which == "HCLr" else (other, path)
+        LookaheadGraph.read(*files, _DISAMBIG, _decoding_model()).for_decoder().expand_first(_COMPOSED)
+
+    return read
+
+
+_DISAMBIG = [int(number) for number in (DATA / "decoding" / "disambig_tid.int").read_text().split()]
+_COMPOSED = 300        # states
+
+
+@functools.cache
+def _decoding_model() -> Any:
+    from nnet3py.hmm.transition_model import TransitionModel
+
+    return read_object(str(DATA / "decoding" / "trans.mdl"), TransitionModel.read)
+
+
+@functools.cache
+def _lookahead_files() -> dict[str, bytes]:
+    from nnet3py.decoding.lookahead import write_lookahead
+    from nnet3py.transducers.fst_text import read_fst_file
+
+    stream = io.BytesIO()
+    write_lookahead(TokenWriter(stream, binary=True), read_fst_file(DATA / "decoding" / "HCL.fst"))
+    return {"HCLr": stream.getvalue(), "Gr": written(trigram(3, words=10), "ngram")}
+
+
+def _fst_type_samples() -> list[Sample]:
+    from nnet3py.fst.symbols import with_symbols
+    from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
+
+    found = [Sample("FST types", kind, written(FITTING[kind.partition("_")[2]], kind), _read_fst_type)
+             for kind in COMPACT_KINDS]
+    found += [Sample("FST types", kind, written(TRANSDUCER, kind), _read_fst_type) for kind in CONST_KINDS]
+    ngrams = [with_symbols(trigram(seed), *tables) for seed, tables in enumerate(
+        [(None, None), (WORDS, None), (None, WORDS), (WORDS, WORDS)])]
+    found += [Sample("n-gram graph", f"n-gram model {number}", written(fst, "ngram"), _read_fst_type)
+              for number, fst in enumerate(ngrams)]
+    many = {f"w{number}".encode(): number for number in range(300)}
+    tables = {"dense": with_symbols(TRANSDUCER, many, WORDS), "sparse": with_symbols(TRANSDUCER, WORDS, None)}
+    found += [Sample("symbol tables", f"{name} {kind}", written(fst, kind), _read_fst_type)
+              for name, fst in tables.items() for kind in ("vector", "const")]
+    return [*found, *(Sample("look-ahead graph", name, data, _read_lookahead(name))
+                      for name, data in _lookahead_files().items())]
+
+
 def _graph_samples() -> list[Sample]:
     folder = DATA / "graphs"
     found = [Sample("graph", name, (folder / name).read_bytes(), _read_graph)
@@ -344,4 +421,4 @@ def samples() -> tuple[Sample, ...]:
         found.append(Sample("lattices", name, data, read, use_lattices))
     found += [Sample("words' phones", name, (LATTICE_DATA / "data" / name).read_bytes(), read_words)
               for name in ("word_boundary.int", "align_lexicon.int")]
-    return tuple(found + _graph_samples())
+    return tuple(found + _graph_samples() + _fst_type_samples())

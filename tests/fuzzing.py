@@ -27,7 +27,8 @@ CONFIG_MEMORY = 512 << 20   # bytes beyond what the process has when it reads a 
 
 WEIGHTS = {"model": 12, "config": 5, "examples": 4, "matrices": 2, "cache": 2}    # kinds of many forms come more often
 # kinds in which no "|" can start a command
-NO_COMMANDS = ("model", "matrices", "examples", "FST", "cache", "graph", "ARPA", "const-ARPA", "windows")
+NO_COMMANDS = ("model", "matrices", "examples", "FST", "cache", "graph", "ARPA", "const-ARPA", "windows",
+               "FST types", "n-gram graph", "symbol tables", "look-ahead graph")
 
 
 def _strange_integer() -> st.SearchStrategy[int]:

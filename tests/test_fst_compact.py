@@ -1,36 +1,15 @@
 """OpenFst's const and compact types: what they can hold is read as it was written; what they cannot is said."""
 from __future__ import annotations
 
-import io
 import struct
 
 import numpy as np
 import pytest
+from fst_cases import ACCEPTOR, FITTING, INF, LINE, PLAIN, TRANSDUCER, WEIGHTED_LINE, read, written
 
 from nnet3py.errors import FormatError
-from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
-
-INF = float("inf")
-TRANSDUCER = Fst.from_arcs(0, [INF, 0.0, 0.0], [0, 0, 1], [1, 0, 3], [4, 5, 0], [0.0] * 3, [1, 2, 2])
-ACCEPTOR = Fst.from_arcs(1, [0.5, INF, 0.0], [0, 1, 1], [1, 0, 3], [1, 0, 3], [0.0, 1.5, 2.0], [1, 0, 2])
-PLAIN = Fst.from_arcs(1, [0.0, INF, 0.0], [0, 1, 1], [1, 0, 3], [1, 0, 3], [0.0] * 3, [1, 0, 2])
-LINE = Fst.from_arcs(0, [INF, INF, 0.0], [0, 1], [5, 6], [5, 6], [0.0, 0.0], [1, 2])
-WEIGHTED_LINE = Fst.from_arcs(0, [INF, INF, 2.5], [0, 1], [5, 6], [5, 6], [1.0, 0.0], [1, 2])
-FITTING = {"acceptor": ACCEPTOR, "unweighted": TRANSDUCER, "unweighted_acceptor": PLAIN, "string": LINE,
-           "weighted_string": WEIGHTED_LINE}
-
-
-def written(fst: Fst, kind: str) -> bytes:
-    stream = io.BytesIO()
-    write_binary_fst(TokenWriter(stream, binary=True), fst, kind)
-    return stream.getvalue()
-
-
-def read(data: bytes) -> Fst:
-    return read_binary_fst(TokenReader(io.BufferedReader(io.BytesIO(data)), size=len(data)))
 
 
 @pytest.mark.parametrize("kind", COMPACT_KINDS)

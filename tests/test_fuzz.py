@@ -25,7 +25,8 @@ def test_every_component_type_has_a_sample():
     assert {sample.kind for sample in samples()} >= {
         "model", "acoustic model", "config", "edits", "specifier", "script", "matrices", "examples", "labels",
         "posteriors", "tree", "topology", "transition model", "FST", "LDA statistics", "cache", "graph",
-        "FST lines", "symbols", "windows", "ARPA", "const-ARPA"}
+        "FST lines", "symbols", "windows", "ARPA", "const-ARPA",
+        "FST types", "n-gram graph", "symbol tables", "look-ahead graph"}
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)

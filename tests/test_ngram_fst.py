@@ -1,11 +1,11 @@
 """N-gram models as OpenFst stores them: written and read, the same arcs as walked one by one, used in place; damage."""
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fst_cases import WORDS, read, trigram, written
 
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.decoding.lookahead import Lookahead
@@ -20,57 +20,12 @@ from nnet3py.io.file_content import FileContent
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst, has_output_symbols
-from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 from nnet3py.transducers.fst_text import read_fst_file
 from nnet3py.transducers.ngram_fst import NgramFst
 
 DATA = Path(__file__).parent / "data" / "decoding"
 MUTATIONS = 300
-WORDS = {b"<eps>": 0, b"a": 1, "ö".encode(): 2, b"c c": 7}
-
-
-def trigram(seed: int, words: int = 6) -> Fst:
-    """A random back-off model: histories of up to two words, some arcs, an end here and there."""
-    draw = np.random.default_rng(seed)
-    histories = [(), (0,), *((word,) for word in range(1, words + 1))]
-    histories += [(one, two) for one in range(words + 1) for two in range(1, words + 1) if draw.random() < 0.3]
-    number = {history: place for place, history in enumerate(histories)}
-    arcs = []
-    for history in histories:
-        if history:
-            arcs.append((number[history], 0, draw.random(), number[history[1:]]))
-        for word in range(1, words + 1):
-            if not history or draw.random() < 0.5:
-                whole = (*history, word)
-                while whole not in number:
-                    whole = whole[1:]
-                arcs.append((number[history], word, draw.random(), number[whole]))
-    # only what the start leads to
-    reached, waiting = {1}, [1]
-    while waiting:
-        state = waiting.pop()
-        for source, _, _, to in arcs:
-            if source == state and to not in reached:
-                reached.add(to)
-                waiting.append(to)
-    order = {state: place for place, state in enumerate(sorted(reached))}
-    sources, labels, costs, targets = zip(*((order[s], label, cost, order[t]) for s, label, cost, t in arcs
-                                            if s in order), strict=True)
-    finals = np.where(draw.random(len(order)) < 0.4, draw.random(len(order)), np.inf)
-    finals[0] = 1.0
-    return Fst.from_arcs(order[1], finals, sources, labels, labels, costs, targets)
-
-
-def written(fst: Fst, kind: str) -> bytes:
-    stream = io.BytesIO()
-    write_binary_fst(TokenWriter(stream, binary=True), fst, kind)
-    return stream.getvalue()
-
-
-def read(data: bytes) -> Fst:
-    return read_binary_fst(TokenReader(io.BufferedReader(io.BytesIO(data)), size=len(data)))
 
 
 def sentences(fst: Fst, longest: int) -> dict[tuple[int, ...], float]:

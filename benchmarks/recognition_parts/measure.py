@@ -1,6 +1,6 @@
 """One measurement in a process of its own.
 
-    python measure.py {nnet3py,vosk} {start,latency,streams,memory,batch,profile} FOLDER SECONDS STREAMS SOUND …
+    python measure.py {nnet3py,vosk} {start,loading,latency,streams,memory,batch,profile} FOLDER SECONDS STREAMS SOUND …
 
 Prints a line of JSON. Both recognisers are given the same bytes in the same blocks, and asked for partial words after
 each.
@@ -132,6 +132,18 @@ def start(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, An
     return {"loaded": loaded, "first_word": None, "busy": time.process_time(), "word": ""}
 
 
+def loading(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, Any]:
+    """Seconds from the beginning of the process to the loaded model, megabytes then, and what two streams add."""
+    model, session = load(which, folder)
+    loaded, held, most = time.perf_counter() - BEGAN, resident_parts(), peak()
+    sessions = [session(model) for _ in range(2)]
+    for data in blocks(sound, seconds):
+        for one in sessions:
+            one.block(data)
+    return {"loaded": loaded, "held": sum(held.values()), "mapped": held["RssFile"], "most": most,
+            "streams": sum(resident_parts().values()) - sum(held.values())}
+
+
 def latency(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, Any]:
     """Milliseconds for each block, fed as fast as possible; and the real-time factor."""
     model, session = load(which, folder)
@@ -212,7 +224,7 @@ def memory(which: str, folder: str, paths: list[str], seconds: float) -> dict[st
         del one.words[:]
         if number == count // 10:
             held.append(resident())
-    return {"early": held[0], "late": resident(), "most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    return {"early": held[0], "late": resident(), "most": peak(),
             "factor": busy / seconds}
 
 
@@ -220,6 +232,18 @@ def resident() -> float:
     """Megabytes of memory that this process holds now."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def resident_parts() -> dict[str, float]:
+    """Megabytes of it by kind: RssAnon is this process's own, RssFile can be used by others that map the same files."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return {name: int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "RssFile", "RssShmem")}
+
+
+def peak() -> float:
+    """Megabytes that this process has held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
@@ -235,7 +259,8 @@ def main() -> None:
     elif what == "memory":
         found = memory(which, folder, paths, float(seconds))
     else:
-        found = {"start": start, "latency": latency, "batch": batch}[what](which, folder, sound, float(seconds))
+        measurement = {"start": start, "loading": loading, "latency": latency, "batch": batch}[what]
+        found = measurement(which, folder, sound, float(seconds))
     print(json.dumps(found))
 
 

@@ -13,7 +13,7 @@ from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.file_content import FileContent
 from nnet3py.io.streams import failed_command, open_input
-from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst import NO_STATE, Fst
 from nnet3py.transducers.fst_binary import const_tables, find_const_tables
 from nnet3py.transducers.fst_text import read_fst
 
@@ -164,6 +164,9 @@ def mapped_tables(content: FileContent, offset: int = 0) -> MappedTables | None:
     if header.num_arcs < 0 or end > content.size:
         raise reader.error(f"expected a graph of {header.num_states} states and {header.num_arcs} arcs, which takes "
                            f"{end} bytes, but the file has {content.size}")
+    if not NO_STATE <= header.start < header.num_states:
+        raise reader.error(f"expected a graph's start state, found {header.start} where there are {header.num_states} "
+                           "states")
     states = content.array(np.int32, places.states, header.num_states * STATE_WORDS).reshape(-1, STATE_WORDS)
     arcs = content.array(np.int32, places.arcs, header.num_arcs * ARC_WORDS).reshape(-1, ARC_WORDS)
     return MappedTables(header.start, states, arcs, end)

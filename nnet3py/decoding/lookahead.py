@@ -192,8 +192,9 @@ def _read_lookahead(content: FileContent) -> Lookahead:
     label_of_word = _read_pairs(reader) if reader.raw(1) != b"\0" else None
     final_label = int(reader.array("<i4", 1)[0])
     num_states = int(reader.array("<i8", 1)[0])
-    if not 0 < num_states <= len(states) + 1 or num_states < len(states):
-        raise reader.error(f"expected look-ahead data of {len(states)} states, found them of {num_states}")
+    if start == NO_STATE or not len(states) <= num_states <= len(states) + 1:
+        raise reader.error(f"expected look-ahead data of {len(states)} states, found them of {num_states}, the start "
+                           f"state being {start}")
     intervals = content.array(np.int32, reader.offset, content.size)
     spans = np.empty((num_states, 2), dtype=np.int32)
     if _check_intervals(address(intervals), len(intervals), num_states, spans) < 0:

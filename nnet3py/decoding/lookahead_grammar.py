@@ -155,6 +155,8 @@ def _check_size(start: int, num_states: int) -> None:
 
 def _fst_of(start: int, states: np.ndarray, arcs: np.ndarray) -> Fst:
     starts = np.append(states[:, FIRST_ARC], len(arcs)).astype(np.int64)
+    if starts[0] != 0 or not np.array_equal(np.diff(starts), states[:, NUM_ARCS]):
+        raise ShapeError("the arcs of the grammar's states do not follow each other", "the file is damaged")
     inputs, outputs, costs, nexts = (np.ascontiguousarray(arcs[:, word]) for word in (
         ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
     return Fst(start, np.ascontiguousarray(states[:, FINAL]).view(np.float32), starts, inputs, outputs,
