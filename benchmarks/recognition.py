@@ -126,8 +126,9 @@ class Comparison:
     def loading(self) -> None:
         for which, found in self._in_turns("loading", 5.0).items():
             one = {name: statistics.median(run[name] for run in found) for name in found[0]}
-            click.echo(f"  loading  {which:8} {one['loaded']:6.2f} s, {one['held']:6.0f} MB, {one['mapped']:6.0f} of them"
-                       f" mapped files, at most {one['most']:6.0f} until then; two streams {one['streams']:6.0f} more")
+            click.echo(f"  loading  {which:8} {one['loaded']:6.2f} s, {one['held']:6.0f} MB, {one['mapped']:6.0f} of "
+                       f"them mapped files, at most {one['most']:6.0f} until then; two streams {one['streams']:6.0f} "
+                       "more")
 
     def latency(self) -> None:
         words = {}
