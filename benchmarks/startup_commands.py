@@ -104,9 +104,7 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
                 "docs": 255}
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
-LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",
-             "compute-online-feats": "kaldi_native_fbank", "online2-wav-dump-features": "kaldi_native_fbank",
-             "nnet3-extras": "importlib.metadata", "apply-cmvn-online": "llvmlite.binding",
+LIBRARIES = {"nnet3-extras": "importlib.metadata", "apply-cmvn-online": "llvmlite.binding",
              "chain-get-supervision": "llvmlite.binding", "chain-make-den-fst": "llvmlite.binding"}
 
 _KERNELS = "it computes with a network, so it needs compiled kernels"

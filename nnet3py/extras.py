@@ -13,7 +13,6 @@ from typing import Any
 EXTRAS = {
     "decode": "graphs for decoding and alignment",
     "chain": "chain examples that are not constrained to an alignment",
-    "features": "features computed from sound (comes with nnet3py)",
     "serve": "recognition as a service, for other programs and browsers",
     "listen": "recognition of what a microphone hears",
     "sound": "files of sound other than WAVE: FLAC, Ogg, MP3",

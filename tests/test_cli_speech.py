@@ -47,7 +47,6 @@ def read(name: str, holder=FLOAT_MATRIX):
 
 
 def features_need_the_library():
-    pytest.importorskip("kaldi_native_fbank", reason="computing features needs the extra 'features'")
 
 
 # -- features --------------------------------------------------------------------------------------------------------

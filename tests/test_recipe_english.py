@@ -102,7 +102,6 @@ def test_a_model_folder(tmp_path: Path) -> None:
 @needs_espeak
 def test_the_whole_recipe(tmp_path: Path) -> None:
     pytest.importorskip("kaldifst", reason="words are decoded with the extra 'decode'")
-    pytest.importorskip("kaldi_native_fbank", reason="computing features needs the extra 'features'")
     small = ("--num-speakers", 6, "--num-sentences", 6, "--num-start", 5, "--start-epochs", 1, "--num-text", 500,
              "--flite", "false", "--e2e-width", 64, "--width", 64, "--e2e-bottleneck", 16, "--bottleneck", 16,
              "--e2e-epochs", 1, "--e2e-minibatch", "8,4,2,1", "--num-epochs", 1, "--minibatch", "8,4,2,1",

@@ -169,7 +169,6 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 @needs_espeak
 def test_the_whole_recipe(tmp_path: Path) -> None:
     pytest.importorskip("kaldifst", reason="words are decoded with the extra 'decode'")
-    pytest.importorskip("kaldi_native_fbank", reason="computing features needs the extra 'features'")
     small = ("--num-sentences", 40, "--num-text", 500, "--num-text-small", 200, "--e2e-width", 64, "--width", 64,
              "--e2e-bottleneck", 16, "--bottleneck", 16, "--e2e-epochs", 1, "--num-leaves", 60, "--num-gauss", 16,
              "--ivector-dim", 8,

@@ -35,7 +35,6 @@ def test_they_are_installed() -> None:
 
 
 def test_a_recording() -> None:
-    pytest.importorskip("kaldi_native_fbank", reason="features are computed with the extra 'features'")
     recognizer = nnet3py.Recognizer(demo_folder())
     assert re.fullmatch(r"<Recognizer: .*final\.mdl, [\d,]+ words, 16000 samples a second>", repr(recognizer))
     result = recognizer.transcribe(RECORDING)
@@ -47,7 +46,6 @@ def test_a_recording() -> None:
 
 def test_phrases_and_boosted_words() -> None:
     """By its second graph, which is loaded when it is needed."""
-    pytest.importorskip("kaldi_native_fbank", reason="features are computed with the extra 'features'")
     recognizer = nnet3py.Recognizer(demo_folder())
     assert recognizer.transcribe(RECORDING, phrases=[WORDS, "turn on the light"]).text == WORDS
     assert set(recognizer.transcribe(RECORDING, phrases=["turn on the light"]).text.split()) == set(

@@ -15,7 +15,12 @@ from nnet3py.cli.parser import options_of_file
 from nnet3py.cli.speech_options import CMVN, FEATURE_OPTIONS
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import with_values
-from nnet3py.recognition.option_tables import ENDPOINT_SETTINGS, PIPELINE_SETTINGS, endpoint_options
+from nnet3py.recognition.option_tables import (
+    ENDPOINT_SETTINGS,
+    PIPELINE_SETTINGS,
+    PITCH_SETTINGS,
+    endpoint_options,
+)
 
 if TYPE_CHECKING:
     from nnet3py.decoding.lattice_decoder import Graph
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
 
-PIPELINE, ENDPOINT = declared(PIPELINE_SETTINGS), declared(ENDPOINT_SETTINGS)
+PIPELINE, ENDPOINT, PITCH = map(declared, (PIPELINE_SETTINGS, ENDPOINT_SETTINGS, PITCH_SETTINGS))
 STARTUP = option("num-threads-startup", int, 8, "No effect: i-vector extractors are read quickly enough")
 
 DECODING = (
@@ -41,23 +46,20 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
     from nnet3py.recognition import pipeline_files
 
     kind = options.feature_type
-    if kind == "plp":
-        raise OptionError("--feature-type=plp: PLP features cannot be computed, because the library kaldi-native-fbank "
-                          "has none", "mfcc and fbank can be")
-    if options.add_pitch:
-        raise OptionError("--add-pitch=true: pitch is not part of it", "only networks without pitch can be used")
     for other in ("mfcc", "plp", "fbank"):
         if other != kind and options[f"{other}-config"]:
             log.warning(f"--{other}-config option has no effect since feature type is set to {kind}.")
     speech = speech_options(kind, options_of_file(options[f"{kind}-config"], FEATURE_OPTIONS[kind]).as_dict())
-    cmvn = ivectors = None
+    cmvn = ivectors = pitch = None
+    if options.add_pitch:
+        pitch = options_of_file(options.online_pitch_config, PITCH).as_dict()
     if options.cmvn_config:
         if not options.global_cmvn_stats:
             raise OptionError("--global-cmvn-stats option is required when --cmvn-config is specified.")
         cmvn = {**options_of_file(options.cmvn_config, CMVN).as_dict(), "global-cmvn-stats": options.global_cmvn_stats}
     if options.ivector_extraction_config:
         ivectors = ivector_values(options_of_file(options.ivector_extraction_config, ONLINE_OPTIONS))
-    models = pipeline_files.pipeline_models(speech, options.as_dict(), cmvn, ivectors)
+    models = pipeline_files.pipeline_models(speech, options.as_dict(), cmvn, ivectors, pitch)
     if models.ivectors is not None:
         derive(models.ivectors.extractor)
         if not online:

@@ -1,4 +1,4 @@
-"""compute-mfcc-feats and compute-fbank-feats: features of sound."""
+"""compute-mfcc-feats, compute-fbank-feats, compute-plp-feats and compute-spectrogram-feats: features of sound."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -7,35 +7,34 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import OptionError, Options
-from nnet3py.cli.speech_options import FBANK, MFCC
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.cli.speech_options import FBANK, FEATURE_OPTIONS, MFCC, PLP, SPECTROGRAM
+from nnet3py.errors import Nnet3Error
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.features.speech import SpeechFeatures, SpeechOptions
+    from nnet3py.features.speech import SpeechFeatures
     from nnet3py.formats.wave_file import Wave
 
 _REPORT_EVERY = 10                          # utterances
-_HTK_MFCC, _HTK_FBANK = 0o6, 0o7            # kinds of HTK's files
+_HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of HTK's files
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
 
 @kaldi_command("compute-mfcc-feats", usage="""
-Compute mel-frequency cepstral coefficients of sound (needs the extra "features").
+Compute mel-frequency cepstral coefficients of sound.
 
 Usage: compute-mfcc-feats [options] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-mfcc-feats --config=conf/mfcc.conf scp:wav.scp ark,scp:mfcc.ark,feats.scp
-See also: compute-fbank-feats, extract-segments, copy-feats
+See also: compute-fbank-feats, compute-plp-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=MFCC)
 def compute_mfcc_feats(args: list[str], options: Options) -> int:
     """Compute MFCCs; 1 if there was no utterance."""
-    return _compute(args, options, _speech_options("mfcc", options),
-                    _HTK_MFCC | (_HTK_ENERGY if options.use_energy else _HTK_C0))
+    return _compute(args, options, "mfcc", _HTK_MFCC | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
 @kaldi_command("compute-fbank-feats", usage="""
-Compute the outputs of mel filterbanks for sound (needs the extra "features").
+Compute the outputs of mel filterbanks for sound.
 
 Usage: compute-fbank-feats [options] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-fbank-feats --num-mel-bins=40 scp:wav.scp ark,scp:fbank.ark,feats.scp
@@ -43,33 +42,45 @@ See also: compute-mfcc-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=FBANK)
 def compute_fbank_feats(args: list[str], options: Options) -> int:
     """Compute filterbank features; 1 if there was no utterance."""
-    return _compute(args, options, _speech_options("fbank", options),
-                    _HTK_FBANK | (_HTK_ENERGY if options.use_energy else 0))
+    return _compute(args, options, "fbank", _HTK_FBANK | (_HTK_ENERGY if options.use_energy else 0))
 
 
-def _speech_options(kind: str, options: Options) -> SpeechOptions:
-    from nnet3py.features.speech import speech_options
+@kaldi_command("compute-plp-feats", usage="""
+Compute perceptual linear prediction features of sound.
 
-    if options.vtln_warp != 1.0:
-        raise _no_warping(f"--vtln-warp={options.vtln_warp:g}")
-    if options.utt2spk and not options.vtln_map:
-        raise OptionError("--utt2spk is only for --vtln-map, which is not given")
-    return speech_options(kind, options.as_dict())
-
-
-def _no_warping(option: str) -> UsageError:
-    return UsageError(f"{option}: features with a warped frequency axis (VTLN) cannot be computed, because the library "
-                      "kaldi-native-fbank has no such option", "only the warp factor 1 is possible")
+Usage: compute-plp-feats [options] <wav-rspecifier> <feats-wspecifier>
+e.g.: compute-plp-feats --config=conf/plp.conf scp:wav.scp ark,scp:plp.ark,feats.scp
+See also: compute-mfcc-feats, extract-segments, copy-feats
+""", arguments=(2, 2), options=PLP)
+def compute_plp_feats(args: list[str], options: Options) -> int:
+    """Compute PLP features; 1 if there was no utterance."""
+    return _compute(args, options, "plp", _HTK_PLP | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-def _compute(args: list[str], options: Options, speech: SpeechOptions, htk_kind: int) -> int:
-    from nnet3py.features.speech import SpeechFeatures
+@kaldi_command("compute-spectrogram-feats", usage="""
+Compute logarithms of power spectra of sound; the first column is the energy's.
+
+Usage: compute-spectrogram-feats [options] <wav-rspecifier> <feats-wspecifier>
+e.g.: compute-spectrogram-feats --config=conf/spectrogram.conf scp:wav.scp ark,scp:spec.ark,feats.scp
+See also: compute-fbank-feats, extract-segments, copy-feats
+""", arguments=(2, 2), options=SPECTROGRAM)
+def compute_spectrogram_feats(args: list[str], options: Options) -> int:
+    """Compute spectrograms; 1 if there was no utterance."""
+    return _compute(args, options, "spectrogram", _HTK_FBANK | _HTK_C0)
+
+
+def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int:
+    from nnet3py.features.speech import SpeechFeatures, speech_options
     from nnet3py.formats.foreign_features import htk_holder
     from nnet3py.formats.holders import DOUBLE, FLOAT, FLOAT_MATRIX
     from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import RandomAccessMappedReader, SequentialReader, TableWriter
 
-    computer = SpeechFeatures(speech)
+    values = options.as_dict()
+    if values.get("utt2spk") and not options.vtln_map:
+        raise OptionError("--utt2spk is only for --vtln-map, which is not given")
+    own = {each.name: values[each.name] for each in FEATURE_OPTIONS[kind]}
+    computer = SpeechFeatures(speech_options(kind, own), values.get("vtln-warp", 1.0))
     done = total = 0
     with ExitStack() as stack:
         holder = htk_holder(htk_kind) if options.output_format == "htk" else FLOAT_MATRIX
@@ -79,7 +90,7 @@ def _compute(args: list[str], options: Options, speech: SpeechOptions, htk_kind:
             durations = stack.enter_context(TableWriter(options.write_utt2dur, DOUBLE))
         # The readers are closed first: if their input was bad, the output does not appear.
         warps = None
-        if options.vtln_map:
+        if values.get("vtln-map"):
             warps = stack.enter_context(RandomAccessMappedReader(options.vtln_map, options.utt2spk, FLOAT))
         for key, wave in stack.enter_context(SequentialReader(args[0], WAVE)):
             total += 1
@@ -102,17 +113,17 @@ def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, 
     if wave.duration < options.min_duration:
         log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
         return None
-    channel = _channel(key, len(wave.samples), options.channel)
+    channel = chosen_channel(key, len(wave.samples), options.channel)
     if channel is None:
         return None
+    warp = None
     if warps is not None:
         if key not in warps:
             log.warning(f"No vtln-map entry for utterance-id (or speaker-id) {key}")
             return None
-        if warps[key] != 1.0:
-            raise _no_warping(f"the warp factor of {key}, {warps[key]:g}")
+        warp = float(warps[key])
     try:
-        features = computer.compute(wave.samples[channel], wave.rate)
+        features = computer.compute(wave.samples[channel], wave.rate, warp)
     except Nnet3Error as error:
         log.warning(f"Failed to compute features for utterance {key}: {error}")
         return None
@@ -123,7 +134,8 @@ def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, 
     return features
 
 
-def _channel(key: str, count: int, wanted: int) -> int | None:
+def chosen_channel(key: str, count: int, wanted: int) -> int | None:
+    """The channel to take of so many, for an option ``--channel``; None, with a warning, if there is no such."""
     if wanted < 0:
         if count != 1:
             log.warning(f"Channel not specified but you have data with {count} channels; defaulting to zero [{key}]")

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nnet3py.engine.code_files import Code
 
-_NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i4": "int32", "i8": "int64",
-                "f4": "float32", "f8": "float64", "b1": "boolean"}
+_NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i2": "int16", "i4": "int32",
+                "i8": "int64", "f4": "float32", "f8": "float64", "b1": "boolean"}
 
 
 class Loop:

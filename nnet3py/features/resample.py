@@ -27,20 +27,21 @@ class Resampler:
     ----------
     rate, new_rate : samples a second, of what comes in and of what goes out
     rolloff : where the filter cuts off, as part of half the lower rate
+    zeros : of the filter on each side
     """
 
-    def __init__(self, rate: int, new_rate: int, rolloff: float = 1.0) -> None:
+    def __init__(self, rate: int, new_rate: int, rolloff: float = 1.0, zeros: int = ZEROS) -> None:
         common = math.gcd(rate, new_rate)
         self._step_in, self._step_out = new_rate // common, rate // common     # in ticks of their common multiple
         ticks = rate * self._step_in
         cutoff = rolloff * 0.5 * min(rate, new_rate)
         self._rate = rate
-        self._width = math.floor(ZEROS / (2 * cutoff) * ticks)                 # of half the filter, in ticks
-        self._reach = math.ceil(ZEROS / (2 * cutoff) * rate) + 1               # inputs on each side of an output
+        self._width = math.floor(zeros / (2 * cutoff) * ticks)                 # of half the filter, in ticks
+        self._reach = math.ceil(zeros / (2 * cutoff) * rate) + 1               # inputs on each side of an output
         self._offsets = np.arange(2 * self._reach + 1)
         # An output's place between its inputs is one of few: a filter for each of them.
         phases = np.arange(self._step_in)[:, None]
-        self._filters = _filter(((self._offsets - self._reach) * self._step_in - phases) / ticks, cutoff)
+        self._filters = lowpass_filter(((self._offsets - self._reach) * self._step_in - phases) / ticks, cutoff, zeros)
         self._first = -self._reach                                             # number of the oldest sample kept
         self._kept = np.zeros(self._reach)
         self._num_inputs = self._num_outputs = 0
@@ -72,7 +73,12 @@ class Resampler:
         return result
 
 
-def _filter(seconds: np.ndarray, cutoff: float) -> np.ndarray:
-    raised = 0.5 * (1 + np.cos(2 * np.pi * cutoff / ZEROS * seconds))
-    window = np.where(np.abs(seconds) < ZEROS / (2 * cutoff), raised, 0)
-    return window * 2 * cutoff * np.sinc(2 * cutoff * seconds)
+def lowpass_filter(seconds: np.ndarray, cutoff: float, zeros: int) -> np.ndarray:
+    """float64, as ``seconds``: a filter's values at these times; it cuts off at ``cutoff`` Hz.
+
+    It is a sinc under a raised cosine, with so many ``zeros`` on each side. Kaldi: FilterFunc.
+    """
+    raised = 0.5 * (1 + np.cos(2 * np.pi * cutoff / zeros * seconds))
+    window = np.where(np.abs(seconds) < zeros / (2 * cutoff), raised, 0)
+    result: np.ndarray = window * 2 * cutoff * np.sinc(2 * cutoff * seconds)
+    return result

@@ -25,7 +25,7 @@ from nnet3py.io.script import sort_key
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import TableWriter
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
-from nnet3py.recognition.stream import FULL_SCALE
+from nnet3py.formats.wave_file import FULL_SCALE
 
 LEAST = 10                    # utterances; with fewer there is nothing to learn from or to decide by
 _SEVERAL = 4                  # speakers: so many, and whole ones are held out

@@ -18,7 +18,7 @@ from nnet3py.formats.wave_file import WAVE
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader
 from nnet3py.recognition.recognizer import Recognizer
-from nnet3py.recognition.stream import FULL_SCALE
+from nnet3py.formats.wave_file import FULL_SCALE
 
 _GAP = "***"
 

@@ -11,6 +11,7 @@ from nnet3py.inspection.text import Inspection
 if TYPE_CHECKING:
     from nnet3py.recognition.model_folder import ModelFolder
 
+_PITCH_DIM = 3
 _ADVICE = (
     ("no graph", "make-graph, or give one that lies elsewhere: nnet3-transcribe --graph=GRAPH"),
     ("more than one graph", "nnet3-transcribe --graph=GRAPH"),
@@ -68,13 +69,20 @@ def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFold
     """Dimensions that the network takes but the folder's options do not give."""
     missing = inspection.recognition.missing
     options, wanted = folder.features, network.input_dim("input")
-    if folder.feature_kind == "mfcc":
-        feature_dim = options.get("num-ceps", 13)
-    else:
+    if folder.feature_kind == "fbank":
         feature_dim = options.get("num-mel-bins", 23) + bool(options.get("use-energy", False))
+    else:
+        feature_dim = options.get("num-ceps", 13)
+    if folder.pitch is not None:
+        from nnet3py.features.process_pitch import process_pitch_options
+
+        feature_dim += process_pitch_options(folder.pitch).dim
     if options and wanted and feature_dim != wanted:
+        advice = f"compare conf/{folder.feature_kind}.conf with that of the training"
+        if folder.pitch is None and wanted == feature_dim + _PITCH_DIM:
+            advice = f"{_PITCH_DIM} more may be pitch: copy conf/pitch.conf of the training, and set --add-pitch=true"
         missing.append(Lack(f"features of dimension {wanted}, which the network takes: the folder's options make "
-                            f"{feature_dim}", f"compare conf/{folder.feature_kind}.conf with that of the training"))
+                            f"{feature_dim}", advice))
     if network.input_dim("ivector") and folder.ivectors is None:
         missing.append(Lack(f"i-vectors of dimension {network.input_dim('ivector')}, which the network takes",
                             "copy the extractor of the training, with final.ie, final.dubm, final.mat, "

@@ -37,7 +37,8 @@ _VOSK_SILENCE_WEIGHT = 0.001
 _MAX_COUNT = 100.0            # of i-vectors, in published models
 _MODEL_CONFS = ("conf/model.conf", "model.conf")
 _FEATURE_CONFS = {"mfcc": ("conf/mfcc.conf", "conf/mfcc_hires.conf", "mfcc.conf"),
-                  "fbank": ("conf/fbank.conf", "fbank.conf")}
+                  "fbank": ("conf/fbank.conf", "fbank.conf"), "plp": ("conf/plp.conf", "plp.conf")}
+_PITCH_CONFS = ("conf/online_pitch.conf", "conf/pitch.conf", "pitch.conf")
 LOOKAHEAD_FILES = "HCLr.fst", "Gr.fst", "disambig_tid.int"
 _PHRASE_GRAPH = "graph-lookahead"     # a folder
 _EXTRACTORS = ("ivector", "ivector_extractor")
@@ -59,7 +60,8 @@ class ModelFolder:
     words : the names of words
     word_boundary, align_lexicon : by either of them, words are aligned with time
     old_grammar, new_grammar : for rescoring, what is taken off the costs, and the const-ARPA that is added
-    feature_kind, features : ``mfcc`` or ``fbank``, and their options
+    feature_kind, features : ``mfcc``, ``fbank`` or ``plp``, and their options
+    pitch : options of the pitch that is appended to them; None for none
     options : of decoding, endpoints, silence weighting and the network, those that are given
     ivectors : options and files of i-vectors; None without i-vectors
     cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
@@ -81,6 +83,7 @@ class ModelFolder:
     new_grammar: str = ""
     feature_kind: str = "mfcc"
     features: dict[str, Any] = field(default_factory=dict)
+    pitch: dict[str, Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
     ivectors: dict[str, Any] | None = None
     cmvn: dict[str, Any] | None = None
@@ -100,7 +103,8 @@ class ModelFolder:
     def describe(self) -> str:
         """What it is, in a line."""
         graph = "no graph" if not self.graph else "a lookahead graph" if self.is_lookahead else "a graph"
-        parts = [graph, self.feature_kind.upper() if self.feature_kind == "mfcc" else "filterbanks"]
+        parts = [graph, self.feature_kind.upper() if self.feature_kind != "fbank" else "filterbanks"]
+        parts += ["pitch"] if self.pitch is not None else []
         parts += ["i-vectors"] if self.ivectors is not None else []
         parts += ["normalised input"] if self.cmvn is not None else []
         parts += ["words aligned by " + os.path.basename(self.word_boundary or self.align_lexicon)] if (
@@ -271,10 +275,10 @@ class _Reader:
     def _read_features(self) -> None:
         folder = self.folder
         kind = folder.options.get("feature-type", "")
-        if kind not in ("", "mfcc", "fbank"):
-            raise UsageError(f"--feature-type={kind}: only mfcc and fbank can be computed")
+        if kind not in ("", *_FEATURE_CONFS):
+            raise UsageError(f"--feature-type={kind}: expected one of {', '.join(_FEATURE_CONFS)}")
         paths = {each: self._named(f"{each}-config") or self._one_of(*names) for each, names in _FEATURE_CONFS.items()}
-        folder.feature_kind = kind or ("fbank" if paths["fbank"] and not paths["mfcc"] else "mfcc")
+        folder.feature_kind = kind or next((each for each in _FEATURE_CONFS if paths[each]), "mfcc")
         path = paths[folder.feature_kind]
         if not path:
             self._lack(f"there is no conf/{folder.feature_kind}.conf, which says how features are computed")
@@ -282,6 +286,10 @@ class _Reader:
         folder.features = read_conf(path, tables.of_features(folder.feature_kind))
         if folder.features.pop("output-format", "kaldi") != "kaldi":
             raise UsageError(f"--output-format of {path}: only kaldi can be used")
+        pitch = self._named("online-pitch-config") or (
+            self._one_of(*_PITCH_CONFS) if folder.options.get("add-pitch") or folder.layout in (VOSK, FLAT) else "")
+        if pitch or folder.options.get("add-pitch"):
+            folder.pitch = read_conf(pitch, tables.PITCH) if pitch else {}
 
     def _read_ivectors(self) -> None:
         folder = self.folder
@@ -330,8 +338,6 @@ class _Reader:
     def _refuse(self) -> None:
         """Refuse options that exist but are not supported."""
         folder = self.folder
-        if folder.options.get("add-pitch") or self._one_of("conf/pitch.conf") and folder.layout == VOSK:
-            raise UsageError("pitch features (--add-pitch, conf/pitch.conf) cannot be computed")
         if not folder.options.get("determinize-lattice", True):
             raise UsageError("--determinize-lattice=false: results are taken of lattices that are determinized")
         if folder.layout == KALDI and folder.cmvn is None:

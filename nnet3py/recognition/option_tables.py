@@ -10,6 +10,7 @@ from typing import Any
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.features.cmvn_options import OnlineOptions
+from nnet3py.features.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
 from nnet3py.features.speech_options import OUTPUT_FORMAT, conf_settings
 from nnet3py.ivectors.online_settings import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
@@ -38,17 +39,18 @@ ENDPOINT_SETTINGS = (
 CHUNK_LENGTH = Setting("chunk-length", 0.18, "Seconds of sound that are computed at a time")
 # Kaldi: OnlineNnet2FeaturePipelineConfig.
 PIPELINE_SETTINGS = (
-    Setting("feature-type", "mfcc", "mfcc or fbank; plp cannot be computed", ("mfcc", "fbank", "plp")),
+    Setting("feature-type", "mfcc", "mfcc, fbank or plp", ("mfcc", "fbank", "plp")),
     Setting("mfcc-config", "", "Options file of compute-mfcc-feats"),
-    Setting("plp-config", "", "Options file for PLP features, which cannot be computed"),
+    Setting("plp-config", "", "Options file of compute-plp-feats"),
     Setting("fbank-config", "", "Options file of compute-fbank-feats"),
     Setting("cmvn-config", "", "Options file of apply-cmvn-online, for normalising the network's input; may be empty. "
             "Without one, nothing is normalised"),
     Setting("global-cmvn-stats", "", "Normalisation statistics of all the training data, for --cmvn-config"),
-    Setting("add-pitch", False, "Append pitch features, which cannot be computed"),
-    Setting("online-pitch-config", "", "No effect: --add-pitch cannot be computed"),
+    Setting("add-pitch", False, "Append pitch features to the network's input; i-vectors do not see them"),
+    Setting("online-pitch-config", "", "Options file of compute-and-process-kaldi-pitch-feats, for --add-pitch"),
     Setting("ivector-extraction-config", "", "Options file of ivector-extract-online2, for a network with i-vectors"),
     *settings_of(SilenceWeightingOptions, _WEIGHTING))
+PITCH_SETTINGS = (*PITCH_OPTIONS.values(), *PROCESS_PITCH_OPTIONS.values())
 CMVN_SETTINGS = settings_of(OnlineOptions)
 _SPLICE_NAMES = ("left-context", "right-context")
 SPLICE_SETTINGS = tuple(setting for setting in settings_of(OnlineSettings) if setting.name in _SPLICE_NAMES)
@@ -63,7 +65,8 @@ IVECTOR_FILES = tuple(setting.name for setting in _IVECTOR_FILES)
 IVECTOR_SETTINGS = (
     *_IVECTOR_FILES, *(setting for setting in settings_of(OnlineSettings) if setting.name not in _SPLICE_NAMES))
 
-LOOPED, CMVN, SPLICE, IVECTOR = map(defaults, (LOOPED_SETTINGS, CMVN_SETTINGS, SPLICE_SETTINGS, IVECTOR_SETTINGS))
+LOOPED, CMVN, SPLICE, IVECTOR, PITCH = map(defaults, (
+    LOOPED_SETTINGS, CMVN_SETTINGS, SPLICE_SETTINGS, IVECTOR_SETTINGS, PITCH_SETTINGS))
 DECODING: dict[str, Any] = {
     **defaults((*settings_of(DecoderOptions), *settings_of(PhoneDeterminizeOptions), *LOOPED_SETTINGS,
                 *ENDPOINT_SETTINGS, CHUNK_LENGTH)), **_IDLE}
@@ -71,7 +74,7 @@ ONLINE: dict[str, Any] = {**defaults(PIPELINE_SETTINGS), **DECODING}
 
 
 def of_features(kind: str) -> dict[str, Any]:
-    """The options of a conf file of features; ``kind`` is ``mfcc`` or ``fbank``."""
+    """The options of a conf file of features; ``kind`` is ``mfcc``, ``fbank`` or ``plp``."""
     return defaults((*conf_settings(kind), OUTPUT_FORMAT))
 
 

@@ -11,7 +11,7 @@ from nnet3py.features.cmvn import OnlineNormalizer
 from nnet3py.features.cmvn_options import OnlineOptions
 from nnet3py.features.speech import SpeechFeatures, SpeechOptions
 from nnet3py.ivectors.online import AdaptationState, OnlineModels
-from nnet3py.recognition.feature_stream import FeatureStream
+from nnet3py.recognition.feature_stream import FeatureStream, PitchSettings
 from nnet3py.recognition.ivector_stream import IvectorStream
 from nnet3py.recognition.stream_options import SilenceWeightingOptions
 from nnet3py.runtime.frame_buffer import FrameBuffer
@@ -30,6 +30,7 @@ class PipelineModels:
     cmvn : how the network's input is normalised; None if it is not. i-vectors have a normalisation of their own
     global_stats : float64 (2, dim + 1), for ``cmvn``
     silence_weighting : what frames of silence count for i-vectors
+    pitch : of what is appended to the features, for the network but not for i-vectors; None for nothing
     """
 
     speech: SpeechOptions
@@ -37,6 +38,7 @@ class PipelineModels:
     cmvn: OnlineOptions | None = None
     global_stats: np.ndarray | None = None
     silence_weighting: SilenceWeightingOptions = field(default_factory=SilenceWeightingOptions)
+    pitch: PitchSettings | None = None
 
     @cached_property
     def features(self) -> SpeechFeatures:
@@ -46,7 +48,7 @@ class PipelineModels:
     @property
     def input_dim(self) -> int:
         """The dimension of what the network's ``input`` is given."""
-        return self.features.dim
+        return self.features.dim + (0 if self.pitch is None else self.pitch.process.dim)
 
     @property
     def ivector_dim(self) -> int:
@@ -68,11 +70,20 @@ class PipelineModels:
         if self.cmvn is not None and self.global_stats is None:
             raise UsageError("--global-cmvn-stats must be given with --cmvn-config",
                              "statistics of all the training data, for normalising the network's input")
-        for name, stats in (("normalising the network's input", self.global_stats if self.cmvn is not None else None),
-                            ("i-vectors", None if self.ivectors is None else self.ivectors.global_stats)):
-            if stats is not None and stats.shape[1] - 1 != self.features.dim:
-                raise ShapeError(f"the features have dimension {self.features.dim}, the statistics for {name} "
-                                 f"{stats.shape[1] - 1}")
+        input_stats = self.global_stats if self.cmvn is not None else None
+        ivector_stats = None if self.ivectors is None else self.ivectors.global_stats
+        for name, dim, stats in (("normalising the network's input", self.input_dim, input_stats),
+                                 ("i-vectors", self.features.dim, ivector_stats)):
+            if stats is not None and stats.shape[1] - 1 != dim:
+                raise ShapeError(f"the features have dimension {dim}, the statistics for {name} {stats.shape[1] - 1}")
+        if self.pitch is not None:
+            rates, shifts = (self.features.rate, self.pitch.pitch.sample_frequency), (
+                self.features.frame_shift, 0.001 * self.pitch.pitch.frame_shift)
+            if rates[0] != rates[1] or shifts[0] != shifts[1]:
+                raise UsageError(f"pitch is found in sound of {rates[1]:g} samples a second, every {shifts[1]:g} s, the "
+                                 f"other features in sound of {rates[0]:g}, every {shifts[0]:g} s",
+                                 "--sample-frequency and --frame-shift of --online-pitch-config must be those of the "
+                                 "other features")
         if self.ivectors is not None:
             self.ivectors.check()
 
@@ -108,7 +119,8 @@ class FeaturePipeline:
     def __init__(self, models: PipelineModels, state: SpeakerState | None = None) -> None:
         self.models = models
         state = state or SpeakerState()
-        self._features = FeatureStream(models.features)
+        self._features = FeatureStream(models.features, models.pitch)
+        self._base_dim = models.features.dim
         self._input = FrameBuffer(models.input_dim)
         self._normalizer: OnlineNormalizer | None = None
         if models.cmvn is not None and models.global_stats is not None:
@@ -137,7 +149,7 @@ class FeaturePipeline:
             some = frames[begin:begin + _AT_A_TIME]
             self._input.append(some if self._normalizer is None else self._normalizer.accept(some))
             if self.ivectors is not None:
-                self.ivectors.accept(some)
+                self.ivectors.accept(some[:, :self._base_dim])
 
     @property
     def num_frames_ready(self) -> int:
@@ -150,12 +162,24 @@ class FeaturePipeline:
         return self._input.end if self.ivectors is None else self.ivectors.num_frames_ready
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """float32 (end - first, input dim), a view that is valid until more sound comes; none may be forgotten yet."""
-        return self._input.between(first, end)
+        """float32 (end - first, input dim), a view that is valid until more sound comes; none may be forgotten yet.
+
+        Pitch is as it is known now, unless it was normalised, which is done once.
+        """
+        frames = self._input.between(first, end)
+        if self._revises_pitch and end > first:
+            frames[:, self._base_dim:] = self._features.pitch(first, end)
+        return frames
 
     def frames_at(self, numbers: np.ndarray) -> np.ndarray:
         """float32 (numbers, input dim), new."""
+        if self._revises_pitch and len(numbers):
+            self.frames(int(numbers.min()), int(numbers.max()) + 1)
         return self._input.rows(numbers)
+
+    @property
+    def _revises_pitch(self) -> bool:
+        return self._features.pitch_dim > 0 and self._normalizer is None
 
     def forget(self, before: int) -> None:
         """Forget the input's frames before number ``before``."""

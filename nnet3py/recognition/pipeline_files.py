@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.features.pitch import pitch_options
+from nnet3py.features.process_pitch import process_pitch_options
 from nnet3py.features.speech import SpeechOptions
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.gaussians.diag_gmm import DiagGmm
@@ -15,11 +17,12 @@ from nnet3py.ivectors.online import OnlineModels
 from nnet3py.ivectors.online_settings import OnlineSettings
 from nnet3py.option_fields import field_values
 from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.feature_stream import PitchSettings
 from nnet3py.recognition.pipeline import PipelineModels
 
 
 def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapping[str, Any] | None,
-                    ivectors: Mapping[str, Any] | None) -> PipelineModels:
+                    ivectors: Mapping[str, Any] | None, pitch: Mapping[str, Any] | None = None) -> PipelineModels:
     """Features, normalisation and i-vectors.
 
     Parameters
@@ -27,6 +30,7 @@ def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapp
     values : of ``ivector-silence-weighting.…``
     cmvn : of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
     ivectors : as of :func:`ivector_models`; None for none
+    pitch : options of pitch and of what is made of it; None for none
 
     Raises Nnet3Error for files that are not what they should be, or do not fit.
     """
@@ -36,6 +40,8 @@ def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapp
         models.global_stats = read_matrix_file(cmvn["global-cmvn-stats"], dtype=np.float64)
     if ivectors is not None:
         models.ivectors = ivector_models(ivectors)
+    if pitch is not None:
+        models.pitch = PitchSettings(pitch_options(pitch), process_pitch_options(pitch))
     models.check()
     return models
 

@@ -252,7 +252,7 @@ def folder_pipeline(folder: ModelFolder) -> PipelineModels:
     """What makes the network's input of sound of any rate, without dither. Nnet3Error for files that do not fit."""
     speech = speech_options(folder.feature_kind, {
         **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
-    return pipeline_models(speech, folder.options, folder.cmvn, folder.ivectors)
+    return pipeline_models(speech, folder.options, folder.cmvn, folder.ivectors, folder.pitch)
 
 
 def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:

@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.formats.wave_file import FULL_SCALE
+from nnet3py.errors import UsageError
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
 from nnet3py.recognition.pipeline import SpeakerState
 from nnet3py.recognition.results import Result, ResultMaker, Word
+from nnet3py.recognition.samples import Block, samples_of
 from nnet3py.recognition.speaker import SpeakerStream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions
@@ -20,9 +20,6 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
 
-Block = bytes | bytearray | memoryview | np.ndarray
-
-_LARGEST = 32.0                # of samples that are meant to be from -1 to 1
 _NOISE_LENGTH = 1 << 16
 # Kaldi's LatticeIncrementalDecoderConfig: determinize-max-delay, determinize-min-chunk-size, determinize-max-active.
 _SETTLING_FRAMES, _LEAST_SETTLED, _FEW_PATHS = 60, 20, 200
@@ -219,22 +216,8 @@ class Stream:
             data = self._half_sample + bytes(block)
             whole = len(data) // 2 * 2
             self._half_sample = data[whole:]
-            return np.frombuffer(data[:whole], dtype="<i2").astype(np.float32)
-        if not isinstance(block, np.ndarray) or block.dtype.type not in (np.int16, np.float32, np.float64):
-            kind = f"an array of {block.dtype}" if isinstance(block, np.ndarray) else type(block).__name__
-            raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {kind}")
-        if block.ndim != 1 and block.shape[1:] != (1,):
-            raise ShapeError(f"expected the samples of one channel, found an array of shape {block.shape}",
-                             "give one channel, such as array[:, 0], or their mean")
-        samples = block.reshape(-1)
-        if samples.dtype == np.int16:
-            return samples.astype(np.float32)
-        if not np.isfinite(samples).all():
-            raise NumericError(f"sample {int((~np.isfinite(samples)).argmax())} of a block is NaN or infinite")
-        if len(samples) and float(np.abs(samples).max()) > _LARGEST:
-            raise UsageError(f"expected floating-point samples from -1 to 1, found {float(np.abs(samples).max()):g}",
-                             "divide samples of the range of 16 bits by 32768, or give int16")
-        return samples.astype(np.float32) * FULL_SCALE
+            return samples_of(data[:whole])
+        return samples_of(block)
 
 
 @cache

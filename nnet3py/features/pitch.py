@@ -1,0 +1,359 @@
+"""Pitch of speech, and how likely a frame is voiced, as sound arrives.
+
+Ghahremani, BabaAli, Povey, Riedhammer, Trmal and Khudanpur, "A pitch extraction algorithm tuned for automatic speech
+recognition", ICASSP 2014. Kaldi: ``OnlinePitchFeature``.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.engine.loop import Loop
+from nnet3py.errors import Nnet3Error, NumericError, UsageError
+from nnet3py.features.pitch_options import PITCH_OPTIONS
+from nnet3py.features.resample import Resampler, lowpass_filter
+
+_LOOPS = "nnet3py.features.pitch_loops"
+_correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
+_normalize = Loop(_LOOPS, "normalize", "f4[,] f4[,] f8[] i4[] i4[] f4[] f4[] f4[,]")
+_search = Loop(_LOOPS, "search", "f4[,] f4[] f8 f8 f8[] i2[,] i8[] f8[]")
+_trace = Loop(_LOOPS, "trace", "i2[,] i8 i8[]")
+_meeting = Loop(_LOOPS, "meeting", "i2[,] i8")
+
+_AT_A_TIME = 1000          # frames
+_NEARLY = 0.01             # changes of the mean square that do not count, as part of the sum of both
+_MOST_STATES = 1 << 15
+
+
+@dataclass(frozen=True)
+class PitchOptions:
+    """How pitch is found; as PITCH_OPTIONS, where what they mean is said. Frequencies in Hz, times in milliseconds."""
+
+    sample_frequency: float = 16000.0
+    frame_length: float = 25.0
+    frame_shift: float = 10.0
+    preemphasis_coefficient: float = 0.0
+    min_f0: float = 50.0
+    max_f0: float = 400.0
+    soft_min_f0: float = 10.0
+    penalty_factor: float = 0.1
+    lowpass_cutoff: float = 1000.0
+    resample_frequency: float = 4000.0
+    delta_pitch: float = 0.005
+    nccf_ballast: float = 7000.0
+    nccf_ballast_online: bool = False
+    lowpass_filter_width: int = 1
+    upsample_filter_width: int = 5
+    frames_per_chunk: int = 0
+    simulate_first_pass_online: bool = False
+    recompute_frame: int = 500
+    max_frames_latency: int = 0
+    snip_edges: bool = True
+
+    @property
+    def window(self) -> int:
+        """Samples of a window, after resampling."""
+        return int(self.resample_frequency * self.frame_length / 1000.0)
+
+    @property
+    def shift(self) -> int:
+        """Samples from one window to the next, after resampling."""
+        return int(self.resample_frequency * self.frame_shift / 1000.0)
+
+    def check(self) -> None:
+        """UsageError for values by which no pitch can be found."""
+        for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
+                     "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
+            _positive(name, getattr(self, name))
+        for name in ("soft_min_f0", "penalty_factor", "nccf_ballast", "frames_per_chunk", "recompute_frame",
+                     "max_frames_latency", "preemphasis_coefficient"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
+        if not self.min_f0 < self.max_f0:
+            raise UsageError(f"--min-f0={self.min_f0:g} --max-f0={self.max_f0:g}: expected a range of pitches")
+        if self.soft_min_f0 > self.min_f0:
+            raise UsageError(f"--soft-min-f0={self.soft_min_f0:g}: expected at most --min-f0, {self.min_f0:g}")
+        if not 2 * self.lowpass_cutoff < self.resample_frequency or self.lowpass_cutoff > self.sample_frequency / 2:
+            raise UsageError(f"--lowpass-cutoff={self.lowpass_cutoff:g}: expected less than half of "
+                             f"--resample-frequency={self.resample_frequency:g}, and at most half of "
+                             f"--sample-frequency={self.sample_frequency:g}")
+        if self.resample_frequency != int(self.resample_frequency) or (
+                self.sample_frequency != int(self.sample_frequency)):
+            raise UsageError(f"--sample-frequency={self.sample_frequency:g} "
+                             f"--resample-frequency={self.resample_frequency:g}: expected whole numbers")
+        if self.window < 2 or self.shift < 1:
+            raise UsageError(f"--frame-length={self.frame_length:g} --frame-shift={self.frame_shift:g}: expected two "
+                             f"samples or more, and one or more, of {self.resample_frequency:g} a second")
+        if self.delta_pitch >= 1 or not 2 < self.max_f0 < self.resample_frequency / 2:
+            raise UsageError(f"--delta-pitch={self.delta_pitch:g} --max-f0={self.max_f0:g}: expected less than 1, and "
+                             f"less than half of --resample-frequency, {self.resample_frequency / 2:g}")
+        if math.log(self.max_f0 / self.min_f0) / math.log1p(self.delta_pitch) > _MOST_STATES - 2:
+            raise UsageError(f"--delta-pitch={self.delta_pitch:g}: there would be more than {_MOST_STATES} pitches")
+        if self.simulate_first_pass_online and not self.frames_per_chunk:
+            raise UsageError("--simulate-first-pass-online needs --frames-per-chunk")
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected a positive number")
+
+
+def pitch_options(values: Mapping[str, Any]) -> PitchOptions:
+    """Options from values by Kaldi's names, such as ``min-f0``; Kaldi's defaults for those not given.
+
+    UsageError for values by which no pitch can be found.
+    """
+    options = PitchOptions(**{field: values[setting.name] for field, setting in PITCH_OPTIONS.items()
+                              if setting.name in values})
+    options.check()
+    return options
+
+
+class _Lags:
+    """The lags that are measured, and those that are told apart.
+
+    Attributes
+    ----------
+    seconds : float32 (states,), of the states, ascending
+    first, count : the least lag that is measured, in samples, and how many are
+    starts, sizes, weights : which measured lags a state's correlation is made of
+    """
+
+    def __init__(self, options: PitchOptions) -> None:
+        rate, zeros = options.resample_frequency, options.upsample_filter_width
+        shortest, longest = 1.0 / options.max_f0, np.float32(1.0 / options.min_f0)
+        factor, lag, lags = 1.0 + float(np.float32(options.delta_pitch)), np.float32(shortest), []
+        while lag <= longest:                  # how many there are depends on this rounding
+            lags.append(lag)
+            lag = np.float32(float(lag) * factor)
+        self.seconds = np.array(lags, dtype=np.float32)
+        edge = zeros / (2.0 * rate)
+        self.first = max(1, math.ceil(rate * (shortest - edge)))
+        self.count = math.floor(rate * (1.0 / options.min_f0 + edge)) - self.first + 1
+        times = self.seconds.astype(np.float64)[:, None] - (self.first + np.arange(self.count)) / rate
+        weights = lowpass_filter(times, rate / 2, zeros) / rate
+        is_inside = np.abs(times) <= zeros / rate
+        self.starts = is_inside.argmax(axis=1).astype(np.int32)
+        self.sizes = is_inside.sum(axis=1).astype(np.int32)
+        self.weights = weights[is_inside].astype(np.float32)
+
+
+class _Early(NamedTuple):
+    """Of the first frames: the correlations by which they were searched, the mean squares and energies used for it."""
+
+    nccf: np.ndarray
+    squares: np.ndarray
+    energies: np.ndarray
+
+
+class PitchStream:
+    """The pitch of one stream of sound. What is said of a frame may be revised as more is heard.
+
+    Of frames on which all paths agree only the result is kept.
+
+    Parameters
+    ----------
+    options : raises UsageError for those by which no pitch can be found
+    """
+
+    def __init__(self, options: PitchOptions) -> None:
+        options.check()
+        self.options = options
+        self._lags = lags = _Lags(options)
+        self._resampler = Resampler(int(options.sample_frequency), int(options.resample_frequency),
+                                    2 * options.lowpass_cutoff / min(options.sample_frequency,
+                                                                     options.resample_frequency),
+                                    options.lowpass_filter_width)
+        self._full = options.window + lags.first + lags.count - 1
+        self._signal, self._first = np.zeros(0, dtype=np.float32), 0       # samples from that number on
+        self._sums = np.zeros((1, 2))                        # of samples and their squares, before each of _signal
+        num_states = len(lags.seconds)
+        self._costs = np.zeros(num_states)
+        self._back = np.zeros((0, num_states), dtype=np.int16)             # of the frames that are open
+        self._voicing = np.zeros((0, num_states), dtype=np.float32)
+        self._settled = np.zeros((0, 2), dtype=np.float32)                 # of the frames before these
+        self._values: np.ndarray | None = None                             # of those that are open, as known now
+        self._early = _Early(np.zeros((0, num_states), dtype=np.float32), np.zeros(0), np.zeros(0))
+        self._may_revise = not options.nccf_ballast_online and options.recompute_frame > 0
+        self._latency, self._is_finished = 0, False
+
+    @property
+    def num_frames(self) -> int:
+        """Frames that were searched."""
+        return len(self._settled) + len(self._back)
+
+    @property
+    def num_ready(self) -> int:
+        """Frames that may be asked for."""
+        return self.num_frames - self._latency
+
+    def accept(self, samples: np.ndarray) -> None:
+        """Take float32 (samples,) of the range of 16 bits. NumericError for NaN or infinity."""
+        samples = np.asarray(samples, dtype=np.float32)
+        if not np.isfinite(samples).all():
+            raise NumericError("NaN or infinity among the samples")
+        self._accept(self._resampler.accept(samples))
+
+    def finish(self) -> None:
+        """Say that there is no more sound: all frames are ready, and final."""
+        if self._is_finished:
+            return
+        self._is_finished = True
+        self._accept(self._resampler.finish())
+        if self._may_revise:
+            self._revise()
+        self._latency = 0
+
+    def frames(self, first: int, end: int) -> np.ndarray:
+        """float32 (end - first, 2): NCCF and pitch in Hz, as known now."""
+        settled = self._settled[first:end]
+        if end <= len(self._settled):
+            return settled
+        if self._values is None:
+            self._values = self._values_of(*self._path(len(self._back)))
+        skipped = len(self._settled)
+        return np.concatenate((settled, self._values[max(0, first - skipped):end - skipped]))
+
+    def _accept(self, signal: np.ndarray) -> None:
+        """Take more of the resampled signal."""
+        sums = np.cumsum(np.stack((signal, np.square(signal, dtype=np.float64)), axis=1), axis=0, dtype=np.float64)
+        self._sums = np.concatenate((self._sums, sums + self._sums[-1]))
+        self._signal = np.concatenate((self._signal, signal))
+        total = self._first + len(self._signal)
+        end = self._frames_in(total)
+        while self.num_frames < end:
+            before = self.num_frames
+            until = min(end, before + _AT_A_TIME)
+            if self._may_revise:
+                until = min(until, max(self.options.recompute_frame, before + 1))
+            self._add(np.arange(before, until), total)
+            if self._may_revise and until >= self.options.recompute_frame:
+                self._revise()
+            self._settle()
+        keep = max(self._first, min(self._start_of(end), total))
+        self._signal, self._sums = self._signal[keep - self._first:], self._sums[keep - self._first:]
+        self._first = keep
+        most = self.options.max_frames_latency
+        self._latency = int(_meeting(self._back, most)) if most and len(self._back) and not self._is_finished else 0
+
+    def _frames_in(self, total: int) -> int:
+        """How many frames there are in so many samples."""
+        options = self.options
+        size = options.window if self._is_finished else self._full
+        if total < size:
+            return 0
+        if options.snip_edges:
+            return (total - size) // options.shift + 1
+        return int((total if self._is_finished else total - size // 2) / options.shift + 0.5)
+
+    def _start_of(self, frame: int) -> int:
+        shift = self.options.shift
+        return frame * shift if self.options.snip_edges else (2 * frame + 1) * shift // 2 - self._full // 2
+
+    def _mean_squares(self, ends: np.ndarray) -> np.ndarray:
+        """float64, of the signal up to these samples, less the square of its mean."""
+        sums = self._sums[np.clip(ends - self._first, 0, len(self._signal))] / np.maximum(ends, 1)[:, None]
+        return np.asarray(sums[:, 1] - np.square(sums[:, 0]))
+
+    def _add(self, frames: np.ndarray, total: int) -> None:
+        """Search these frames, the next ones."""
+        options, lags = self.options, self._lags
+        starts = np.array([self._start_of(int(frame)) for frame in frames], dtype=np.int64)
+        ends = np.full(len(frames), total, dtype=np.int64)
+        shape = (len(frames), lags.count)
+        correlations, energies = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
+        _correlate(self._signal, self._first, starts, ends, options.window, lags.first,
+                   float(options.preemphasis_coefficient), np.empty(self._full, dtype=np.float32), correlations,
+                   energies)
+        squares = self._mean_squares(np.minimum(starts + self._full, total) if options.nccf_ballast_online else ends)
+        room, states = np.empty(lags.count, dtype=np.float32), len(lags.seconds)
+        nccf, voicing = np.empty((2, len(frames), states), dtype=np.float32)
+        for ballasts, result in ((self._ballasts(squares), nccf), (np.zeros(len(frames)), voicing)):
+            _normalize(correlations, energies, ballasts, lags.starts, lags.sizes, lags.weights, room, result)
+        self._back = np.concatenate((self._back, self._searched(nccf)))
+        self._voicing = np.concatenate((self._voicing, voicing))
+        self._values = None
+        if self._may_revise:
+            new = _Early(nccf, squares, energies.mean(axis=1, dtype=np.float64))
+            self._early = _Early(*(np.concatenate(pair) for pair in zip(self._early, new, strict=True)))
+
+    def _ballasts(self, squares: np.ndarray) -> np.ndarray:
+        return self.options.nccf_ballast * np.square(squares * self.options.window)
+
+    def _searched(self, nccf: np.ndarray) -> np.ndarray:
+        """int16 (frames, states): where the best paths come from."""
+        options, states = self.options, nccf.shape[1]
+        back = np.empty(nccf.shape, dtype=np.int16)
+        # Without a cost of changes the way does not matter; a tiny one decides for the nearest.
+        cost = max(options.penalty_factor * math.log1p(options.delta_pitch) ** 2, 1e-12)
+        _search(nccf, self._lags.seconds, float(options.soft_min_f0), cost, self._costs, back,
+                np.empty(states, dtype=np.int64), np.empty(states + 1))
+        return back
+
+    def _revise(self) -> None:
+        """Search the first frames again, if they were judged by another loudness than that of all the sound."""
+        self._may_revise = False
+        nccf, squares, energies = self._early
+        now = float(self._mean_squares(np.array([self._first + len(self._signal)]))[0])
+        if not len(squares) or (np.abs(squares - now) <= _NEARLY * (np.abs(squares) + abs(now))).all():
+            return
+        before, after = self._ballasts(squares), float(self._ballasts(np.array([now]))[0])
+        below = energies + after
+        factors = np.sqrt(np.divide(energies + before, below, out=np.ones_like(below), where=below > 0))
+        nccf *= factors[:, None].astype(np.float32)
+        self._costs[:] = 0
+        self._back, self._values = self._searched(nccf), None
+
+    def _path(self, num_frames: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first open frames, and the states of the best path in them; int64 (frames,)."""
+        states = np.empty(len(self._back), dtype=np.int64)
+        if len(states):
+            _trace(self._back, int(self._costs.argmin()), states)
+        return np.arange(num_frames), states[:num_frames]
+
+    def _values_of(self, rows: np.ndarray, states: np.ndarray) -> np.ndarray:
+        return np.stack((self._voicing[rows, states], 1 / self._lags.seconds[states]), axis=1)
+
+    def _settle(self) -> None:
+        """Keep only the results of frames in which all paths agree, if there are many."""
+        if self._may_revise or len(self._back) < _AT_A_TIME:
+            return
+        count = len(self._back) - int(_meeting(self._back, len(self._back))) - 1
+        if count > 0:
+            self._settled = np.concatenate((self._settled, self._values_of(*self._path(count))))
+            self._back, self._voicing = self._back[count:].copy(), self._voicing[count:].copy()
+
+
+def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
+    """The pitch of a whole sound: float32 (frames, 2), NCCF and pitch in Hz.
+
+    ``samples`` is float32 (samples,) of the range of 16 bits; ``rate`` must be that of the options. Kaldi:
+    ComputeKaldiPitch. Raises Nnet3Error for another rate, NumericError for NaN or infinity.
+    """
+    stream = PitchStream(options)
+    return whole(stream, samples, rate, options)
+
+
+def whole(stream: Any, samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
+    """What a stream of pitch, raw or processed, makes of a sound, in pieces if ``frames_per_chunk`` says so."""
+    if rate != options.sample_frequency:
+        raise Nnet3Error(f"the sound has {rate:g} samples a second, --sample-frequency is {options.sample_frequency:g}")
+    size = int(options.frames_per_chunk * options.sample_frequency * 0.001 * options.frame_shift) or len(samples)
+    parts, done = [], 0
+    for begin in range(0, len(samples), max(size, 1)):
+        stream.accept(samples[begin:begin + size])
+        if begin + size >= len(samples):
+            stream.finish()
+        if options.simulate_first_pass_online:
+            parts.append(stream.frames(done, max(done, stream.num_ready)).copy())
+            done += len(parts[-1])
+    if options.simulate_first_pass_online and parts:
+        return np.concatenate(parts)
+    stream.finish()
+    result: np.ndarray = stream.frames(0, stream.num_ready)
+    return result

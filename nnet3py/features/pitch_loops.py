@@ -1,0 +1,149 @@
+"""The loops that find pitch: correlations of each frame at many lags, the cheapest path through them."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def correlate(signal: Any, first: int, starts: Any, ends: Any, window: int, first_lag: int, preemphasis: float,
+              frame: Any, correlations: Any, energies: Any) -> None:
+    """Correlations of frames of a signal with itself, and the products of the energies they are of.
+
+    Parameters
+    ----------
+    signal, first : float32 (samples,), the number of the first one; what is outside is 0
+    starts, ends : int64 (frames,), where frames begin, and the signal's end for each of them
+    window, first_lag : samples that are compared; the least lag. The largest is given by the number of columns
+    frame : float32 (window + largest lag,), room
+    correlations, energies : float32 (frames, lags), results
+    """
+    num_lags = correlations.shape[1]
+    size = frame.shape[0]
+    for row in range(starts.shape[0]):
+        begin = starts[row] - first
+        end = ends[row] - first
+        for i in range(size):
+            place = begin + i
+            frame[i] = signal[place] if 0 <= place < end else np.float32(0.0)
+        if preemphasis != 0.0:
+            for i in range(size - 1, 0, -1):
+                frame[i] -= np.float32(preemphasis) * frame[i - 1]
+            frame[0] *= np.float32(1.0 - preemphasis)
+        total = 0.0
+        for i in range(window):
+            total += frame[i]
+        mean = np.float32(total / window)
+        for i in range(size):
+            frame[i] -= mean
+        own, other = 0.0, 0.0
+        for i in range(window):
+            own += np.float64(frame[i]) * np.float64(frame[i])
+            shifted = np.float64(frame[first_lag + i])
+            other += shifted * shifted
+        for lag in range(num_lags):
+            correlations[row, lag] = np.float32(0.0)
+        for i in range(window):
+            value, at = frame[i], first_lag + i
+            for lag in range(num_lags):
+                correlations[row, lag] += value * frame[at + lag]
+        for lag in range(num_lags):
+            energies[row, lag] = np.float32(own * max(other, 0.0))
+            if lag + 1 < num_lags:
+                gone, come = np.float64(frame[first_lag + lag]), np.float64(frame[first_lag + lag + window])
+                other += come * come - gone * gone
+
+
+def normalize(correlations: Any, energies: Any, ballasts: Any, starts: Any, sizes: Any, weights: Any, nccf: Any,
+              at_lags: Any) -> None:
+    """Normalised correlations, between the measured lags: float32 (frames, states).
+
+    Parameters
+    ----------
+    correlations, energies : as of :func:`correlate`
+    ballasts : float64 (frames,), what is added to energies; a correlation is 0 where nothing is in the denominator
+    starts, sizes, weights : int32 (states,), int32 (states,), float32: the measured lags that a state's is made of
+    nccf : float32 (lags,), room
+    """
+    for row in range(correlations.shape[0]):
+        for lag in range(correlations.shape[1]):
+            below = math.sqrt(energies[row, lag] + ballasts[row])
+            nccf[lag] = np.float32(correlations[row, lag] / below) if below > 0.0 else np.float32(0.0)
+        at = np.int64(0)
+        for state in range(starts.shape[0]):
+            total, first = np.float32(0.0), np.int64(starts[state])
+            for place in range(np.int64(sizes[state])):
+                total += nccf[first + place] * weights[at + place]
+            at += np.int64(sizes[state])
+            at_lags[row, state] = total
+
+
+def search(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, costs: Any, back: Any, envelope: Any,
+           bounds: Any) -> None:
+    """Go on with the search for the cheapest path, frame by frame.
+
+    From state j to state i a path costs ``change_cost`` times the square of their distance. The least over j of such
+    equal parabolas is their lower envelope, found in linear time (Felzenszwalb and Huttenlocher 2012).
+
+    Parameters
+    ----------
+    nccf : float32 (frames, states)
+    lags : float32 (states,), in seconds
+    costs : float64 (states,), of the best paths to the states, changed in place; the least is 0
+    back : int16 (frames, states), results: where the best path comes from
+    envelope, bounds : int64 (states,) and float64 (states + 1,), room
+    """
+    num_states = nccf.shape[1]
+    for row in range(nccf.shape[0]):
+        top = np.int64(0)
+        envelope[0], bounds[0], bounds[1] = 0, -1e30, 1e30
+        for state in range(1, num_states):
+            crossing = 0.0
+            while True:
+                other = envelope[top]
+                crossing = 0.5 * ((costs[state] - costs[other]) / (change_cost * (state - other)) + state + other)
+                if crossing > bounds[top]:
+                    break
+                top -= 1
+            top += 1
+            envelope[top], bounds[top], bounds[top + 1] = state, crossing, 1e30
+        place = np.int64(0)
+        for state in range(num_states):
+            while bounds[place + 1] < state:
+                place += 1
+            back[row, state] = envelope[place]
+        # The costs of before are read for the last time here; distances may go either way, so they are kept aside.
+        for state in range(num_states):
+            bounds[state] = costs[state]
+        least = 1e300
+        for state in range(num_states):
+            distance = np.float64(state - back[row, state])
+            phi = np.float64(nccf[row, state])
+            local = 1.0 - phi + soft_min_f0 * np.float64(lags[state]) * phi
+            costs[state] = bounds[np.int64(back[row, state])] + change_cost * distance * distance + local
+            least = min(least, costs[state])
+        for state in range(num_states):
+            costs[state] -= least
+
+
+def trace(back: Any, state: int, states: Any) -> None:
+    """The path that ends in a state: int64 (frames,)."""
+    here = np.int64(state)
+    for row in range(back.shape[0] - 1, -1, -1):
+        states[row] = here
+        here = np.int64(back[row, here])
+
+
+def meeting(back: Any, most: int) -> int:
+    """How many of the last frames, at most ``most``, must go by before all paths have met."""
+    low, high, latency = np.int64(0), np.int64(back.shape[1] - 1), np.int64(0)
+    for row in range(back.shape[0] - 1, -1, -1):
+        if latency >= most:
+            break
+        low, high = np.int64(back[row, low]), np.int64(back[row, high])
+        if low == high:
+            break
+        if row > 0:
+            latency += 1
+    return latency

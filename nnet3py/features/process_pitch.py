@@ -1,0 +1,192 @@
+"""What networks are given of pitch: how likely a frame is voiced, the log pitch less its mean nearby, its change.
+
+Ghahremani et al. 2014. Kaldi: ``OnlineProcessPitch``.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.features.pitch import PitchOptions, PitchStream
+from nnet3py.features.pitch_options import PROCESS_PITCH_OPTIONS
+
+_SEED = 0                  # of the noise: the same for each sound
+
+
+@dataclass(frozen=True)
+class ProcessPitchOptions:
+    """What is made of pitch; as PROCESS_PITCH_OPTIONS, where what they mean is said. Contexts in frames."""
+
+    pitch_scale: float = 2.0
+    pov_scale: float = 2.0
+    pov_offset: float = 0.0
+    delta_pitch_scale: float = 10.0
+    delta_pitch_noise_stddev: float = 0.005
+    normalization_left_context: int = 75
+    normalization_right_context: int = 75
+    delta_window: int = 2
+    delay: int = 0
+    add_pov_feature: bool = True
+    add_normalized_log_pitch: bool = True
+    add_delta_pitch: bool = True
+    add_raw_log_pitch: bool = False
+
+    @property
+    def dim(self) -> int:
+        """Columns of what is made."""
+        return sum((self.add_pov_feature, self.add_normalized_log_pitch, self.add_delta_pitch, self.add_raw_log_pitch))
+
+    def check(self) -> None:
+        """UsageError for values out of range."""
+        if not self.dim:
+            raise UsageError("nothing is to be made of pitch", "one of --add-pov-feature, --add-normalized-log-pitch, "
+                             "--add-delta-pitch and --add-raw-log-pitch must be true")
+        for name in ("normalization_left_context", "normalization_right_context", "delay", "delta_pitch_noise_stddev"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
+        if self.delta_window < 1:
+            raise UsageError(f"--delta-window={self.delta_window}: expected 1 or more")
+        for name in ("pitch_scale", "pov_scale", "pov_offset", "delta_pitch_scale"):
+            if not np.isfinite(getattr(self, name)):
+                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
+
+
+def process_pitch_options(values: Mapping[str, Any]) -> ProcessPitchOptions:
+    """Options from values by Kaldi's names, such as ``delta-window``; Kaldi's defaults for those not given.
+
+    UsageError for values out of range.
+    """
+    options = ProcessPitchOptions(**{field: values[setting.name] for field, setting in PROCESS_PITCH_OPTIONS.items()
+                                     if setting.name in values})
+    options.check()
+    return options
+
+
+class _Processor:
+    """Makes features of the pitch that is known; the noise of a frame is drawn once."""
+
+    def __init__(self, options: ProcessPitchOptions) -> None:
+        options.check()
+        self._options = options
+        self._generator = np.random.default_rng(_SEED)
+        self._noise = np.zeros(0)
+
+    def process(self, raw: np.ndarray, raw_first: int, frames: np.ndarray) -> np.ndarray:
+        """float32 (frames, dim).
+
+        Parameters
+        ----------
+        raw, raw_first : float32 (frames, 2), NCCF and pitch of the frames from number ``raw_first`` on, as far as the
+            contexts of ``frames`` reach; those that there are not were not heard
+        frames : int64, numbers
+        """
+        options, rows = self._options, frames - raw_first
+        nccf, logs = np.clip(raw[:, 0].astype(np.float64), -1.0, 1.0), np.log(raw[:, 1].astype(np.float64))
+        columns = []
+        if options.add_pov_feature:
+            columns.append(options.pov_scale * ((1.0001 - nccf[rows]) ** 0.15 - 1.0) + options.pov_offset)
+        if options.add_normalized_log_pitch:
+            voiced = _voicing(nccf)
+            sums = np.cumsum(np.vstack((np.zeros((1, 2)), np.stack((voiced, voiced * logs), axis=1))), axis=0)
+            begin = np.maximum(rows - options.normalization_left_context, 0)
+            end = np.minimum(rows + options.normalization_right_context + 1, len(raw))
+            weights, totals = (sums[end] - sums[begin]).T
+            columns.append(options.pitch_scale * (logs[rows] - totals / weights))
+        if options.add_delta_pitch:
+            steps = np.arange(-options.delta_window, options.delta_window + 1)
+            nearby = logs[np.clip(rows[:, None] + steps, 0, len(raw) - 1)]
+            deltas = nearby @ (steps / np.square(steps).sum()) + self._noise_of(frames)
+            columns.append(options.delta_pitch_scale * deltas)
+        if options.add_raw_log_pitch:
+            columns.append(logs[rows])
+        return np.stack(columns, axis=1).astype(np.float32) if len(rows) else np.zeros((0, options.dim), np.float32)
+
+    def _noise_of(self, frames: np.ndarray) -> np.ndarray | float:
+        size = self._options.delta_pitch_noise_stddev
+        if not size or not len(frames):
+            return 0.0
+        lacking = int(frames.max()) + 1 - len(self._noise)
+        if lacking > 0:
+            self._noise = np.concatenate((self._noise, self._generator.standard_normal(lacking)))
+        return np.asarray(size * self._noise[frames])
+
+    @property
+    def context(self) -> tuple[int, int]:
+        """Frames before and after a frame that it is made of."""
+        options = self._options
+        return (max(options.normalization_left_context, options.delta_window),
+                max(options.normalization_right_context, options.delta_window))
+
+
+def _voicing(nccf: np.ndarray) -> np.ndarray:
+    """float64: the probability that a frame is voiced."""
+    size = np.abs(nccf)
+    odds = -5.2 + 5.4 * np.exp(7.5 * (size - 1)) + 4.8 * size - 2 * np.exp(-10 * size) + 4.2 * np.exp(20 * (size - 1))
+    return np.asarray(1 / (1 + np.exp(-odds)))
+
+
+def process_pitch(raw: np.ndarray, options: ProcessPitchOptions) -> np.ndarray:
+    """What is made of the pitch of a whole sound: float32 (frames + delay, dim).
+
+    ``raw``: float32 (frames, 2), NCCF and pitch in Hz. Kaldi: ProcessPitch. Raises ShapeError for another shape,
+    UsageError for a pitch that is not above 0.
+    """
+    raw = np.asarray(raw, dtype=np.float32)
+    if raw.ndim != 2 or raw.shape[1] != 2:
+        raise ShapeError(f"expected NCCF and pitch, (frames, 2), found an array of shape {raw.shape}")
+    if not len(raw):
+        return np.zeros((0, options.dim), dtype=np.float32)
+    if not (raw[:, 1] > 0).all() or not np.isfinite(raw).all():
+        raise UsageError("expected pitches above 0", "interpolate-pitch fills those that are 0")
+    frames = np.maximum(np.arange(len(raw) + options.delay) - options.delay, 0)
+    return _Processor(options).process(raw, 0, frames)
+
+
+class ProcessedPitchStream:
+    """What networks are given of the pitch of one stream of sound, as it arrives. Values may be revised later.
+
+    Parameters
+    ----------
+    pitch, process : raises UsageError for options that cannot be used
+
+    Attributes
+    ----------
+    dim : columns of the frames
+    """
+
+    def __init__(self, pitch: PitchOptions, process: ProcessPitchOptions) -> None:
+        self._pitch, self._options, self._processor = PitchStream(pitch), process, _Processor(process)
+        self.dim = process.dim
+        self._is_finished = False
+
+    @property
+    def num_ready(self) -> int:
+        """Frames that may be asked for."""
+        ready, options = self._pitch.num_ready, self._options
+        if self._is_finished:
+            return ready + options.delay if ready else 0
+        return max(0, ready - options.normalization_right_context + options.delay)
+
+    def accept(self, samples: np.ndarray) -> None:
+        """Take float32 (samples,) of the range of 16 bits. NumericError for NaN or infinity."""
+        self._pitch.accept(samples)
+
+    def finish(self) -> None:
+        """Say that there is no more sound: all frames are ready, and final."""
+        self._pitch.finish()
+        self._is_finished = True
+
+    def frames(self, first: int, end: int) -> np.ndarray:
+        """float32 (end - first, dim), as known now."""
+        if end <= first:
+            return np.zeros((0, self.dim), dtype=np.float32)
+        before, after = self._processor.context
+        frames = np.maximum(np.arange(first, end) - self._options.delay, 0)
+        begin = max(0, int(frames[0]) - before)
+        raw = self._pitch.frames(begin, min(self._pitch.num_ready, int(frames[-1]) + after + 1))
+        return self._processor.process(raw, begin, frames)
