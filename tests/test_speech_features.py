@@ -11,7 +11,6 @@ from nnet3py.features.frame_windows import WINDOWS
 from nnet3py.features.resample import resample
 from nnet3py.features.speech import SpeechFeatures, SpeechOptions
 
-
 RATE = 16000
 EPSILON = float(np.finfo(np.float32).eps)
 MFCC_TOLERANCE = 2e-3     # the library computes in single precision; liftered coefficients are up to 12 times as large

@@ -1,4 +1,4 @@
-"""Pitch: compute-kaldi-pitch-feats, process-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats."""
+"""Pitch: found in sound, made into what networks are given, filled in where there is none."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -53,7 +53,8 @@ def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> 
     from nnet3py.features.process_pitch import ProcessedPitchStream, process_pitch_options
 
     how, process = pitch_options(options.as_dict()), process_pitch_options(options.as_dict())
-    return _of_sounds(args, options, lambda samples, rate: whole(ProcessedPitchStream(how, process), samples, rate, how))
+    return _of_sounds(args, options,
+                      lambda samples, rate: whole(ProcessedPitchStream(how, process), samples, rate, how))
 
 
 @kaldi_command("process-kaldi-pitch-feats", usage="""
@@ -119,3 +120,49 @@ def _of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.ndarray, 
     if not len(pitch):
         log.warning(f"Utterance {key} is shorter than a window ({wave.duration:g} sec): it has no frames")
     return pitch
+
+
+@kaldi_command("interpolate-pitch", usage="""
+Give pitch to frames that have none (0): the likeliest smooth curve, or lines across the gaps.
+
+Usage: interpolate-pitch [options] <feats-rspecifier> <feats-wspecifier>
+e.g.: interpolate-pitch ark:pitch.ark ark:filled.ark
+See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
+""", arguments=(2, 2), options=[
+    option("linear-interpolation", bool, False, "Draw lines across gaps, and change nothing else"),
+    option("pitch-interval", float, 4.0, "Hz between the pitches that are told apart"),
+    option("interpolator-factor", float, 1.0e-05, "The less, the nearer the curve is to what was measured"),
+    option("max-voicing-prob", float, 0.9, "What a voicing of 1 counts"),
+    option("max-pitch-change-per-frame", float, 10.0, "The largest step of the curve, in Hz"),
+])
+def interpolate_pitch(args: list[str], options: Options) -> int:
+    """Convert a table; 1 if it is empty."""
+    from nnet3py.cli.copying import convert_table
+    from nnet3py.features.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.random_sequence import CRandom
+
+    how = InterpolationOptions(options.pitch_interval, options.interpolator_factor, options.max_voicing_prob,
+                               options.max_pitch_change_per_frame)
+    how.check()
+    random, total, zero, changed, errors = CRandom(), 0, 0, 0, 0
+
+    def filled(key: str, features: np.ndarray) -> np.ndarray | None:
+        nonlocal total, zero, changed, errors
+        try:
+            if options.linear_interpolation:
+                return interpolated_by_lines(features)
+            result = interpolated(features, how, random)
+        except Nnet3Error as error:
+            log.warning(f"Failed to interpolate the pitch of {key}: {error}")
+            errors += 1
+            return None
+        total, zero, changed = total + len(features), zero + result.num_zero, changed + result.num_changed
+        return result.features
+
+    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, filled)
+    if not options.linear_interpolation and total:
+        log.log(f"Over {total} frames, {100 * zero / total:g}% were zero at input, and {100 * changed / total:g}% were "
+                "not zero but were changed.")
+    log.log(f"Done {done} utterances, {errors} with errors.")
+    return 0 if done else 1

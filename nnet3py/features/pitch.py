@@ -20,7 +20,7 @@ from nnet3py.features.resample import Resampler, lowpass_filter
 _LOOPS = "nnet3py.features.pitch_loops"
 _correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
 _normalize = Loop(_LOOPS, "normalize", "f4[,] f4[,] f8[] i4[] i4[] f4[] f4[] f4[,]")
-_search = Loop(_LOOPS, "search", "f4[,] f4[] f8 f8 f8[] i2[,] i8[] f8[]")
+_search = Loop(_LOOPS, "search", "f4[,] f4[] f4 f4 f4[] i2[,] i8[] f8[] f4[]")
 _trace = Loop(_LOOPS, "trace", "i2[,] i8 i8[]")
 _meeting = Loop(_LOOPS, "meeting", "i2[,] i8")
 
@@ -173,7 +173,7 @@ class PitchStream:
         self._signal, self._first = np.zeros(0, dtype=np.float32), 0       # samples from that number on
         self._sums = np.zeros((1, 2))                        # of samples and their squares, before each of _signal
         num_states = len(lags.seconds)
-        self._costs = np.zeros(num_states)
+        self._costs = np.zeros(num_states, dtype=np.float32)
         self._back = np.zeros((0, num_states), dtype=np.int16)             # of the frames that are open
         self._voicing = np.zeros((0, num_states), dtype=np.float32)
         self._settled = np.zeros((0, 2), dtype=np.float32)                 # of the frames before these
@@ -292,7 +292,7 @@ class PitchStream:
         # Without a cost of changes the way does not matter; a tiny one decides for the nearest.
         cost = max(options.penalty_factor * math.log1p(options.delta_pitch) ** 2, 1e-12)
         _search(nccf, self._lags.seconds, float(options.soft_min_f0), cost, self._costs, back,
-                np.empty(states, dtype=np.int64), np.empty(states + 1))
+                np.empty(states, dtype=np.int64), np.empty(states + 1), np.empty(states, dtype=np.float32))
         return back
 
     def _revise(self) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+NEAR = 2          # states beside the one of the envelope, among which rounding decides
+
 
 def correlate(signal: Any, first: int, starts: Any, ends: Any, window: int, first_lag: int, preemphasis: float,
               frame: Any, correlations: Any, energies: Any) -> None:
@@ -23,14 +25,13 @@ def correlate(signal: Any, first: int, starts: Any, ends: Any, window: int, firs
     size = frame.shape[0]
     for row in range(starts.shape[0]):
         begin = starts[row] - first
-        end = ends[row] - first
+        low, high = max(-begin, np.int64(0)), min(ends[row] - first - begin, np.int64(size))
         for i in range(size):
-            place = begin + i
-            frame[i] = signal[place] if 0 <= place < end else np.float32(0.0)
+            frame[i] = signal[begin + i] if low <= i < high else np.float32(0.0)
         if preemphasis != 0.0:
-            for i in range(size - 1, 0, -1):
+            for i in range(high - 1, low, -1):
                 frame[i] -= np.float32(preemphasis) * frame[i - 1]
-            frame[0] *= np.float32(1.0 - preemphasis)
+            frame[low] *= np.float32(1.0 - preemphasis)
         total = 0.0
         for i in range(window):
             total += frame[i]
@@ -80,19 +81,20 @@ def normalize(correlations: Any, energies: Any, ballasts: Any, starts: Any, size
 
 
 def search(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, costs: Any, back: Any, envelope: Any,
-           bounds: Any) -> None:
+           bounds: Any, before: Any) -> None:
     """Go on with the search for the cheapest path, frame by frame.
 
     From state j to state i a path costs ``change_cost`` times the square of their distance. The least over j of such
-    equal parabolas is their lower envelope, found in linear time (Felzenszwalb and Huttenlocher 2012).
+    equal parabolas is their lower envelope, found in linear time (Felzenszwalb and Huttenlocher 2012). Costs are
+    single numbers, and near a change of the envelope their rounding decides, as it does in Kaldi.
 
     Parameters
     ----------
     nccf : float32 (frames, states)
     lags : float32 (states,), in seconds
-    costs : float64 (states,), of the best paths to the states, changed in place; the least is 0
+    costs : float32 (states,), of the best paths to the states, changed in place; the least is 0
     back : int16 (frames, states), results: where the best path comes from
-    envelope, bounds : int64 (states,) and float64 (states + 1,), room
+    envelope, bounds, before : int64 (states,), float64 (states + 1,) and float32 (states,), room
     """
     num_states = nccf.shape[1]
     for row in range(nccf.shape[0]):
@@ -102,26 +104,30 @@ def search(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, costs: 
             crossing = 0.0
             while True:
                 other = envelope[top]
-                crossing = 0.5 * ((costs[state] - costs[other]) / (change_cost * (state - other)) + state + other)
+                crossing = 0.5 * ((np.float64(costs[state]) - np.float64(costs[other]))
+                                  / (np.float64(change_cost) * (state - other)) + state + other)
                 if crossing > bounds[top]:
                     break
                 top -= 1
             top += 1
             envelope[top], bounds[top], bounds[top + 1] = state, crossing, 1e30
-        place = np.int64(0)
+        for state in range(num_states):
+            before[state] = costs[state]
+        place, least = np.int64(0), np.float32(np.inf)
         for state in range(num_states):
             while bounds[place + 1] < state:
                 place += 1
-            back[row, state] = envelope[place]
-        # The costs of before are read for the last time here; distances may go either way, so they are kept aside.
-        for state in range(num_states):
-            bounds[state] = costs[state]
-        least = 1e300
-        for state in range(num_states):
-            distance = np.float64(state - back[row, state])
-            phi = np.float64(nccf[row, state])
-            local = 1.0 - phi + soft_min_f0 * np.float64(lags[state]) * phi
-            costs[state] = bounds[np.int64(back[row, state])] + change_cost * distance * distance + local
+            found = envelope[place]
+            cost, source = np.float32(np.inf), found
+            for other in range(max(found - NEAR, 0), min(found + NEAR + 1, num_states)):
+                distance = np.float32((other - state) * (other - state))
+                one = np.float32(np.float32(distance * change_cost) + before[other])
+                if one < cost:
+                    cost, source = one, other
+            back[row, state] = source
+            phi = nccf[row, state]
+            softened = np.float32(np.float32(soft_min_f0 * lags[state]) * phi)
+            costs[state] = np.float32(cost + np.float32(np.float32(np.float32(1.0) - phi) + softened))
             least = min(least, costs[state])
         for state in range(num_states):
             costs[state] -= least

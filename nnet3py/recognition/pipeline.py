@@ -80,8 +80,8 @@ class PipelineModels:
             rates, shifts = (self.features.rate, self.pitch.pitch.sample_frequency), (
                 self.features.frame_shift, 0.001 * self.pitch.pitch.frame_shift)
             if rates[0] != rates[1] or shifts[0] != shifts[1]:
-                raise UsageError(f"pitch is found in sound of {rates[1]:g} samples a second, every {shifts[1]:g} s, the "
-                                 f"other features in sound of {rates[0]:g}, every {shifts[0]:g} s",
+                raise UsageError(f"pitch is found in sound of {rates[1]:g} samples a second, every {shifts[1]:g} s, "
+                                 f"the other features in sound of {rates[0]:g}, every {shifts[0]:g} s",
                                  "--sample-frequency and --frame-shift of --online-pitch-config must be those of the "
                                  "other features")
         if self.ivectors is not None:

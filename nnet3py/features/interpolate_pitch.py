@@ -1,0 +1,118 @@
+"""Pitch where none was found: lines across the gaps, or the likeliest smooth curve. Kaldi: ``interpolate-pitch``."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.random_sequence import CRandom
+
+_UNVOICED = 100.0         # Hz, where no frame of a sound is voiced
+_BEYOND = 0.9             # of the nearest pitch, at a sound's unvoiced beginning or end
+_NOISE = 0.01             # of log-likelihoods, so that ties are not decided by the grid
+
+
+@dataclass(frozen=True)
+class InterpolationOptions:
+    """How the curve is found. Kaldi: PitchInterpolatorOptions.
+
+    Attributes
+    ----------
+    pitch_interval : Hz between the pitches that are told apart
+    interpolator_factor : the likelihood of any other pitch than the one measured; the less, the nearer the curve
+    max_voicing_prob : what a voicing of 1 counts
+    max_pitch_change_per_frame : Hz
+    """
+
+    pitch_interval: float = 4.0
+    interpolator_factor: float = 1.0e-05
+    max_voicing_prob: float = 0.9
+    max_pitch_change_per_frame: float = 10.0
+
+    def check(self) -> None:
+        """UsageError for values out of range."""
+        if not (0 < self.pitch_interval < 20 and 0 < self.interpolator_factor < 1 and 0.5 <= self.max_voicing_prob <= 1
+                and 2 * self.pitch_interval < self.max_pitch_change_per_frame < float("inf")):
+            raise UsageError(
+                f"--pitch-interval={self.pitch_interval:g} --interpolator-factor={self.interpolator_factor:g} "
+                f"--max-voicing-prob={self.max_voicing_prob:g} "
+                f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected 0 to 20, 0 to 1, 0.5 to "
+                "1, and more than twice the interval")
+
+
+class Interpolated(NamedTuple):
+    """Features, float32 (frames, 2), and how many frames had no pitch, and had one that was changed."""
+
+    features: np.ndarray
+    num_zero: int
+    num_changed: int
+
+
+def check_pitch(features: np.ndarray) -> np.ndarray:
+    """float32 (frames, 2), new; ShapeError for another shape, UsageError for pitches that are not 0 or positive."""
+    if features.ndim != 2 or features.shape[1] != 2 or not len(features):
+        raise ShapeError(f"expected voicing and pitch, (frames, 2), found an array of shape {features.shape}")
+    if not np.isfinite(features).all() or (features[:, 1] < 0).any():
+        raise UsageError("expected pitches of 0 or above, found others or NaN")
+    return np.array(features, dtype=np.float32)
+
+
+def interpolated_by_lines(features: np.ndarray) -> np.ndarray:
+    """float32 (frames, 2): lines across the frames whose pitch is 0. Raises as :func:`check_pitch`."""
+    result = check_pitch(features)
+    pitch = result[:, 1]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], pitch == 0, [False]))))
+    for begin, end in edges.reshape(-1, 2):
+        # Kaldi takes the first frame of a sound for none.
+        before, after = pitch[begin - 1] if begin > 1 else 0.0, pitch[end] if end < len(pitch) else 0.0
+        if not before and not after:
+            before = after = 1.0
+        before, after = before or _BEYOND * after, after or _BEYOND * before
+        steps = np.arange(1, end - begin + 1)
+        pitch[begin:end] = before + (after - before) / (end - begin + 1) * steps
+    return result
+
+
+def interpolated(features: np.ndarray, options: InterpolationOptions, random: CRandom) -> Interpolated:
+    """The likeliest curve: float32 (frames, 2), voicing and pitch in Hz; ``random`` places the grid of each frame.
+
+    A step of the curve costs half its square in Hz. Raises as :func:`check_pitch`.
+    """
+    result = check_pitch(features)
+    interval, pitch = np.float32(options.pitch_interval), result[:, 1]
+    voicing = np.where(pitch == 0, np.float32(0), result[:, 0] * np.float32(options.max_voicing_prob))
+    voiced = pitch[pitch > 0]
+    low, high = (voiced.min(), voiced.max()) if len(voiced) else (_UNVOICED, _UNVOICED)
+    high = max(high, low + 2 * interval)
+    count = int((high - low) / interval + 0.5) + 2
+    lows = np.array([low - interval * np.float32(random.uniform()) for _ in pitch], dtype=np.float32)
+    places = np.where(pitch == 0, 0, np.floor((pitch - lows) / interval + 0.5)).astype(np.int64)
+    others = ((1 - voicing) * np.float32(options.interpolator_factor)).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        ratios = np.log((voicing + others) / others)
+    reach = int(options.max_pitch_change_per_frame / options.pitch_interval + 0.5)
+    sources = np.arange(count)[:, None] + np.arange(-reach, reach + 1)
+    is_inside = (sources >= 0) & (sources < count)
+    sources = np.clip(sources, 0, count - 1)
+    back = np.zeros((len(pitch), count), dtype=np.int64)
+    grid = np.arange(count, dtype=np.float32) * interval
+    likely = np.zeros(count, dtype=np.float32)
+    for frame in range(len(pitch)):
+        if frame:
+            steps = lows[frame - 1] + grid[sources] - (lows[frame] + grid)[:, None]
+            ways = np.where(is_inside & ~np.isnan(likely[sources]),
+                            likely[sources] - np.float32(0.5) * np.square(steps), -np.inf)
+            best = ways.argmax(axis=1)
+            back[frame], likely = sources[np.arange(count), best], ways[np.arange(count), best].astype(np.float32)
+        likely = likely + np.log(others[frame])
+        likely[places[frame]] += ratios[frame]
+        likely += np.float32(_NOISE) * random.normal_matrix(1, count)[0].astype(np.float32)
+    state = int(np.where(np.isnan(likely), -np.inf, likely).argmax())
+    path = np.zeros(len(pitch), dtype=np.int64)
+    for frame in range(len(pitch) - 1, -1, -1):
+        path[frame], state = state, int(back[frame, state])
+    is_zero = places == 0
+    result[:, 1] = lows + interval * path.astype(np.float32)
+    return Interpolated(result, int(is_zero.sum()), int((~is_zero & (path != places)).sum()))
