@@ -46,14 +46,10 @@ def read(name: str, holder=FLOAT_MATRIX):
         return dict(reader)
 
 
-def features_need_the_library():
-
-
 # -- features --------------------------------------------------------------------------------------------------------
 
 
 def test_mfcc_by_a_config_file(sounds, capfd, tmp_path):
-    features_need_the_library()
     run("compute-mfcc-feats", "--config=mfcc.conf", "--write-utt2dur=ark,t:utt2dur", "scp:wav.scp", "ark:out")
     found = read("out")
     assert list(found) == list(sounds)
@@ -69,7 +65,6 @@ def test_mfcc_by_a_config_file(sounds, capfd, tmp_path):
 
 
 def test_fbank_with_options(sounds):
-    features_need_the_library()
     run("compute-fbank-feats", "--dither=0", "--subtract-mean=true", "--snip-edges=false", "--use-energy=true",
         "--window-type=hamming", "--frame-length=20", "ark:wav.ark", "ark:out")
     expected = reference("fbank", sounds["a"].samples[0], snip_edges=False, energy=True, window="hamming", length=20.0)
@@ -78,7 +73,6 @@ def test_fbank_with_options(sounds):
 
 
 def test_channels_and_short_utterances(sounds, capfd):
-    features_need_the_library()
     run("compute-mfcc-feats", "--dither=0", "--channel=1", "ark:wav.ark", "ark:out")
     found = read("out")
     assert list(found) == ["c"]
@@ -94,7 +88,6 @@ def test_channels_and_short_utterances(sounds, capfd):
 
 
 def test_another_sampling_rate(sounds, capfd):
-    features_need_the_library()
     run("compute-mfcc-feats", "--sample-frequency=8000", "ark:wav.ark", "ark:out", status=1)
     assert "Failed to compute features for utterance a: the sound has 16000 samples a second" in capfd.readouterr().err
     run("compute-mfcc-feats", "--sample-frequency=8000", "--allow-downsample=true", "ark:wav.ark", "ark:out")
@@ -102,7 +95,6 @@ def test_another_sampling_rate(sounds, capfd):
 
 
 def test_htk_output(sounds, tmp_path):
-    features_need_the_library()
     run("compute-mfcc-feats", "--dither=0", "ark:wav.ark", "ark:out")
     (tmp_path / "out.scp").write_text("a a.htk\nb b.htk\n")
     run("compute-mfcc-feats", "--dither=0", "--output-format=htk", "ark:wav.ark", "scp,p:out.scp")
@@ -112,7 +104,6 @@ def test_htk_output(sounds, tmp_path):
 
 
 def test_warping_is_refused(sounds, capfd, tmp_path):
-    features_need_the_library()
     run("compute-mfcc-feats", "--vtln-warp=1.1", "ark:wav.ark", "ark:out", status=255)
     assert "--vtln-warp=1.1: features with a warped frequency axis (VTLN) cannot be" in capfd.readouterr().err
     (tmp_path / "map").write_text("s 1.0\nt 0.9\n")
@@ -131,13 +122,11 @@ def test_warping_is_refused(sounds, capfd, tmp_path):
 
 @pytest.mark.parametrize("option", ["--num-ceps=99", "--output-format=x", "--low-freq=9000"])
 def test_unusable_options(sounds, option, tmp_path):
-    features_need_the_library()
     run("compute-mfcc-feats", option, "ark:wav.ark", "ark:out", status=255)
     assert not (tmp_path / "out").exists()
 
 
 def test_damaged_sound(sounds, capfd, tmp_path):
-    features_need_the_library()
     (tmp_path / "bad.wav").write_bytes(b"RIFF" + b"\0" * 50)
     (tmp_path / "bad.scp").write_text("x bad.wav\n" + (tmp_path / "wav.scp").read_text())
     run("compute-mfcc-feats", "scp:bad.scp", "ark:out", status=255)

@@ -103,13 +103,14 @@ def interpolated(features: np.ndarray, options: InterpolationOptions, random: CR
         if frame:
             steps = lows[frame - 1] + grid[sources] - (lows[frame] + grid)[:, None]
             ways = np.where(is_inside & ~np.isnan(likely[sources]),
-                            likely[sources] - np.float32(0.5) * np.square(steps), -np.inf)
+                            likely[sources] - 0.5 * np.square(steps.astype(np.float64)), -np.inf).astype(np.float32)
             best = ways.argmax(axis=1)
-            back[frame], likely = sources[np.arange(count), best], ways[np.arange(count), best].astype(np.float32)
+            back[frame], likely = sources[np.arange(count), best], ways[np.arange(count), best]
         likely = likely + np.log(others[frame])
         likely[places[frame]] += ratios[frame]
         likely += np.float32(_NOISE) * random.normal_matrix(1, count)[0].astype(np.float32)
-    state = int(np.where(np.isnan(likely), -np.inf, likely).argmax())
+    # A voicing below 0 has no logarithm. Kaldi's search for the largest stays at a NaN that comes first.
+    state = 0 if np.isnan(likely[0]) else int(np.nanargmax(likely))
     path = np.zeros(len(pitch), dtype=np.int64)
     for frame in range(len(pitch) - 1, -1, -1):
         path[frame], state = state, int(back[frame, state])
