@@ -103,21 +103,36 @@ def test_htk_output(sounds, tmp_path):
         np.testing.assert_array_equal(HTK_MATRIX.read_value(token_reader(stream)), read("out")["b"])
 
 
-def test_warping_is_refused(sounds, capfd, tmp_path):
-    run("compute-mfcc-feats", "--vtln-warp=1.1", "ark:wav.ark", "ark:out", status=255)
-    assert "--vtln-warp=1.1: features with a warped frequency axis (VTLN) cannot be" in capfd.readouterr().err
+def test_warping(sounds, capfd, tmp_path):
+    """By an option, by factors of utterances, by those of speakers; utterances without one are left out."""
+    run("compute-mfcc-feats", "--dither=0", "ark:wav.ark", "ark:plain")
+    run("compute-mfcc-feats", "--dither=0", "--vtln-warp=0.9", "ark:wav.ark", "ark:warped")
     (tmp_path / "map").write_text("s 1.0\nt 0.9\n")
     (tmp_path / "utt2spk").write_text("a s\nb s\nc u\nd t\ne s\n")
-    words = ("--vtln-map=ark:map", "--utt2spk=ark:utt2spk")
-    run("compute-mfcc-feats", *words, "ark:wav.ark", "ark:out", status=255)
-    said = capfd.readouterr().err
-    assert "No vtln-map entry for utterance-id (or speaker-id) c" in said
-    assert "the warp factor of d, 0.9: features with" in said
-    assert not (tmp_path / "out").exists()
-    (tmp_path / "map").write_text("s 1.0\nt 1.0\n")
-    run("compute-mfcc-feats", *words, "ark:wav.ark", "ark:out")
-    assert list(read("out")) == ["a", "b", "d", "e"]
+    run("compute-mfcc-feats", "--dither=0", "--vtln-map=ark:map", "--utt2spk=ark:utt2spk", "ark:wav.ark", "ark:out")
+    assert "No vtln-map entry for utterance-id (or speaker-id) c" in capfd.readouterr().err
+    found, plain, warped = read("out"), read("plain"), read("warped")
+    assert list(found) == ["a", "b", "d", "e"]
+    np.testing.assert_array_equal(found["a"], plain["a"])
+    np.testing.assert_array_equal(found["d"], warped["d"])
+    assert np.abs(warped["a"] - plain["a"]).max() > 1
+    (tmp_path / "map").write_text("a 1.0\nb 100\n")
+    run("compute-plp-feats", "--vtln-map=ark:map", "ark:wav.ark", "ark:out")
+    assert list(read("out")) == ["a"] and "the warp factor 100 is too far from 1" in capfd.readouterr().err
     run("compute-mfcc-feats", "--utt2spk=ark:utt2spk", "ark:wav.ark", "ark:out", status=255)
+
+
+def test_plp_and_spectrograms(sounds):
+    run("compute-plp-feats", "--dither=0", "ark:wav.ark", "ark:plp")
+    run("compute-spectrogram-feats", "--dither=0", "ark:wav.ark", "ark:spectrogram")
+    run("compute-spectrogram-feats", "--dither=0", "--return-raw-fft=true", "ark:wav.ark", "ark:raw")
+    plp, found, raw = read("plp")["a"], read("spectrogram")["a"], read("raw")["a"]
+    assert plp.shape[1] == 13 and found.shape[1] == 257 and raw.shape[1] == 512 and len(plp) == len(found) == len(raw)
+    power = np.square(raw[:, 2::2]) + np.square(raw[:, 3::2])
+    logs = np.log(np.maximum(power, np.finfo(np.float32).eps))
+    np.testing.assert_allclose(found[:, 1:-1], logs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[:, -1], np.log(np.square(raw[:, 1])), rtol=1e-5)
+    np.testing.assert_array_equal(found[:, 0], plp[:, 0])          # the energy
 
 
 @pytest.mark.parametrize("option", ["--num-ceps=99", "--output-format=x", "--low-freq=9000"])

@@ -1,15 +1,13 @@
 """MFCC and filterbank features against a slow computation with numpy, and resampling against known signals."""
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.features.frame_windows import WINDOWS
 from nnet3py.features.resample import resample
-from nnet3py.features.speech import SpeechFeatures, SpeechOptions
+from nnet3py.features.speech import SpeechFeatures, SpeechOptions, speech_options
 
 RATE = 16000
 EPSILON = float(np.finfo(np.float32).eps)
@@ -170,8 +168,12 @@ def test_without_dither_it_is_the_same_every_time(sound):
     ({"frame_length_ms": 0.01}, {}, {}, "--frame-length=0.01"),
     ({"window_type": "round"}, {}, {}, "--window-type=round: expected one of hamming"),
     ({"preemph_coeff": 2.0}, {}, {}, "--preemphasis-coefficient=2"),
-    ({}, {"num_bins": 2}, {}, "--num-mel-bins=2"),
-    ({}, {"num_bins": 2000}, {}, "cannot be computed with these options"),
+    ({}, {"num_bins": 2}, {"num_ceps": 2}, "--num-mel-bins=2"),
+    ({}, {"num_bins": 2000}, {}, "--num-mel-bins=2000: there are 256 frequencies"),
+    ({}, {"num_bins": 200}, {}, "--num-mel-bins=200: filter 2 lies between two frequencies"),
+    ({"dither": -1.0}, {}, {}, "--dither=-1"),
+    ({"frame_length_ms": 25.0625, "round_to_power_of_two": False}, {}, {}, "their number must be even"),
+    ({"num_ceps": 13}, {}, {}, "features have no option 'num_ceps'"),
     ({}, {"low_freq": 9000.0}, {}, "--low-freq=9000 --high-freq=0: the filters would lie between 9000 and 8000"),
     ({}, {"high_freq": 9000.0}, {}, "within 0 and 8000 Hz"),
     ({}, {}, {"num_ceps": 24}, "--num-ceps=24: expected 1 to 23"),
@@ -192,10 +194,10 @@ def test_sampling_rates_that_differ(sound):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_without_the_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "kaldi_native_fbank", None)
-    with pytest.raises(Nnet3Error, match=r"pip install .*\[features\]"):
-        SpeechFeatures(SpeechOptions("mfcc"))
+@pytest.mark.parametrize("name", ["num_ceps", "numceps", "num-mel-bin"])
+def test_misspelt_options_are_refused(name):
+    with pytest.raises(UsageError, match=f"mfcc features have no option '{name}' .did you mean 'num-"):
+        speech_options("mfcc", {name: 20})
 
 
 # -- resampling ------------------------------------------------------------------------------------------------------
