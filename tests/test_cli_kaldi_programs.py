@@ -22,8 +22,8 @@ def test_no_hint_names_a_program_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize("name, message, hint", [
-    ("compute-plp-feats", "Kaldi's program compute-plp-feats is not part of nnet3py", "use compute-mfcc-feats or"),
-    ("compute-plp-feat", "There is no command 'compute-plp-feat'", "Kaldi has compute-plp-feats, which is not part"),
+    ("process-pitch-feats", "Kaldi's program process-pitch-feats is not part of nnet3py", "use process-kaldi-pitch-"),
+    ("gmm-align-compiledx", "There is no command 'gmm-align-compiledx'", "Kaldi has gmm-align-compiled, which is not"),
     ("gmm-align-compiled", "Kaldi's program gmm-align-compiled", "models other than nnet3 networks"),
     ("trian", "There is no command 'trian'", "did you mean 'train'?"),
     ("nnet3-trian", "There is no command 'nnet3-trian'", "did you mean 'nnet3-train'?"),

@@ -113,8 +113,9 @@ def test_missing_and_short_sound(options, tmp_path, capfd):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    (["--feature-type=plp"], "PLP features cannot be computed"),
-    (["--add-pitch=true"], "--add-pitch=true"),
+    (["--feature-type=plp"], "dimension 13, the statistics for i-vectors 40"),
+    (["--add-pitch=true"], "43"),
+    (["--add-pitch=true", "--online-pitch-config=ivector.conf"], "ivector.conf"),
     (["--cmvn-config=ivector.conf"], "--global-cmvn-stats option is required"),
     (["--ivector-extraction-config="], "the extractor makes none"),
     (["--mfcc-config="], "dimension 13, the statistics for i-vectors 40"),

@@ -44,11 +44,12 @@ def shared_files() -> tuple[Path, ...]:
               ROOT / "nnet3py/egs/splitter.py"]
     files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
               for path in (ROOT / "nnet3py" / room).glob("*.py")]
-    files += [ROOT / "nnet3py/features/speech_options.py", ROOT / "nnet3py/__init__.py"]
+    files += [ROOT / f"nnet3py/features/{name}_options.py" for name in ("speech", "pitch")]
+    files += [ROOT / "nnet3py/__init__.py"]
     for declaring in ("recognition/option_tables.py", "discriminative/options.py",
                       "discriminative/splitting_options.py"):
         files.remove(ROOT / "nnet3py" / declaring)
-    return tuple(files)                  # the library is given the options of features by their names
+    return tuple(files)                  # options of features are given by their names
 
 
 @cache

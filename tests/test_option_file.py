@@ -7,7 +7,7 @@ import pytest
 
 from nnet3py import option_file
 from nnet3py.errors import UsageError
-from nnet3py.features.speech import speech_options
+from nnet3py.features.speech import SpeechFeatures, speech_options
 from nnet3py.option_file import OptionLine, read_option_lines
 
 
@@ -50,5 +50,5 @@ def test_lists_of_numbers(text: str, numbers: list[int] | None) -> None:
 
 def test_what_is_not_given_of_features_has_its_default() -> None:
     options = speech_options("fbank", {"num-mel-bins": 40})
-    assert options.mel["num_bins"] == 40 and options.mel["low_freq"] == 20.0
-    assert options.own["use_energy"] is False and not options.allow_downsample
+    assert options.mel == {"num_bins": 40} and not options.frame and not options.allow_downsample
+    assert SpeechFeatures(options).dim == 40 and SpeechFeatures(options).frame_options.dither == 1.0

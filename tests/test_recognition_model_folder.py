@@ -99,7 +99,7 @@ def test_everything_that_is_missing_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "text", "message"), [
     ("conf/model.conf", "--determinize-lattice=false\n", "--determinize-lattice=false"),
-    ("conf/pitch.conf", "", "pitch features"),
+    ("conf/pitch.conf", "--min-f1=50\n", "--min-f1 .*did you mean --min-f0"),
     ("conf/mfcc.conf", "--output-format=htk\n", "--output-format"),
     ("ivector/splice.conf", "--left-kontext=3\n", "--left-kontext .*did you mean --left-context"),
 ])
@@ -109,9 +109,21 @@ def test_what_cannot_be_done_is_refused_by_name(package: Path, name: str, text: 
         read_model_folder(package)
 
 
+def test_pitch_and_plp(package: Path, tmp_path: Path) -> None:
+    (package / "conf" / "pitch.conf").write_text("--min-f0=60\n--delta-window=3\n")
+    folder = read_model_folder(package)
+    assert folder.pitch == {"min-f0": 60.0, "delta-window": 3} and ", pitch" in folder.describe()
+    other = kaldi_folder(tmp_path)
+    assert read_model_folder(other).pitch is None
+    (other / "conf" / "online.conf").write_text("--add-pitch=true\n--feature-type=plp\n")
+    (other / "conf" / "plp.conf").write_text("--num-ceps=12\n")
+    folder = read_model_folder(other)
+    assert folder.pitch == {} and folder.feature_kind == "plp" and folder.features == {"num-ceps": 12}
+    assert "PLP, pitch" in folder.describe()
+
+
 @pytest.mark.parametrize(("name", "text", "message"), [
-    ("conf/online.conf", "--feature-type=plp\n", "--feature-type=plp"),
-    ("conf/online.conf", "--add-pitch=true\n", "pitch"),
+    ("conf/online.conf", "--feature-type=lpc\n", "--feature-type=lpc"),
     ("cmvn_opts", "--norm-vars=false\n", "normalised over whole utterances"),
     ("delta_opts", "", "delta_opts"),
     ("frame_subsampling_factor", "three\n", "not a number above 0"),
