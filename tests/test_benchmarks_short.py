@@ -106,6 +106,8 @@ FORMS = [
     Short("ops", ("--quick", "--runs=1", "--rounds=1", "--threads=2"),
           {r"cpu \(\S+, \w+, 2 threads\); microseconds, medians of 1 rounds": 1,
            rf"\S+ .* +{NUMBER} +{NUMBER} +{NUMBER} +\d+\.\d G(?:FLOP|B)/s": 2 * 2 + 12}),
+    Short("front_end", ("--seconds=2", "--runs=1"),
+          {rf"\w+ +nnet3py +{NUMBER} s for an hour, +{NUMBER} times real time.*": 6}),
     Short("recognition", ("--seconds=1", "--hours=0", "--no-wide", "--no-rival", "--runs=1", "--only=start",
                           "--only=loading", "--only=latency"),
           {rf"  loading  nnet3py  +{NUMBER} s, +{NUMBER} MB, +{NUMBER} of them mapped files, at most .*": 1,
