@@ -16,6 +16,7 @@ EXTRAS = {
     "serve": "recognition as a service, for other programs and browsers",
     "listen": "recognition of what a microphone hears",
     "sound": "files of sound other than WAVE: FLAC, Ogg, MP3",
+    "media": "sound of telephones, browsers and videos: m4a, webm, mp4, amr, wma",
     "plot": "plots of a training",
     "tensorboard": "a training as TensorBoard shows it",
     "dask": "training jobs on other machines",

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -350,6 +351,52 @@ def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
         (f"{path.name} binary", path.read_bytes()), (f"{path.name} text", text))]
 
 
+def _read_wave(data: bytes, path: Path) -> None:
+    """The sound, how long it is, and whether its header says so; and what was read can be written."""
+    from nnet3py.formats.wave_file import has_stream_size, read_duration, read_wave, write_wave
+
+    has_stream_size(data[:4096])
+    with contextlib.suppress(Nnet3Error):
+        read_object(str(path), read_duration)
+    wave = read_object(str(path), read_wave)
+    assert wave.samples.size and np.isfinite(wave.samples).all()
+    write_wave(TokenWriter(io.BytesIO(), True), wave)
+
+
+def _wave_bytes(code: int, bits: int, channels: int = 1, order: str = "<", size: int | None = None,
+                chunks: bytes = b"", extra: bytes = b"") -> bytes:
+    """A WAVE file of random samples; ``size`` is what it says of them and of itself, if not the truth."""
+    width = channels * bits // 8
+    rng = np.random.default_rng(bits + channels)
+    if code == 3:
+        samples = rng.uniform(-1, 1, 60 * channels).astype(f"{order}f{bits // 8}").tobytes()
+    else:
+        samples = rng.bytes(60 * width)
+    form = struct.pack(f"{order}HHIIHH", 0xFFFE if extra else code, channels, 16000, 16000 * width, width, bits) + extra
+    body = (b"WAVEfmt " + struct.pack(f"{order}I", len(form)) + form + chunks
+            + b"data" + struct.pack(f"{order}I", len(samples) if size is None else size) + samples)
+    whole = struct.pack(f"{order}I", len(body) if size is None else size)
+    return (b"RIFF" if order == "<" else b"RIFX") + whole + body
+
+
+def _wave_samples() -> list[Sample]:
+    from nnet3py.formats.wave_file import WAVE
+
+    extra = struct.pack("<HHIH", 22, 16, 3, 1) + b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
+    chunks = b"LIST\x07\0\0\0INFOISF\0fact\x04\0\0\0\x3c\0\0\0"
+    long = b"ds64" + struct.pack("<IQQQI", 28, 300, 120, 60, 0)
+    files = {f"{bits} bits": _wave_bytes(1, bits) for bits in (8, 16, 24, 32)}
+    files |= {f"float {bits}": _wave_bytes(3, bits) for bits in (32, 64)}
+    files |= {f"RIFX {bits}": _wave_bytes(1, bits, 2, ">") for bits in (16, 24)}
+    files |= {f"stream {size:x}": _wave_bytes(1, 16, size=size) for size in (0, 0x7FFFFFFF, 0xFFFFFFFF)}
+    files |= {"stereo": _wave_bytes(1, 16, 2), "extensible": _wave_bytes(1, 16, 2, extra=extra),
+              "extra chunks": _wave_bytes(1, 16, chunks=chunks), "cut": _wave_bytes(1, 16)[:-31],
+              "RF64": b"RF64" + _wave_bytes(1, 16, size=0xFFFFFFFF, chunks=long)[4:]}
+    found = [Sample("wave", name, data, _read_wave) for name, data in files.items()]
+    archive = b"".join(b"u%d " % number + files[name] for number, name in enumerate(("16 bits", "8 bits", "stereo")))
+    return [*found, Sample("wave", "archive", archive, _table(WAVE))]
+
+
 _EDITS = b"""set-learning-rate name=a* learning-rate=0.01
 set-learning-rate-factor name=o learning-rate-factor=0.5
 rename-node old-name=bn new-name=b2
@@ -421,4 +468,4 @@ def samples() -> tuple[Sample, ...]:
         found.append(Sample("lattices", name, data, read, use_lattices))
     found += [Sample("words' phones", name, (LATTICE_DATA / "data" / name).read_bytes(), read_words)
               for name in ("word_boundary.int", "align_lexicon.int")]
-    return tuple(found + _graph_samples() + _fst_type_samples())
+    return tuple(found + _graph_samples() + _fst_type_samples() + _wave_samples())

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,3 +81,50 @@ def test_other_forms_by_soundfile(tmp_path: Path) -> None:
     assert np.array_equal(whole(tmp_path / "a.flac") * 32768, samples)
     soundfile.write(tmp_path / "a.ogg", samples, RATE)
     assert abs(len(whole(tmp_path / "a.ogg")) - len(samples)) < RATE // 10
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_files_of_pipes_do_not_say_how_long_they_are(reader: str, size: int, tmp_path: Path) -> None:
+    content = bytearray(SOUNDS[0].read_bytes())
+    assert content[36:40] == b"data"
+    content[40:44] = struct.pack("<I", size)
+    (tmp_path / "a.wav").write_bytes(content)
+    assert np.array_equal(whole(tmp_path / "a.wav") * 32768, samples_of(SOUNDS[0]))
+
+
+def test_a_wave_file_that_ends_too_early(reader: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a.wav").write_bytes(SOUNDS[0].read_bytes()[:20044])
+    assert np.array_equal(whole(tmp_path / "a.wav") * 32768, samples_of(SOUNDS[0])[:10000])
+    assert "bytes of samples, found the end of the file after 20000" in caplog.text and "a.wav" in caplog.text
+
+
+def test_a_wave_file_without_samples(reader: str, tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(SOUNDS[0].read_bytes()[:40] + bytes(4))
+    with pytest.raises(Nnet3Error, match="samples"):
+        whole(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("ending", ["flac", "mp3", "aiff", "au", "w64", "rf64"])
+def test_other_files_that_end_too_early(ending: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What soundfile then reads comes with a warning; or it is an error. Never less without a word.
+
+    But for Ogg, which does not say how long it is, and CAF, of which soundfile does not tell.
+    """
+    soundfile = pytest.importorskip("soundfile", reason="the extra sound")
+    samples = np.tile(samples_of(SOUNDS[0]) / 32768, 4)
+    soundfile.write(tmp_path / f"a.{ending}", samples, RATE)
+    assert abs(len(whole(tmp_path / f"a.{ending}")) - len(samples)) < RATE / 10 and not caplog.records
+    content = (tmp_path / f"a.{ending}").read_bytes()
+    (tmp_path / f"b.{ending}").write_bytes(content[:len(content) // 2])
+    try:
+        found = whole(tmp_path / f"b.{ending}")
+    except Nnet3Error:
+        return
+    assert 0.3 < len(found) / len(samples) < 0.7 and caplog.records, len(found)
+
+
+def test_wave_files_need_no_other_packages() -> None:
+    """Nor load them: PyAV takes longer than a short sound."""
+    program = ("import sys; from nnet3py.recognition.sound import open_sound; "
+               f"list(open_sound({str(SOUNDS[0])!r}).blocks()); assert 'av' not in sys.modules")
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,9 +8,18 @@ import wave
 
 import numpy as np
 import pytest
+from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.formats.wave_file import WAVE, WAVE_DURATION, Wave, read_duration, read_wave, write_wave
+from nnet3py.formats.wave_file import (
+    WAVE,
+    WAVE_DURATION,
+    Wave,
+    has_stream_size,
+    read_duration,
+    read_wave,
+    write_wave,
+)
 from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -87,12 +96,56 @@ def test_extensible_header_and_other_chunks():
     np.testing.assert_array_equal(sound.samples, RAMP)
 
 
-@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0x7FFFFFFE, 0x7FFFFFFF, 0x80000000, 0xFFFFFFDB, 0xFFFFFFFF])
 @pytest.mark.parametrize("name", [b"RIFF", b"RF64"])
 def test_length_that_a_pipe_did_not_know(size, name):
     data = wave_bytes(form(1, 2, 16000, 16), RAMP.T.astype("<i2").tobytes(), size=size, name=name)
     np.testing.assert_array_equal(read(data).samples, RAMP)
     assert read_duration(TokenReader(io.BytesIO(data))) == 5 / 16000
+
+
+@pytest.mark.parametrize("name, bits, is_stream", [
+    ("size0", 16, True), ("size7f", 16, True), ("sizeff", 16, True), ("chunk", 16, False), ("cut", 16, False),
+    ("b24", 24, False), ("f32", 32, False), ("b8", 8, False)])
+def test_headers_of_recorders_and_pipes(name, bits, is_stream, caplog):
+    """All hold the same sound, of which the files here are the beginning."""
+    data = (DATA / "features" / "tools" / f"{name}.wav").read_bytes()
+    assert has_stream_size(data) == is_stream
+    with caplog.at_level(logging.WARNING, "nnet3py"):
+        samples = read(data).samples
+    assert ("found the end of the file" in caplog.text) == (not is_stream)
+    same = read((DATA / "features" / "tools" / "size0.wav").read_bytes()).samples
+    count = min(samples.shape[1], same.shape[1])
+    assert count >= 50 and samples.shape[0] == 1
+    np.testing.assert_allclose(samples[:, :count], same[:, :count], atol=260 if bits == 8 else 1)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_what_says_that_it_is_a_stream(size, order):
+    fmt, data = form(1, 1, 16000, 16, order), b"\0" * 6000
+    whole = wave_bytes(fmt, data, order)
+    assert not has_stream_size(whole) and not has_stream_size(whole[:40]) and not has_stream_size(whole[:11])
+    assert has_stream_size(wave_bytes(fmt, data, order, size)[:4096])
+    assert has_stream_size(wave_bytes(fmt, data, order, size, before=chunk(b"LIST", b"odd", order))[:4096])
+    assert has_stream_size(whole[:4] + struct.pack(f"{order}I", size) + whole[8:])       # the file's length
+    assert not has_stream_size(b"FORM" + whole[4:]) and not has_stream_size(whole[:8] + b"AVI " + whole[12:])
+    assert not has_stream_size(wave_bytes(fmt, data, order, before=chunk(b"LIST", b"\0" * 5000, order))[:4096])
+
+
+def test_length_in_a_chunk_of_its_own():
+    """RF64 says how long it is in the chunk 'ds64'; what follows the samples is no sound."""
+    data = RAMP.T.astype("<i2").tobytes()
+    for size, expected in ((len(data), RAMP), (1 << 40, None), (0, None), (1 << 63, None)):
+        sizes = chunk(b"ds64", struct.pack("<QQQI", 999, size, 5, 0))
+        content = wave_bytes(sizes + form(1, 2, 16000, 16), data, size=0xFFFFFFFF, name=b"RF64") + b"more"
+        assert has_stream_size(content) == (size in (0, 1 << 63))
+        samples = read(content).samples
+        np.testing.assert_array_equal(samples[:, :5], RAMP)
+        assert samples.shape[1] == (5 if expected is not None else 6)
+    assert read_duration(TokenReader(io.BytesIO(wave_bytes(
+        chunk(b"ds64", struct.pack("<QQQI", 999, len(data), 5, 0)) + form(1, 2, 16000, 16), data, size=0xFFFFFFFF,
+        name=b"RF64")))) == 5 / 16000
 
 
 def test_file_that_is_too_short(caplog):
@@ -117,6 +170,9 @@ def test_file_that_is_too_short(caplog):
     (wave_bytes(chunk(b"fmt ", struct.pack("<HHIIHH", 1, 1, 8000, 8000, 3, 16)), b"ab"), "3 bytes for the samples"),
     (wave_bytes(chunk(b"fmt ", b"short"), b"ab"), "has 5 bytes, expected 16"),
     (wave_bytes(chunk(b"fmt ", b"short", size=2**31), b"ab"), "2147483648 bytes|only .* bytes follow"),
+    (wave_bytes(form(1, 1, 2**31, 8), b"ab"), "2147483648 samples a second"),
+    (wave_bytes(form(3, 1, 16000, 32), struct.pack("<f", 3e38)), "too large"),
+    (wave_bytes(form(3, 1, 16000, 64), struct.pack("<d", 1e300)), "too large"),
     (wave_bytes(form(3, 1, 16000, 32), struct.pack("<f", float("nan"))), "NaN")])
 def test_damaged_files(data, message):
     with pytest.raises(FormatError, match=message):
@@ -143,6 +199,17 @@ def test_too_long_for_a_file():
     samples = np.broadcast_to(np.float32(0), (2, 2**31))
     with pytest.raises(Nnet3Error, match="too long for a WAVE file"):
         written(Wave(16000.0, samples))
+
+
+@pytest.mark.parametrize("sound, message", [
+    (Wave(16000.0, np.array([[1, np.nan]], np.float32)), "NaN or infinite"),
+    (Wave(16000.0, np.array([[-np.inf]], np.float32)), "NaN or infinite"),
+    (Wave(0.5, np.ones((1, 1), np.float32)), "1 channels of 0 samples a second"),
+    (Wave(2e7, np.ones((1, 1), np.float32)), "20000000 samples a second"),
+    (Wave(16000.0, np.ones((40000, 1), np.float32)), "40000 channels")])
+def test_what_a_file_cannot_hold(sound, message):
+    with pytest.raises(Nnet3Error, match=message):
+        written(sound)
 
 
 def sounds() -> dict[str, Wave]:

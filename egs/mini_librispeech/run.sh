@@ -24,6 +24,9 @@ unknown_word=             # of the lexicon, for words that it lacks
 position_dependent_phones=false      # needed for exact times of words
 dir=exp
 mfcc_config=$here/conf/mfcc.conf
+pitch_config=             # such as conf/online_pitch.conf: pitch is appended to the MFCC; blank: no pitch
+noises=                   # a list of noises, NAME FILE: the network is trained with noise and rooms; blank: without
+rirs=                     # a list of impulse responses of rooms, for --noises
 speeds="0.9 1.0 1.1"
 copies=                   # of each utterance, at so many of these speeds; blank: at all
 e2e_width=256
@@ -83,12 +86,12 @@ if begin 0 "data"; then
   need $lexicon $lm $data/{text,utt2spk}
   has_extra decode || fail "graphs need more packages ($extra_hint)"
   $local/prepare_data.sh --from $data --to $train
-  $local/make_features.sh --data $train --config $mfcc_config
+  $local/make_features.sh --data $train --config $mfcc_config --pitch-config "$pitch_config"
   for folder in $test_data; do
     name=$(basename "$folder")
     [ $name != train ] || fail "a test directory cannot be named train"
     $local/prepare_data.sh --from $folder --to $dir/data/$name
-    $local/make_features.sh --data $dir/data/$name --config $mfcc_config
+    $local/make_features.sh --data $dir/data/$name --config $mfcc_config --pitch-config "$pitch_config"
   done
   echo "$0: $(wc -l < $train/feats.scp) utterances to train on, to test: $(for name in $tests; do
     echo "$(wc -l < $dir/data/$name/feats.scp) in $name"; done | paste -sd,)"
@@ -112,11 +115,11 @@ fi
 if begin 2 "other speeds and volumes"; then
   if sound; then
     $local/prepare_data.sh --from $train --to ${train}_sp --speeds "$speeds" --copies "$copies"
-    $local/make_features.sh --data ${train}_sp --config $mfcc_config
+    $local/make_features.sh --data ${train}_sp --config $mfcc_config --pitch-config "$pitch_config"
     run ${train}_e2e/log/lengths.log python $local/allowed_lengths.py $train/utt2num_frames ${train}_e2e/allowed_lengths \
       ${train}_e2e/speeds --copies $e2e_copies
     $local/prepare_data.sh --from $train --to ${train}_e2e --utt2speed ${train}_e2e/speeds
-    $local/make_features.sh --data ${train}_e2e --config $mfcc_config
+    $local/make_features.sh --data ${train}_e2e --config $mfcc_config --pitch-config "$pitch_config"
   else
     echo "$0: features without sound stay as they are"
     for name in sp e2e; do
@@ -164,15 +167,39 @@ if begin 6 "tree"; then
   $local/build_tree.sh --data ${train}_sp --lang $lang --ali $dir/e2e_lats --dir $tree --num-leaves $num_leaves
 fi
 
+trained=${train}_sp       # what i-vectors and the network are trained on: the same frames, perhaps with noise
+if [ -n "$noises" ]; then
+  trained=${train}_noisy
+  if [ $stage -le 6 ] && [ 6 -le $stop_stage ]; then
+    $local/prepare_data.sh --from ${train}_sp --to $trained
+    rm -f $trained/feats.scp
+    cp ${train}_sp/utt2speed $trained
+    run $trained/log/augment.log python $local/augment.py --noises $noises --rirs $rirs --seed $srand $trained/wav.scp
+    $local/make_features.sh --data $trained --config $mfcc_config --pitch-config "$pitch_config"
+  fi
+fi
+
 ivectors() { [ $ivector_dim -eq 0 ] || echo $dir/ivectors/$1; }      # ivectors NAME: their folder, if there are any
+
+without_pitch() {   # without_pitch DATA: a data directory of the features that i-vectors are made of
+  [ -s $1/pitch_dim ] || { echo $1; return; }
+  local last=$(($(feat-to-dim --print-args=false scp:$1/feats.scp -) - $(cat $1/pitch_dim) - 1))
+  mkdir -p $1_without_pitch
+  cp $1/{text,utt2spk,spk2utt,utt2num_frames} $1_without_pitch
+  sed "s/\$/[:,0:$last]/" $1/feats.scp > $1_without_pitch/feats.scp
+  run $1_without_pitch/log/cmvn.log compute-cmvn-stats --spk2utt=ark:$1/spk2utt scp:$1_without_pitch/feats.scp \
+    ark,scp:$1_without_pitch/cmvn.ark,$1_without_pitch/cmvn.scp
+  echo $1_without_pitch
+}
 
 if begin 7 "i-vectors"; then
   if [ $ivector_dim -gt 0 ]; then
-    $local/train_ivectors.sh --data ${train}_sp --dir $dir/extractor --num-gauss $num_gauss --ivector-dim $ivector_dim \
+    base=$(without_pitch $trained)
+    $local/train_ivectors.sh --data $base --dir $dir/extractor --num-gauss $num_gauss --ivector-dim $ivector_dim \
       $ivector_opts
-    $local/extract_ivectors.sh --data ${train}_sp --extractor $dir/extractor --dir $(ivectors train_sp) --utts-per-speaker 2
+    $local/extract_ivectors.sh --data $base --extractor $dir/extractor --dir $(ivectors $(basename $trained)) --utts-per-speaker 2
     for name in $tests; do
-      $local/extract_ivectors.sh --data $dir/data/$name --extractor $dir/extractor --dir $(ivectors $name)
+      $local/extract_ivectors.sh --data $(without_pitch $dir/data/$name) --extractor $dir/extractor --dir $(ivectors $name)
     done
   fi
 fi
@@ -180,15 +207,15 @@ fi
 chain=$dir/chain
 if begin 8 "network"; then
   rm -rf $chain
-  $local/make_network.sh --data ${train}_sp --tree $tree --dir $chain --width $width --bottleneck $bottleneck \
-    --strides "$strides" --ivectors "$(ivectors train_sp)"
+  $local/make_network.sh --data $trained --tree $tree --dir $chain --width $width --bottleneck $bottleneck \
+    --strides "$strides" --ivectors "$(ivectors $(basename $trained))"
 fi
 
 if begin 9 "training"; then
-  train --feat-dir=${train}_sp --feat.cmvn-opts="--norm-means=false --norm-vars=false" --tree-dir=$tree \
+  train --feat-dir=$trained --feat.cmvn-opts="--norm-means=false --norm-vars=false" --tree-dir=$tree \
     --lat-dir=$dir/e2e_lats --chain.alignment-subsampling-factor=1 --chain.left-tolerance=1 --chain.right-tolerance=1 \
     --chain.lm-opts="--num-extra-lm-states=2000" ${ivector_dim:+$([ $ivector_dim -eq 0 ] ||
-      echo "--feat.online-ivector-dir=$(ivectors train_sp)")} \
+      echo "--feat.online-ivector-dir=$(ivectors $(basename $trained))")} \
     --egs.chunk-width=$chunk_width --egs.opts="$egs_opts" --trainer.frames-per-iter=$frames_per_iter \
     --trainer.num-chunk-per-minibatch=$minibatch --trainer.num-epochs=$num_epochs \
     --trainer.optimization.initial-effective-lrate=$initial_lrate \

@@ -1,4 +1,4 @@
-"""Speech of espeak-ng and flite, the phones that espeak-ng speaks, and Kaldi data directories made of them.
+"""Speech of espeak-ng and flite, the phones that espeak-ng speaks, rooms, noise, and Kaldi data directories made of them.
 
 The corpora of the recipes mini_librispeech and english_digits_and_commands are made with this.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 RATE = 16000                             # samples a second
 STRESS, VARIANT = "',%=|;~*", "-2#"      # marks in espeak-ng's phoneme names
+ROOM_SECONDS = (0.1, 0.5)                # until an echo has lost 60 dB
 RENAMED = {"a#": "@", "aI3": "aI@", "i@3": "i@", "?": "", "aa": "a", "A:": "A@"}     # rare ones: as the nearest
 
 
@@ -86,3 +87,29 @@ def write_data(folder: Path, utterances: Iterable[tuple[str, str, str, np.ndarra
     (folder / "text").write_text("".join(text))
     (folder / "utt2spk").write_text("".join(f"{key} {speaker}\n" for key, speaker in speakers))
     (folder / "spk2utt").write_text("".join(f"{speaker} {' '.join(its)}\n" for speaker, its in sorted(keys.items())))
+
+
+def impulse_response(rng: np.random.Generator) -> np.ndarray:
+    """float64 (samples,) at RATE: of a room, with echoes that fade, weaker than what comes directly."""
+    seconds = rng.uniform(*ROOM_SECONDS)
+    times = np.arange(int(RATE * seconds)) / RATE
+    response = rng.standard_normal(len(times)) * 10.0 ** (-3.0 * times / seconds)
+    response[:int(RATE * rng.uniform(0.001, 0.01))] = 0.0
+    response *= 10.0 ** (rng.uniform(-18.0, -2.0) / 20) / np.sqrt((response ** 2).sum() + 1e-9)
+    response[0] = 1.0
+    return np.asarray(response)
+
+
+def noise(length: int, other: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """float32 (length,): white, pink or brown noise, a hum, or voices (copies of ``other``), of power 1."""
+    kind = rng.random()
+    if kind < 0.15 and len(other):
+        made = sum(np.resize(np.roll(other, rng.integers(len(other))), length) for _ in range(4))
+    elif kind < 0.25:
+        tone = 2.0 * np.pi * rng.choice([50.0, 60.0, 100.0, 120.0]) * np.arange(length) / RATE
+        made = sum(np.sin(harmonic * tone) / harmonic for harmonic in (1, 2, 3, 5)) + 0.1 * rng.standard_normal(length)
+    else:
+        spectrum = np.fft.rfft(rng.standard_normal(length))
+        slope = rng.choice([0.0, 0.25, 0.5, 0.75])
+        made = np.fft.irfft(spectrum / np.arange(1.0, len(spectrum) + 1.0) ** slope, length)
+    return (made / np.sqrt(np.mean(np.square(made)) + 1e-9)).astype(np.float32)

@@ -62,20 +62,8 @@ _INSTEAD: dict[str, str] = {
         online-server-gmm-decode-faster online-audio-client online-audio-server-decode-faster online-net-client""",
     "use compute-online-feats": "compute-online-feats-cuda compute-online-feats-batched-cuda",
     "use latgen-faster-mapped": "latgen-incremental-mapped",
-    "use compute-mfcc-feats or compute-fbank-feats": """
-        compute-plp-feats compute-spectrogram-feats""",
-    "pitch is not part of it; compute it with Kaldi, and put it beside other features with paste-feats": """
-        compute-kaldi-pitch-feats process-kaldi-pitch-feats compute-and-process-kaldi-pitch-feats
-        interpolate-pitch process-pitch-feats""",
-    "use compute-cmvn-stats": "compute-cmvn-stats-two-channel",
-    "use apply-cmvn-online, or apply-cmvn": "apply-cmvn-sliding",
-    "use splice-feats and transform-feats": "add-deltas-sdc",
-    "use paste-feats": "concat-feats append-post-to-feats",
-    "use extract-segments on the sound": "extract-feature-segments",
-    "use copy-feats": "copy-feats-to-htk copy-feats-to-sphinx",
-    "write both with copy-feats ark:A ark,t:- and compare the text": "compare-feats",
+    "use process-kaldi-pitch-feats": "process-pitch-feats",
     "write both with copy-int-vector ark:A ark,t:- and compare the text": "compare-int-vector",
-    "use post-to-smat": "post-to-feats",
     "posteriors come from alignments, with ali-to-post": "post-to-phone-post prob-to-post",
     "use copy-post on one table after the other": "sum-post",
     "use matrix-sum": "sum-matrices matrix-max",
@@ -87,15 +75,13 @@ _INSTEAD: dict[str, str] = {
     "use fstdeterminizestar --use-log=true": "fstdeterminizelog",
     "use fstrandgen": "fstrand",
     "use fstminimizeencoded and fstrmepslocal": "fstfactor",
-    "use copy-matrix on each, or numpy": "compose-transforms extend-transform-dim multiply-vectors",
     "use nnet3-align-compiled, or phones-to-ali for phones whose times are known": """
         align-mapped align-compiled-mapped align-equal align-equal-compiled""",
     "use ali-to-phones": "phones-to-prons prons-to-wordali",
     "use compile-train-graphs": "compile-train-graphs-without-lexicon compile-graph",
     "use ali-to-post and post-to-tacc, then nnet3-am-adjust-priors": "analyze-counts",
     "examples are made by nnet3-get-egs": "build-pfile-from-ali nnet-relabel-egs",
-    "change sound before with another program, such as sox in wav.scp": """
-        wav-reverberate extend-wav-with-silence compress-uncompress-speex""",
+    "change sound before with another program, such as sox in wav.scp": "compress-uncompress-speex",
     "pronunciation scores are not part of it; nnet3-compute gives the posteriors they are made of": "compute-gop",
     "searching for words in indexes is not part of it; use Kaldi's on our lattices": """
         kws-index-union kws-search lattice-to-kws-index lattice-to-kws-index2 transcripts-to-fsts compute-atwv

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import NumericError, UsageError
+from nnet3py.formats.wave_file import FULL_SCALE
 
-FULL_SCALE = 32768.0
 _BEFORE_PEAK, _AFTER_PEAK = 0.001, 0.05      # seconds of a response that count as early
 _LEAST_POWER = 1.2e-7                        # added to the power of noise, which may be silence
 _SAMPLES_AT_ONCE = 1 << 20
@@ -113,7 +113,7 @@ def reverberate(samples: np.ndarray, rate: float, response: np.ndarray | None = 
     peak = 0
     length = count
     if response is not None:
-        scaled = response.astype(np.float64) / FULL_SCALE
+        scaled = response.astype(np.float64) / float(FULL_SCALE)
         peak = int(np.argmax(scaled))
         first, end = max(0, int(peak - _BEFORE_PEAK * rate)), min(len(scaled), int(peak + _AFTER_PEAK * rate))
         early_power = power(convolve(sound, scaled[first:max(end, first + 1)]))

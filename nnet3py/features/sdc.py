@@ -14,8 +14,8 @@ def add_shifted_deltas(features: np.ndarray, window: int = 1, shift: int = 3, bl
     beyond the ends the outermost frame is repeated. Raises UsageError for numbers out of range.
     """
     if not (0 < shift < MOST_DELTAS and 0 < blocks < MOST_DELTAS):
-        raise UsageError(f"expected a block shift and a number of blocks from 1 to {MOST_DELTAS - 1}, found {shift} and "
-                         f"{blocks}")
+        raise UsageError(f"expected a block shift and a number of blocks from 1 to {MOST_DELTAS - 1}, found {shift} "
+                         f"and {blocks}")
     taps = delta_filters(1, window)[1]
     count, dim = features.shape
     later = (blocks - 1) * shift

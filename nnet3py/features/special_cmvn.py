@@ -12,10 +12,9 @@ def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int
                       norm_vars: bool = False) -> np.ndarray:
     """Features less their mean in a window, and with variance 1 in it if ``norm_vars``: float32 (frames, dim).
 
-    The window is around the frame if ``center``; otherwise it ends with the frame, and has ``window`` + 1 frames. At the
-    ends it is moved inside, and at the beginning it has ``least_window`` frames, if there are so many, also when it
-    would end with the frame. UsageError for a window without a frame; NumericError for features that are not finite.
-    Kaldi: SlidingWindowCmn.
+    The window is around the frame if ``center``, and moved inside at the ends; otherwise it ends with the frame, has
+    ``window`` + 1 frames, and at the beginning ``least_window``, if there are so many. UsageError for a window without
+    a frame; NumericError for features that are not finite. Kaldi: SlidingWindowCmn.
     """
     if window < 1 or least_window < 1:
         raise UsageError(f"expected windows of 1 frame or more, found {window} and {least_window}")
@@ -24,11 +23,8 @@ def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int
         raise NumericError("the features are not finite", "look for NaN or infinity in what they were computed from")
     t = np.arange(count)
     firsts = t - window // 2 if center else t - window
-    ends = firsts + window if center else t + 1
-    ends = ends - np.minimum(firsts, 0)
+    ends = firsts + window - np.minimum(firsts, 0) if center else np.maximum(t + 1, least_window)
     firsts = np.maximum(firsts, 0)
-    if not center:
-        ends = np.where(ends > t, np.maximum(t + 1, least_window), ends)
     beyond = np.maximum(ends - count, 0)
     firsts, ends = np.maximum(firsts - beyond, 0), ends - beyond
     sizes = (ends - firsts)[:, None]
@@ -44,15 +40,15 @@ def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int
     return result.astype(np.float32)
 
 
-def weights_of_two_channels(one: np.ndarray, other: np.ndarray, quieter: float) -> tuple[np.ndarray, np.ndarray]:
+def weights_of_two_channels(first: np.ndarray, other: np.ndarray, quieter: float) -> tuple[np.ndarray, np.ndarray]:
     """float64 (frames,) of each channel: 1 for frames in which it is the louder one, ``quieter`` for the rest.
 
-    ``one`` and ``other`` are features (frames, dim), of which the first column says how loud a frame is. Frames that
+    ``first`` and ``other`` are features (frames, dim), of which the first column says how loud a frame is. Frames that
     only one of them has get the weight 1.
     """
-    both = min(len(one), len(other))
-    first_is_louder = one[:both, 0] > other[:both, 0]
-    weights = np.ones(len(one)), np.ones(len(other))
+    both = min(len(first), len(other))
+    first_is_louder = first[:both, 0] > other[:both, 0]
+    weights = np.ones(len(first)), np.ones(len(other))
     weights[0][:both][~first_is_louder] = quieter
     weights[1][:both][first_is_louder] = quieter
     return weights

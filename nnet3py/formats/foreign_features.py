@@ -1,6 +1,7 @@
 """Feature files of HTK and Sphinx, which ``copy-feats`` reads.
 
-Both are big-endian and carry no ``\\0B``. Kaldi: HtkMatrixHolder, SphinxMatrixHolder.
+Both are big-endian and carry no ``\\0B``, but for Sphinx's that are written: Kaldi's program writes little-endian ones,
+and Sphinx finds out. Kaldi: HtkMatrixHolder, SphinxMatrixHolder.
 """
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import struct
 
 import numpy as np
 
+from nnet3py.errors import ShapeError
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -15,7 +17,8 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 SPHINX_DIM = 13                 # the file does not tell
 _HTK_HEADER = struct.Struct(">iihH")   # samples, period in units of 100 ns, bytes per sample, kind
 _COMPRESSED, _CHECKSUM, _BASE_KIND = 0o2000, 0o10000, 0o77
-_TEN_MILLISECONDS = 100000
+TEN_MILLISECONDS = 100000
+_LARGEST_SAMPLE = 0x7FFF        # bytes
 _WAVEFORMS = (0, 5)             # WAVEFORM and IREFC hold samples, not vectors
 
 
@@ -57,13 +60,25 @@ def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
     return _big_endian(reader, ">f4", count).reshape(-1, SPHINX_DIM).astype(np.float32)
 
 
-def htk_holder(kind: int) -> Holder[np.ndarray]:
-    """HTK files with a frame every 10 ms, whose header says ``kind``, such as 6 for MFCC. Kaldi: WriteHtk."""
+def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
+    """HTK files whose header says ``kind``, such as 6 for MFCC, and a frame every ``period`` of 100 ns.
+
+    Writing raises ShapeError for more columns than such files can have. Kaldi: WriteHtk.
+    """
     def write(writer: TokenWriter, matrix: np.ndarray) -> None:
-        writer.raw(_HTK_HEADER.pack(matrix.shape[0], _TEN_MILLISECONDS, 4 * matrix.shape[1], kind))
+        if 4 * matrix.shape[1] > _LARGEST_SAMPLE:
+            raise ShapeError(f"features of {matrix.shape[1]} columns do not fit into an HTK file, which has at most "
+                             f"{_LARGEST_SAMPLE // 4}")
+        writer.raw(_HTK_HEADER.pack(matrix.shape[0], period, 4 * matrix.shape[1], kind))
         writer.raw(matrix.astype(">f4").tobytes())
 
     return Holder("HTK matrix", read_htk_matrix, write, has_header=False)
+
+
+def write_sphinx_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
+    """A feature file of Sphinx, of any number of columns, which the file does not tell. Kaldi: WriteSphinx."""
+    writer.raw(struct.pack("<i", matrix.size))
+    writer.raw(matrix.astype("<f4").tobytes())
 
 
 HTK_MATRIX: Holder[np.ndarray] = Holder("HTK matrix", read_htk_matrix, write_matrix, has_header=False)

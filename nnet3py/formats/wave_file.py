@@ -22,9 +22,14 @@ _KINDS = {(_PCM, 8): "u1", (_PCM, 16): "i2", (_PCM, 24): "i3", (_PCM, 32): "i4",
 FULL_SCALE = np.float32(32768.0)           # what 1 is among samples of 16 bits
 _SCALES = {"u1": 256.0, "i2": 1.0, "i3": 1 / 256, "i4": 1 / 65536, "f4": float(FULL_SCALE), "f8": float(FULL_SCALE)}
 
-# What programs that write into a pipe (sox, ffmpeg) give as a length that they do not know yet: read to the end.
-_UNKNOWN_LENGTHS = (0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF)
+_CHUNK = 8               # bytes of the head of a chunk: its name and its length
+# What recorders, and programs that write into a pipe (arecord, sox, ffmpeg), give as a length that they do not know
+# yet: 0, or about the most that 31 or 32 bits hold, rounded down to whole samples or without the header.
+_UNKNOWN_LENGTHS = (range(1), range(0x7FFFEF00, 0x80000001), range(0xFFFFEF00, 0x100000000))
+_RF64_HEADER = struct.Struct("<QQQ")     # lengths of the file and of the samples, number of samples
 _MAX_BYTES = 0xFFFFFFFF - 36
+_MAX_FRAME_BYTES = 0xFFFF
+_MAX_RATE = 10_000_000              # samples a second; more is a damaged file
 _CONVERT = "convert it with sox, ffmpeg or sph2pipe, which may be a pipe in the script file"
 
 
@@ -74,10 +79,11 @@ def read_wave(reader: TokenReader) -> Wave:
     if count == 0:
         raise reader.error("the WAVE file has no samples")
     values = _numbers(memoryview(data)[:count * form.frame_bytes], form)
-    samples = np.ascontiguousarray(values.reshape(count, form.channels).T, dtype=np.float32)
-    samples *= np.float32(_SCALES[form.kind])
+    with np.errstate(all="ignore"):
+        samples = np.ascontiguousarray(values.reshape(count, form.channels).T, dtype=np.float32)
+        samples *= np.float32(_SCALES[form.kind])
     if form.kind[0] == "f" and not np.isfinite(samples).all():
-        raise reader.error("the WAVE file has samples that are NaN or infinite")
+        raise reader.error("the WAVE file has samples that are NaN, infinite or too large")
     return Wave(float(form.rate), samples)
 
 
@@ -98,18 +104,58 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
     Raises Nnet3Error for what does not fit into a WAVE file. Kaldi: WaveData::Write.
     """
     channels, count = wave.samples.shape
+    rate = int(wave.rate)
     if 2 * channels * count > _MAX_BYTES:
         raise Nnet3Error(f"{channels} channels of {count} samples are too long for a WAVE file")
+    if 2 * channels > _MAX_FRAME_BYTES or not 0 < rate <= _MAX_RATE:
+        raise Nnet3Error(f"{channels} channels of {rate} samples a second cannot be said in a WAVE file")
+    if not np.isfinite(wave.samples).all():
+        raise Nnet3Error("the sound has samples that are NaN or infinite, which 16 bits cannot hold")
     limits = np.iinfo(np.int16)
     whole = np.trunc(wave.samples)
     clipped = int(np.count_nonzero((whole < limits.min) | (whole > limits.max)))
     if clipped:
         logger.warning("Clipped %d of %d samples to 16 bits", clipped, whole.size)
     data = np.ascontiguousarray(np.clip(whole, limits.min, limits.max).T.astype("<i2")).tobytes()
-    rate = int(wave.rate)
-    form = struct.pack("<HHIIHH", _PCM, channels, rate, rate * channels * 2, channels * 2, 16)
+    form = struct.pack("<HHIIHH", _PCM, channels, rate, min(rate * channels * 2, 0xFFFFFFFF), channels * 2, 16)
     writer.raw(b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<I", len(form)) + form
                + b"data" + struct.pack("<I", len(data)) + data)
+
+
+def has_stream_size(begin: bytes) -> bool:
+    """Whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not say how long it is.
+
+    That is so of files that a pipe or a recorder wrote; they are read to their end. False for what is no WAVE file.
+    """
+    if begin[:4] not in (b"RIFF", b"RIFX", b"RF64") or begin[8:12] != b"WAVE":
+        return False
+    order = ">" if begin[:4] == b"RIFX" else "<"
+    whole: int = struct.unpack_from(f"{order}I", begin, 4)[0]
+    if begin[:4] != b"RF64" and _is_unknown(whole):           # of RF64, it is in the chunk 'ds64'
+        return True
+    of_samples = None
+    at = 12
+    while at + _CHUNK <= len(begin):
+        name, size = struct.unpack_from(f"{order}4sI", begin, at)
+        at += _CHUNK
+        if name == b"data":
+            return _is_unknown(size) and of_samples is None
+        if name == b"ds64":
+            of_samples = _long_length(begin[at:at + size])
+        at += size + size % 2
+    return False
+
+
+def _is_unknown(size: int) -> bool:
+    return any(size in lengths for lengths in _UNKNOWN_LENGTHS)
+
+
+def _long_length(data: bytes) -> int | None:
+    """How many bytes the samples have by the chunk 'ds64' of an RF64 file; None if that does not tell."""
+    if len(data) < _RF64_HEADER.size:
+        return None
+    size: int = _RF64_HEADER.unpack_from(data)[1]
+    return size if 0 < size < 1 << 62 else None
 
 
 def _read_form(reader: TokenReader) -> _Form:
@@ -119,22 +165,26 @@ def _read_form(reader: TokenReader) -> _Form:
         raise reader.unexpected_bytes(mark, "'RIFF', which begins a WAVE file", hint=_CONVERT)
     order = ">" if mark == b"RIFX" else "<"
     reader.raw(4)                                  # the length of the rest, which pipes do not know
-    mark = bytes(reader.raw(4))
-    if mark != b"WAVE":
-        raise reader.unexpected_bytes(mark, "'WAVE'", hint=_CONVERT)
+    found_mark = bytes(reader.raw(4))
+    if found_mark != b"WAVE":
+        raise reader.unexpected_bytes(found_mark, "'WAVE'", hint=_CONVERT)
     form: _Form | None = None
+    of_samples: int | None = None
     while True:
-        name, size = struct.unpack(f"{order}4sI", reader.raw(8))
+        name, size = struct.unpack(f"{order}4sI", reader.raw(_CHUNK))
         if name == b"data":
             break
         if name == b"fmt ":
             form = _parse_form(reader, bytes(reader.raw(size)), order)
             reader.skip(size % 2)
+        elif name == b"ds64" and mark == b"RF64":
+            of_samples = _long_length(bytes(reader.raw(size)))
+            reader.skip(size % 2)
         else:
             reader.skip(size + size % 2)
     if form is None:
         raise reader.error("the WAVE file has no 'fmt ' before its 'data'")
-    return form._replace(num_bytes=None if size in _UNKNOWN_LENGTHS else size)
+    return form._replace(num_bytes=of_samples if _is_unknown(size) else size)
 
 
 def _parse_form(reader: TokenReader, data: bytes, order: str) -> _Form:
@@ -149,7 +199,7 @@ def _parse_form(reader: TokenReader, data: bytes, order: str) -> _Form:
                            f"{f' ({_NAMES[code]})' if code in _NAMES else ''}, expected linear ones (format 1) of 8, "
                            "16, 24 or 32 bits, or floating-point ones (format 3)", hint=_CONVERT)
     form = _Form(kind, order, channels, rate, None)
-    if not channels or not rate or frame_bytes != form.frame_bytes:
+    if not channels or not 0 < rate <= _MAX_RATE or frame_bytes != form.frame_bytes:
         raise reader.error(f"the WAVE file has {channels} channels of {bits} bits, {rate} samples a second, "
                            f"{frame_bytes} bytes for the samples of a time: that cannot be")
     return form

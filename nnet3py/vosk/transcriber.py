@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import Nnet3Error
 from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.sound import open_sound
@@ -21,7 +19,6 @@ from nnet3py.vosk.models import Model
 from nnet3py.vosk.recognizer import KaldiRecognizer
 from nnet3py.vosk.subtitles import subtitles
 
-RATE = 16000                   # samples a second of what ffmpeg gives
 _BLOCK_SECONDS = 0.125
 KINDS = ("txt", "srt", "json")
 
@@ -53,15 +50,9 @@ def tasks(source: str, output: str, kind: str) -> list[Task]:
 def blocks(path: Path) -> tuple[float, Iterator[bytes]]:
     """Samples a second, and the sound in blocks of 16-bit samples of one channel.
 
-    What is no WAVE file, and cannot be read by soundfile, is read by the program ``ffmpeg``. Raises Nnet3Error if
-    neither can.
+    Raises Nnet3Error for what cannot be read.
     """
-    try:
-        sound = open_sound(str(path))
-    except Nnet3Error:
-        if shutil.which("ffmpeg") is None:
-            raise
-        return RATE, _by_ffmpeg(path)
+    sound = open_sound(str(path))
     size = max(1, int(sound.rate * _BLOCK_SECONDS))
 
     def samples() -> Iterator[bytes]:
@@ -71,17 +62,6 @@ def blocks(path: Path) -> tuple[float, Iterator[bytes]]:
                 yield values[first:first + size].tobytes()
 
     return sound.rate, samples()
-
-
-def _by_ffmpeg(path: Path) -> Iterator[bytes]:
-    command = ["ffmpeg", "-nostdin", "-loglevel", "quiet", "-i", str(path), "-ar", str(RATE), "-ac", "1", "-f", "s16le",
-               "-"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        while block := process.stdout.read(2 * int(RATE * _BLOCK_SECONDS)):
-            yield block
-    if process.returncode:
-        raise FormatError(f"ffmpeg cannot read it as sound (exit status {process.returncode})", path=str(path))
 
 
 def recognised(model: Model, path: Path) -> Results:

@@ -23,7 +23,17 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "utils"))
-from synthetic_speech import RATE, espeak, flite, need_program, phones, read_sound, write_data  # noqa: E402
+from synthetic_speech import (  # noqa: E402
+    RATE,
+    espeak,
+    flite,
+    impulse_response,
+    need_program,
+    noise,
+    phones,
+    read_sound,
+    write_data,
+)
 
 ACCENTS = ("en-us", "en-us", "en-us", "en-gb", "en-gb", "en-gb-x-rp", "en-us-nyc", "en-gb-scotland", "en-029",
            "en-gb-x-gbclan", "en-gb-x-gbcwmd")
@@ -48,7 +58,7 @@ PAUSE = (0.05, 0.9)                      # seconds before, between and after sen
 TWO_SENTENCES = 0.25                     # how often a recording has two
 NO_NOISE, REVERBERATION = 0.12, 0.45     # how often
 NO_HISS, HISS_DB = 0.25, (-50.0, -35.0)  # how often of these zeros are between words; otherwise, below the loudest
-NOISE_DB, ROOM_SECONDS = (3.0, 40.0), (0.1, 0.5)        # speech above noise; until an echo has lost 60 dB
+NOISE_DB = (3.0, 40.0)                   # speech above noise
 LEVEL = (0.04, 0.9)                      # of the loudest sample, of the largest there is
 LARGEST = 32767.0
 
@@ -178,13 +188,7 @@ def echoing(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The sound in a room: echoes that fade, weaker than what comes directly."""
     from scipy.signal import fftconvolve
 
-    seconds = rng.uniform(*ROOM_SECONDS)
-    times = np.arange(int(RATE * seconds)) / RATE
-    response = rng.standard_normal(len(times)) * 10.0 ** (-3.0 * times / seconds)
-    response[:int(RATE * rng.uniform(0.001, 0.01))] = 0.0
-    response *= 10.0 ** (rng.uniform(-18.0, -2.0) / 20) / np.sqrt((response ** 2).sum() + 1e-9)
-    response[0] = 1.0
-    return fftconvolve(sound, response)[:len(sound)].astype(np.float32)
+    return fftconvolve(sound, impulse_response(rng))[:len(sound)].astype(np.float32)
 
 
 def coloured(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -195,21 +199,6 @@ def coloured(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if rng.random() < 0.3:
         decibels -= 30.0 * np.clip(1.0 - place * RATE / 2 / rng.uniform(80.0, 300.0), 0.0, 1.0)
     return np.fft.irfft(spectrum * 10.0 ** (decibels / 20), len(sound)).astype(np.float32)
-
-
-def noise(length: int, other: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """float32 (length,): white, pink or brown noise, a hum, or voices (copies of ``other``), of power 1."""
-    kind = rng.random()
-    if kind < 0.15 and len(other):
-        made = sum(np.resize(np.roll(other, rng.integers(len(other))), length) for _ in range(4))
-    elif kind < 0.25:
-        tone = 2.0 * np.pi * rng.choice([50.0, 60.0, 100.0, 120.0]) * np.arange(length) / RATE
-        made = sum(np.sin(harmonic * tone) / harmonic for harmonic in (1, 2, 3, 5)) + 0.1 * rng.standard_normal(length)
-    else:
-        spectrum = np.fft.rfft(rng.standard_normal(length))
-        slope = rng.choice([0.0, 0.25, 0.5, 0.75])
-        made = np.fft.irfft(spectrum / np.arange(1.0, len(spectrum) + 1.0) ** slope, length)
-    return (made / np.sqrt(np.mean(np.square(made)) + 1e-9)).astype(np.float32)
 
 
 def recorded(sounds: list[np.ndarray], other: np.ndarray, rng: np.random.Generator, clean: bool = False) -> np.ndarray:

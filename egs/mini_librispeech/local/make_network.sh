@@ -23,9 +23,11 @@ mkdir -p $dir/configs
 feat_dim=$(feat-to-dim --print-args=false scp:$data/feats.scp -)
 ivector_dim=0
 [ -z "$ivectors" ] || ivector_dim=$(feat-to-dim --print-args=false scp:$ivectors/ivector_online.scp -)
+pitch_dim=0
+[ ! -s $data/pitch_dim ] || pitch_dim=$(cat $data/pitch_dim)
 num_pdfs=$(tree-info --print-args=false $tree/tree | awk '$1 == "num-pdfs" { print $2 }')
 "$here/make_chain_xconfig.sh" $feat_dim $ivector_dim $num_pdfs $dir/configs $width $bottleneck "$strides" \
-  > $dir/configs/network.xconfig
+  $pitch_dim > $dir/configs/network.xconfig
 run $dir/log/xconfig.log xconfig-to-configs --xconfig-file $dir/configs/network.xconfig --config-dir $dir/configs
 run $dir/log/info.log nnet3-info $dir/configs/ref.raw > $dir/info.txt
 echo "$0: $dir: $(grep num-parameters $dir/info.txt), $num_pdfs pdfs"
