@@ -50,6 +50,10 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.network.whole_model import (
         set_learning_rate as set_learning_rate,
     )
+    from nnet3py.recognition.front_end import features as features
+    from nnet3py.recognition.front_end import front_end as front_end
+    from nnet3py.recognition.front_end import vad as vad
+    from nnet3py.recognition.front_end import xvector as xvector
     from nnet3py.recognition.model_folder import ModelFolder as ModelFolder
     from nnet3py.recognition.model_folder import read_model_folder as read_model_folder
     from nnet3py.recognition.recognizer import Recognizer as Recognizer
@@ -117,6 +121,10 @@ _PUBLIC = {
     "compile": "nnet3py.compiler",
     "Computer": "nnet3py.runtime.computer",
     # from sound to words
+    "features": "nnet3py.recognition.front_end",
+    "front_end": "nnet3py.recognition.front_end",
+    "vad": "nnet3py.recognition.front_end",
+    "xvector": "nnet3py.recognition.front_end",
     "Recognizer": "nnet3py.recognition.recognizer",
     "ModelFolder": "nnet3py.recognition.model_folder",
     "read_model_folder": "nnet3py.recognition.model_folder",

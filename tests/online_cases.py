@@ -13,7 +13,7 @@ from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.features.speech import SpeechFeatures, SpeechOptions
+from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.formats.wave_file import read_wave
 from nnet3py.gaussians.diag_gmm import DiagGmm

@@ -10,7 +10,7 @@ import scipy.linalg
 from paths import DATA, shared_golden
 
 from nnet3py.cli.main import load
-from nnet3py.features.lda import estimate
+from nnet3py.feat.lda import estimate
 from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.formats.matrices import read_packed

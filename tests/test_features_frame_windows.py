@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.features.frame_windows import FrameOptions, FrameWindows
-from nnet3py.features.speech import SpeechFeatures, speech_options
+from nnet3py.feat.frame_windows import FrameOptions, FrameWindows
+from nnet3py.feat.speech import SpeechFeatures, speech_options
 
 
 def options(snip_edges: bool, length: float = 25.0, shift: float = 10.0) -> FrameOptions:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import UsageError
-from nnet3py.features.mel_banks import MelBanks, Warp
-from nnet3py.features.speech import SpeechFeatures, speech_options
+from nnet3py.feat.mel_banks import MelBanks, Warp
+from nnet3py.feat.speech import SpeechFeatures, speech_options
 
 
 def test_kaldis() -> None:

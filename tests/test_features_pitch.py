@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
-from nnet3py.features import pitch
-from nnet3py.features.pitch import PitchOptions, PitchStream, compute_pitch, pitch_options
-from nnet3py.features.pitch_options import PITCH_OPTIONS
+from nnet3py.feat import pitch
+from nnet3py.feat.pitch import PitchOptions, PitchStream, compute_pitch, pitch_options
+from nnet3py.feat.pitch_options import PITCH_OPTIONS
 
 AGREE = 0.99              # of the frames: ties are decided by rounding
 NEAR = 1e-3               # of the largest value

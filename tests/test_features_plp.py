@@ -5,8 +5,8 @@ import feature_cases as cases
 import numpy as np
 import pytest
 
-from nnet3py.features.plp import PlpTransform
-from nnet3py.features.speech import SpeechFeatures, speech_options
+from nnet3py.feat.plp import PlpTransform
+from nnet3py.feat.speech import SpeechFeatures, speech_options
 
 
 @pytest.mark.parametrize("name", cases.PLP)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.features.pitch import PitchOptions, compute_pitch, pitch_options, whole
-from nnet3py.features.process_pitch import (
+from nnet3py.feat.pitch import PitchOptions, compute_pitch, pitch_options, whole
+from nnet3py.feat.process_pitch import (
     ProcessedPitchStream,
     ProcessPitchOptions,
     process_pitch,
@@ -18,7 +18,7 @@ AGREE, NEAR = 0.99, 1e-3         # as in test_features_pitch
 
 
 def of(values: dict[str, object]) -> dict[str, object]:
-    from nnet3py.features.pitch_options import PROCESS_PITCH_OPTIONS
+    from nnet3py.feat.pitch_options import PROCESS_PITCH_OPTIONS
 
     names = {setting.name for setting in PROCESS_PITCH_OPTIONS.values()}
     return {name: value for name, value in values.items() if name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3py.features.resample import ROLLOFF, Resampler, resample
+from nnet3py.feat.resample import ROLLOFF, Resampler, resample
 
 RNG = np.random.default_rng(1)
 RATES = [(8000, 16000), (44100, 16000), (48000, 16000), (16000, 8000)]

@@ -6,7 +6,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import NumericError, UsageError
-from nnet3py.features.reverberate import (
+from nnet3py.feat.reverberate import (
     AddedSignal,
     RoomOptions,
     SilenceOptions,

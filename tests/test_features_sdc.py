@@ -8,7 +8,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import UsageError
-from nnet3py.features.sdc import add_shifted_deltas
+from nnet3py.feat.sdc import add_shifted_deltas
 from nnet3py.formats.foreign_features import HTK_MATRIX
 from nnet3py.io.tokens import TokenReader
 

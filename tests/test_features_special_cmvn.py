@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import NumericError, UsageError
-from nnet3py.features.special_cmvn import normalize_sliding, weights_of_two_channels
+from nnet3py.feat.special_cmvn import normalize_sliding, weights_of_two_channels
 
 
 def window_of(t: int, count: int, window: int, least: int, center: bool) -> tuple[int, int]:

@@ -44,7 +44,7 @@ def shared_files() -> tuple[Path, ...]:
               ROOT / "nnet3py/egs/splitter.py"]
     files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
               for path in (ROOT / "nnet3py" / room).glob("*.py")]
-    files += [ROOT / f"nnet3py/features/{name}_options.py" for name in ("speech", "pitch")]
+    files += [ROOT / f"nnet3py/feat/{name}_options.py" for name in ("speech", "pitch")]
     files += [ROOT / "nnet3py/__init__.py"]
     for declaring in ("recognition/option_tables.py", "discriminative/options.py",
                       "discriminative/splitting_options.py"):

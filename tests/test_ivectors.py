@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.features.cmvn import accumulate_stats, empty_stats
+from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.full_gmm import FullGmm
 from nnet3py.gaussians.symmetric import packed, unpacked

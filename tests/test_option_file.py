@@ -7,7 +7,7 @@ import pytest
 
 from nnet3py import option_file
 from nnet3py.errors import UsageError
-from nnet3py.features.speech import SpeechFeatures, speech_options
+from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.option_file import OptionLine, read_option_lines
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import UsageError
-from nnet3py.features.perturb import random_volume, with_speed
+from nnet3py.feat.perturb import random_volume, with_speed
 
 RATE = 16000
 RIPPLE = 0.02       # of the resampling filter, which has few zeros

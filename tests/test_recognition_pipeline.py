@@ -8,8 +8,8 @@ import pytest
 from online_cases import KEYS, ONLINE, RATE, SPEECH, base_features, ivector_models, pieces, pipeline_models, sound
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.features.cmvn import OnlineNormalizer
-from nnet3py.features.cmvn_options import OnlineOptions
+from nnet3py.feat.cmvn import OnlineNormalizer
+from nnet3py.feat.cmvn_options import OnlineOptions
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels

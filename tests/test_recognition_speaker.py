@@ -12,7 +12,7 @@ import pytest
 from recognition_cases import CHUNK, PACKAGE, RATE, dialogue
 
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.features.cmvn import sliding_mean_normalized
+from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.network.nnet import Nnet

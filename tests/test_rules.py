@@ -26,7 +26,7 @@ STAGES = [
     {"formats", "transducers", "option_fields"},
     {"hmm"},
     {"gaussians"},
-    {"components", "features", "graphs", "fst"},
+    {"components", "feat", "graphs", "fst"},
     {"network", "lattices", "ivectors", "trees"},
     {"xconfig", "compiler"},
     {"acoustic_model"},
@@ -42,12 +42,12 @@ STAGES = [
 ]
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
-WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "features", "components", "network", "xconfig",
+WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "feat", "components", "network", "xconfig",
                    "compiler")
 LIGHT = ("errors", "log", "shown", "cached_property", "system", "trusted_files",
          "engine/cache_folder", "extras", "option_file",
          "option_fields", "config_line", "io/specifiers", "transducers/fst_kinds",
-         "features/cmvn_options", "features/speech_options",
+         "feat/cmvn_options", "feat/pitch_options", "feat/speech_options",
          "ivectors/online_settings", "lattices/determinize_options", "decoding/decoder_options",
          "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
          "recognition/server_options", "recognition/server_limits", "recognition/server_protocol",

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.features.frame_windows import WINDOWS
-from nnet3py.features.resample import resample
-from nnet3py.features.speech import SpeechFeatures, SpeechOptions, speech_options
+from nnet3py.feat.frame_windows import WINDOWS
+from nnet3py.feat.resample import resample
+from nnet3py.feat.speech import SpeechFeatures, SpeechOptions, speech_options
 
 RATE = 16000
 EPSILON = float(np.finfo(np.float32).eps)

@@ -8,7 +8,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.features.cmvn import accumulate_stats, empty_stats
+from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 from nnet3py.formats.matrices import read_vector
 from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
 from nnet3py.hmm.topology import HmmTopology

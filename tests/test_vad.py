@@ -1,4 +1,4 @@
-"""nnet3py/features/vad.py: against a slow twin."""
+"""nnet3py/feat/vad.py: against a slow twin."""
 from __future__ import annotations
 
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.features.vad import VadOptions, voiced_frames
+from nnet3py.feat.vad import VadOptions, voiced_frames
 
 
 def slow_voiced(energy: list[float], options: VadOptions) -> list[float]:

@@ -175,6 +175,8 @@ if [ -n "$noises" ]; then
     rm -f $trained/feats.scp
     cp ${train}_sp/utt2speed $trained
     run $trained/log/augment.log python $local/augment.py --noises $noises --rirs $rirs --seed $srand $trained/wav.scp
+    run $trained/log/sounds.log wav-copy scp:$trained/wav.scp ark,scp:$trained/wav.ark,$trained/wav.copied
+    mv $trained/wav.copied $trained/wav.scp
     $local/make_features.sh --data $trained --config $mfcc_config --pitch-config "$pitch_config"
   fi
 fi

@@ -1,4 +1,4 @@
-"""Speech of espeak-ng and flite, the phones that espeak-ng speaks, rooms, noise, and Kaldi data directories made of them.
+"""Speech of espeak-ng and flite, the phones that espeak-ng speaks, rooms, noise, and Kaldi data directories of them.
 
 The corpora of the recipes mini_librispeech and english_digits_and_commands are made with this.
 """
@@ -61,7 +61,7 @@ def plain(name: str) -> str:
 
 def read_sound(path: Path) -> np.ndarray:
     """float32 (samples,) at RATE, of int16 range: a sound file, without the zeros at its ends."""
-    from nnet3py.features.resample import resample
+    from nnet3py.feat.resample import resample
     from nnet3py.formats.wave_file import read_wave
     from nnet3py.io.object_files import read_object
 

@@ -75,7 +75,7 @@ class _Tally:
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
         """The statistics with the utterance in them (new ones, if None is given); None after an error."""
-        from nnet3py.features.cmvn import accumulate_stats, empty_stats
+        from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 
         weights = None
         if self._weights is not None:
@@ -171,7 +171,7 @@ See also: compute-cmvn-stats
 ])
 def modify_cmvn_stats(args: list[str], options: Options) -> int:
     """Modify a table of statistics; 1 if it was empty."""
-    from nnet3py.features.cmvn import fake_stats, mean_and_variance
+    from nnet3py.feat.cmvn import fake_stats, mean_and_variance
     from nnet3py.formats.holders import DOUBLE_MATRIX
 
     *fake, source, target = args
@@ -202,7 +202,7 @@ See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
     """Normalise a table; 1 if nothing was written."""
-    from nnet3py.features.cmvn import fake_stats, normalize
+    from nnet3py.feat.cmvn import fake_stats, normalize
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
     stats_name, source, target = args
@@ -267,8 +267,8 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
     """Normalise a table; 1 if nothing was written."""
-    from nnet3py.features.cmvn import OnlineNormalizer
-    from nnet3py.features.cmvn_options import OnlineOptions
+    from nnet3py.feat.cmvn import OnlineNormalizer
+    from nnet3py.feat.cmvn_options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
 

@@ -42,7 +42,7 @@ e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
 ])
 def splice_feats(args: list[str], options: Options) -> int:
     """Splice a table; 1 if it was empty."""
-    from nnet3py.features.frames import splice
+    from nnet3py.feat.frames import splice
 
     left, right = options.left_context, options.right_context
     if left < 0 or right < 0:
@@ -63,7 +63,7 @@ e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
 ])
 def add_deltas(args: list[str], options: Options) -> int:
     """Add deltas to a table; 1 if it was empty."""
-    from nnet3py.features import frames
+    from nnet3py.feat import frames
 
     filters = frames.delta_filters(options.delta_order, options.delta_window)
     truncate = options.truncate
@@ -89,7 +89,7 @@ See also: copy-feats, subset-feats, subsample-feats
 """, arguments=(3, 3))
 def select_feats(args: list[str], options: Options) -> int:
     """Select columns of a table."""
-    from nnet3py.features.frames import parse_selection, select_columns
+    from nnet3py.feat.frames import parse_selection, select_columns
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     columns = parse_selection(args[0])
@@ -160,7 +160,7 @@ e.g.: subsample-feats --n=2 ark:- ark:-
 ])
 def subsample_feats(args: list[str], options: Options) -> int:
     """Subsample a table; 1 if nothing was written."""
-    from nnet3py.features.frames import subsample
+    from nnet3py.feat.frames import subsample
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.n == 0 or options.offset < 0 or (options.n < 0 and options.offset):
@@ -197,7 +197,7 @@ See also: copy-feats, splice-feats, subsample-feats
 ])
 def shift_feats(args: list[str], options: Options) -> int:
     """Shift a table or a file; 1 if a table was empty."""
-    from nnet3py.features.frames import shift
+    from nnet3py.feat.frames import shift
 
     if between_tables(args):
         done, errors = _convert(args, lambda features: shift(features, options.shift))

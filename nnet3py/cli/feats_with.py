@@ -89,7 +89,7 @@ def paste_feats(args: list[str], options: Options) -> int:
 
 def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray | None:
     """The matrices side by side; None, after a warning, if their lengths differ too much."""
-    from nnet3py.features.frames import paste
+    from nnet3py.feat.frames import paste
 
     lengths = [len(part) for part in parts]
     shortest, longest = min(lengths), max(lengths)
@@ -111,7 +111,7 @@ Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier>
 """, arguments=(3, 3), options=[BINARY])
 def append_vector_to_feats(args: list[str], options: Options) -> int:
     """Append vectors to a table, or one to a file."""
-    from nnet3py.features.frames import append_vector
+    from nnet3py.feat.frames import append_vector
     from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.object_files import read_object
@@ -151,7 +151,7 @@ See also: copy-feats, splice-feats, est-lda
 ])
 def transform_feats(args: list[str], options: Options) -> int:
     """Transform a table; 1 if nothing was written."""
-    from nnet3py.features.frames import transform
+    from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader

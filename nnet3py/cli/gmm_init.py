@@ -110,7 +110,7 @@ See also: make-mono-tree, gmm-init-model, gmm-init-biphone
 def gmm_init_mono(args: list[str], options: Options) -> None:
     """Make a tree and a model."""
     from nnet3py.errors import within
-    from nnet3py.features.cmvn import accumulate_stats, empty_stats
+    from nnet3py.feat.cmvn import accumulate_stats, empty_stats
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import monophone_tree

@@ -169,7 +169,7 @@ See also: ivector-compute-lda, transform-feats
 def _transform(args: list[str], what: str) -> int:
     import numpy as np
 
-    from nnet3py.features.frames import transform
+    from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.formats.matrix_files import read_matrix_file
 

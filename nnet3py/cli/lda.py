@@ -97,7 +97,7 @@ See also: est-lda, nnet3-acc-lda-stats, sum-lda-accs
 ])
 def get_feature_transform(args: list[str], options: Options) -> int:
     """Estimate a transform."""
-    from nnet3py.features.lda import estimate
+    from nnet3py.feat.lda import estimate
 
     _check_factor(options.within_class_factor)
     stats = _summed(args[1:])
@@ -129,7 +129,7 @@ See also: acc-lda, transform-feats, nnet-get-feature-transform
 ])
 def est_lda(args: list[str], options: Options) -> int:
     """Estimate a transform."""
-    from nnet3py.features.lda import estimate
+    from nnet3py.feat.lda import estimate
 
     _check_factor(options.within_class_factor)
     stats = _summed(args[1:])

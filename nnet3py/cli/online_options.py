@@ -42,7 +42,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
 
     Raises OptionError for what cannot be computed, and as PipelineModels.check.
     """
-    from nnet3py.features.speech import speech_options
+    from nnet3py.feat.speech import speech_options
     from nnet3py.recognition import pipeline_files
 
     kind = options.feature_type

@@ -10,7 +10,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, declared, option
 from nnet3py.cli.speech_feats import chosen_channel
 from nnet3py.errors import Nnet3Error
-from nnet3py.features.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
+from nnet3py.feat.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ See also: process-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, _CHANNEL])
 def compute_kaldi_pitch_feats(args: list[str], options: Options) -> int:
     """Write the table; 1 if it is empty."""
-    from nnet3py.features.pitch import compute_pitch, pitch_options
+    from nnet3py.feat.pitch import compute_pitch, pitch_options
 
     how = pitch_options(options.as_dict())
     return _of_sounds(args, options, lambda samples, rate: compute_pitch(samples, rate, how))
@@ -49,8 +49,8 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, *_PROCESS, _CHANNEL, _SRAND])
 def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
     """Write the table; 1 if it is empty."""
-    from nnet3py.features.pitch import pitch_options, whole
-    from nnet3py.features.process_pitch import ProcessedPitchStream, process_pitch_options
+    from nnet3py.feat.pitch import pitch_options, whole
+    from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
 
     how, process = pitch_options(options.as_dict()), process_pitch_options(options.as_dict())
     return _of_sounds(args, options,
@@ -67,7 +67,7 @@ See also: compute-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it is empty."""
     from nnet3py.cli.copying import convert_table
-    from nnet3py.features.process_pitch import process_pitch, process_pitch_options
+    from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     how = process_pitch_options(options.as_dict())
@@ -138,7 +138,7 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 def interpolate_pitch(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it is empty."""
     from nnet3py.cli.copying import convert_table
-    from nnet3py.features.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
+    from nnet3py.feat.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 

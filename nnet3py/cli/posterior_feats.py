@@ -76,7 +76,7 @@ See also: paste-feats, concat-feats, append-vector-to-feats
 """, arguments=(3, 3), options=[BINARY, POST_DIM])
 def append_post_to_feats(args: list[str], options: Options) -> int:
     """Append to a table or a file; 255 if nothing was written."""
-    from nnet3py.features.frames import paste
+    from nnet3py.feat.frames import paste
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.object_files import read_object

@@ -59,7 +59,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     """Write the changed sound."""
     import numpy as np
 
-    from nnet3py.features.reverberate import AddedSignal, RoomOptions, reverberate
+    from nnet3py.feat.reverberate import AddedSignal, RoomOptions, reverberate
     from nnet3py.formats.wave_file import Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
@@ -130,7 +130,7 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
     """Extend a table or a file; 1 if a table was empty."""
     import numpy as np
 
-    from nnet3py.features.reverberate import SilenceOptions, with_silence
+    from nnet3py.feat.reverberate import SilenceOptions, with_silence
     from nnet3py.formats.wave_file import WAVE
 
     settings = SilenceOptions(options.extra_silence_length, options.silence_search_length,

@@ -13,7 +13,7 @@ from nnet3py.errors import Nnet3Error
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.features.speech import SpeechFeatures
+    from nnet3py.feat.speech import SpeechFeatures
     from nnet3py.formats.wave_file import Wave
 
 _REPORT_EVERY = 10                          # utterances
@@ -70,7 +70,7 @@ def compute_spectrogram_feats(args: list[str], options: Options) -> int:
 
 
 def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int:
-    from nnet3py.features.speech import SpeechFeatures, speech_options
+    from nnet3py.feat.speech import SpeechFeatures, speech_options
     from nnet3py.formats.foreign_features import htk_holder
     from nnet3py.formats.holders import DOUBLE, FLOAT, FLOAT_MATRIX
     from nnet3py.formats.wave_file import WAVE

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from nnet3py.cli.options import declared, option
-from nnet3py.features.cmvn_options import OnlineOptions
-from nnet3py.features.speech_options import KIND_OPTIONS, OUTPUT_FORMAT, conf_settings
+from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.speech_options import KIND_OPTIONS, OUTPUT_FORMAT, conf_settings
 from nnet3py.option_fields import settings_of
 
 _WARPING = (

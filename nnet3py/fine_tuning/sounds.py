@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.features.resample import resample
+from nnet3py.feat.resample import resample
 from nnet3py.fine_tuning.plan import Problem, Utterance
 from nnet3py.formats.wave_file import FULL_SCALE, read_wave
 from nnet3py.io.object_files import read_object

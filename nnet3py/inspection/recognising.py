@@ -74,7 +74,7 @@ def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFold
     else:
         feature_dim = options.get("num-ceps", 13)
     if folder.pitch is not None:
-        from nnet3py.features.process_pitch import process_pitch_options
+        from nnet3py.feat.process_pitch import process_pitch_options
 
         feature_dim += process_pitch_options(folder.pitch).dim
     if options and wanted and feature_dim != wanted:

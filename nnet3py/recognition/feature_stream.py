@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
-from nnet3py.features.pitch import PitchOptions
-from nnet3py.features.process_pitch import ProcessedPitchStream, ProcessPitchOptions
-from nnet3py.features.resample import Resampler
-from nnet3py.features.speech import SpeechFeatures, SpeechOptions
+from nnet3py.feat.pitch import PitchOptions
+from nnet3py.feat.process_pitch import ProcessedPitchStream, ProcessPitchOptions
+from nnet3py.feat.resample import Resampler
+from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import numpy as np
 
 from nnet3py import option_file
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
-from nnet3py.features.cmvn import sliding_mean_normalized
-from nnet3py.features.pitch import compute_pitch, pitch_options
-from nnet3py.features.process_pitch import process_pitch, process_pitch_options
-from nnet3py.features.resample import resample
-from nnet3py.features.speech import SpeechFeatures, speech_options
-from nnet3py.features.speech_options import KIND_OPTIONS, conf_settings
-from nnet3py.features.vad import VadOptions, voiced_frames
+from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.feat.pitch import compute_pitch, pitch_options
+from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
+from nnet3py.feat.resample import resample
+from nnet3py.feat.speech import SpeechFeatures, speech_options
+from nnet3py.feat.speech_options import KIND_OPTIONS, conf_settings
+from nnet3py.feat.vad import VadOptions, voiced_frames
 from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
@@ -219,18 +219,18 @@ def _options_of(kind: str) -> dict[str, Any]:
 
 def _values(config: Config | None, kinds: list[str]) -> dict[str, Any]:
     """The options that are given, each one of some kind. UsageError for others."""
-    known: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for kind in kinds:
-        known |= _options_of(kind)
+        options |= _options_of(kind)
     if config is None:
         return {}
     if isinstance(config, str | os.PathLike):
-        return read_conf(os.fspath(config), known)
+        return read_conf(os.fspath(config), options)
     values = {}
     for name, value in config.items():
         key = option_file.normalise(str(name))
         with within("config"):
-            values[key] = checked_value(key, _text(value), known)
+            values[key] = checked_value(key, _text(value), options)
     return values
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import UsageError
-from nnet3py.features.cmvn import OnlineNormalizer
-from nnet3py.features.frames import transform, windows
+from nnet3py.feat.cmvn import OnlineNormalizer
+from nnet3py.feat.frames import transform, windows
 from nnet3py.ivectors.online import AdaptationState, OnlineModels, terms_of_pieces
 from nnet3py.runtime.frame_buffer import FrameBuffer
 

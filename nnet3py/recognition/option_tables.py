@@ -9,9 +9,9 @@ from typing import Any
 
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.features.cmvn_options import OnlineOptions
-from nnet3py.features.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
-from nnet3py.features.speech_options import OUTPUT_FORMAT, conf_settings
+from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
+from nnet3py.feat.speech_options import OUTPUT_FORMAT, conf_settings
 from nnet3py.ivectors.online_settings import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import Setting, defaults, settings_of, with_values

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.features.pitch import pitch_options
-from nnet3py.features.process_pitch import process_pitch_options
-from nnet3py.features.speech import SpeechOptions
+from nnet3py.feat.pitch import pitch_options
+from nnet3py.feat.process_pitch import process_pitch_options
+from nnet3py.feat.speech import SpeechOptions
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.io.object_files import read_object

@@ -18,7 +18,7 @@ from nnet3py.decoding.lattice_decoder import Graph
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError, within
-from nnet3py.features.speech import speech_options
+from nnet3py.feat.speech import speech_options
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.text_lines import read_integer_lines
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
@@ -227,8 +227,8 @@ class Recognizer:
 
         Parameters
         ----------
-        sound : a file (WAVE, and what the package soundfile reads), ``-`` for standard input; or samples, as
-            :meth:`Stream.accept_waveform` takes them
+        sound : a file (WAVE, and what the extras ``sound`` and ``media`` read), ``-`` for standard input; or samples,
+            as :meth:`Stream.accept_waveform` takes them
         sample_rate : of samples; None: what the model was made for. Files know theirs
         channel : which one of a file to take, from 0; None: their mean
         endpointing : begin a new segment wherever an utterance is over; the result's ``segments`` are these. Without, a

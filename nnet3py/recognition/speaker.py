@@ -10,8 +10,8 @@ import numpy as np
 
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError, within
-from nnet3py.features.cmvn import sliding_mean_normalized
-from nnet3py.features.speech import SpeechFeatures, speech_options
+from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
 from nnet3py.network.model_file import read_nnet

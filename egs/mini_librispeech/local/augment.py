@@ -3,8 +3,8 @@
 
     local/augment.py --noises noises.scp --rirs rirs.scp exp/data/train_noisy/wav.scp
 
-Changes the file in place. Sounds keep their names and lengths, so that alignments stay right. Lists have a name and a file
-in each line; a third field of a noise may be ``background`` (the whole sound long, the default) or ``event``.
+Changes the file in place. Sounds keep their names and lengths, so that alignments stay right. Lists have a name and a
+file in each line.
 """
 from __future__ import annotations
 

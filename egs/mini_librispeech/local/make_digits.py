@@ -3,9 +3,9 @@
 
     local/make_digits.py --out corpus
 
-Writes train/, clean/ and noisy/ as Kaldi's data directories, lexicon.txt, lm.txt, and the lists noises.scp and rirs.scp of what
-local/augment.py may take. noisy/ has the sentences of clean/, of two voices that train/ does not have, in rooms and noise
-that are not in these lists. The same --seed makes the same sentences, noises and rooms.
+Writes train/, clean/ and noisy/ as Kaldi's data directories, lexicon.txt, lm.txt, and the lists noises.scp and rirs.scp
+of what local/augment.py may take. noisy/ has the sentences of clean/, of two voices that train/ does not have, in rooms
+and noise that are not in these lists. The same --seed makes the same sentences, noises and rooms.
 """
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from synthetic_speech import (  # noqa: E402
 )
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh")
-VOICES = ("en-us", "en-us+m3", "en-us+f2", "en-us+m7", "en-us+f5", "en-us+m1", "en-us+f3", "en-us+m4", "en-us+f4", "en-us+m6")
+VOICES = ("en-us", "en-us+m3", "en-us+f2", "en-us+m7", "en-us+f5", "en-us+m1", "en-us+f3", "en-us+m4", "en-us+f4",
+          "en-us+m6")
 NUM_TEST_VOICES = 2
 SPEED, PITCH, LENGTH = (130, 190), (30, 70), (2, 6)      # words a minute; espeak-ng's scale; digits of a sentence
 PAUSE, HISS_DB = (0.1, 0.3), (-50.0, -40.0)              # seconds at either end; noise below the loudest sample
@@ -91,7 +92,8 @@ def main() -> None:
     (out / "lexicon.txt").write_text("".join(f"{word} {' '.join(said[word][0])}\n" for word in WORDS))
     (out / "lm.txt").write_text("".join(f"{words}\n" for _, _, words, _ in train))
     other = np.concatenate([sound for *_, sound in train[::20]])
-    makers = {"noises": lambda: 0.1 * noise(NOISE_SECONDS * RATE, other, rng), "rirs": lambda: 0.5 * impulse_response(rng)}
+    makers = {"noises": lambda: 0.1 * noise(NOISE_SECONDS * RATE, other, rng),
+              "rirs": lambda: 0.5 * impulse_response(rng)}
     for name, make in makers.items():
         write_data(out / name, [(f"{name}{number:03d}", name, "-", (32767 * np.clip(make(), -1, 1)).astype(np.float32))
                                 for number in range(args.num_noises)])

@@ -10,14 +10,14 @@ import numpy as np
 from nnet3py.config_line import did_you_mean
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.features.frame_windows import EPSILON, FrameOptions, FrameWindows, energies_of
-from nnet3py.features.mel_banks import MelBanks, Warp
-from nnet3py.features.plp import LEAST, PlpTransform
-from nnet3py.features.resample import resample
-from nnet3py.features.speech_options import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS, conf_settings
+from nnet3py.feat.frame_windows import EPSILON, FrameOptions, FrameWindows, energies_of
+from nnet3py.feat.mel_banks import MelBanks, Warp
+from nnet3py.feat.plp import LEAST, PlpTransform
+from nnet3py.feat.resample import resample
+from nnet3py.feat.speech_options import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS, conf_settings
 from nnet3py.option_fields import Setting
 
-_multiply_rows = Loop("nnet3py.features.spectrum_loops", "multiply_rows", "f4[,] f4[,] f4[,]")
+_multiply_rows = Loop("nnet3py.feat.spectrum_loops", "multiply_rows", "f4[,] f4[,] f4[,]")
 _AT_A_TIME = 512           # frames, so that what is computed of them stays near the processor
 
 
@@ -47,11 +47,11 @@ def speech_options(kind: str, values: Mapping[str, Any]) -> SpeechOptions:
 
     UsageError for a name that features of this kind do not have.
     """
-    known = {setting.name for setting in conf_settings(kind)}
+    names = sorted(setting.name for setting in conf_settings(kind))
     for name in values:
-        if name not in known:
+        if name not in names:
             raise UsageError(f"{kind} features have no option '{name}'",
-                             did_you_mean(name, sorted(known)) or f"there are {', '.join(sorted(known))}")
+                             did_you_mean(name, names) or f"there are {', '.join(names)}")
     frame, mel, own = ({field: values[setting.name] for field, setting in table.items() if setting.name in values}
                        for table in (FRAME_OPTIONS, MEL_OPTIONS, KIND_OPTIONS[kind]))
     return SpeechOptions(kind, frame, mel, own, values.get("allow-downsample", False),

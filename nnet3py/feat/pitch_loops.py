@@ -117,13 +117,12 @@ def search(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, costs: 
         for state in range(num_states):
             while bounds[place + 1] < state:
                 place += 1
-            found = envelope[place]
-            cost, source = np.float32(np.inf), found
-            for other in range(max(found - NEAR, 0), min(found + NEAR + 1, num_states)):
+            source, cost = envelope[place], np.float32(np.inf)
+            for other in range(max(envelope[place] - NEAR, 0), min(envelope[place] + NEAR + 1, num_states)):
                 distance = np.float32((other - state) * (other - state))
-                one = np.float32(np.float32(distance * change_cost) + before[other])
-                if one < cost:
-                    cost, source = one, other
+                way = np.float32(np.float32(distance * change_cost) + before[other])
+                if way < cost:
+                    cost, source = way, other
             back[row, state] = source
             phi = nccf[row, state]
             softened = np.float32(np.float32(soft_min_f0 * lags[state]) * phi)

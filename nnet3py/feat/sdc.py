@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import UsageError
-from nnet3py.features.frames import MOST_DELTAS, delta_filters
+from nnet3py.feat.frames import MOST_DELTAS, delta_filters
 
 
 def add_shifted_deltas(features: np.ndarray, window: int = 1, shift: int = 3, blocks: int = 7) -> np.ndarray:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.features.pitch import PitchOptions, PitchStream
-from nnet3py.features.pitch_options import PROCESS_PITCH_OPTIONS
+from nnet3py.feat.pitch import PitchOptions, PitchStream
+from nnet3py.feat.pitch_options import PROCESS_PITCH_OPTIONS
 
 _SEED = 0                  # of the noise: the same for each sound
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 
-_LOOPS = "nnet3py.features.spectrum_loops"
+_LOOPS = "nnet3py.feat.spectrum_loops"
 _predict = Loop(_LOOPS, "predict_linearly", "f8[,] f8 f8[,] f8[] f8[]")
 _cepstra = Loop(_LOOPS, "cepstra_of_predictors", "f8[,] f8[,]")
 _LEAST_ERROR = 1e-5

@@ -8,7 +8,7 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import UsageError
 
-_apply_filters = Loop("nnet3py.features.spectrum_loops", "apply_filters", "f4[,] i4[] i4[] f4[] f4[,]")
+_apply_filters = Loop("nnet3py.feat.spectrum_loops", "apply_filters", "f4[,] i4[] i4[] f4[] f4[,]")
 _LEAST_BINS = 3
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
-from nnet3py.features.pitch_options import PITCH_OPTIONS
-from nnet3py.features.resample import Resampler, lowpass_filter
+from nnet3py.feat.pitch_options import PITCH_OPTIONS
+from nnet3py.feat.resample import Resampler, lowpass_filter
 
-_LOOPS = "nnet3py.features.pitch_loops"
+_LOOPS = "nnet3py.feat.pitch_loops"
 _correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
 _normalize = Loop(_LOOPS, "normalize", "f4[,] f4[,] f8[] i4[] i4[] f4[] f4[] f4[,]")
 _search = Loop(_LOOPS, "search", "f4[,] f4[] f4 f4 f4[] i2[,] i8[] f8[] f4[]")

@@ -12,13 +12,13 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.features.cmvn_options import OnlineOptions
+from nnet3py.feat.cmvn_options import OnlineOptions
 
 logger = logging.getLogger(__name__)
 
 VARIANCE_FLOOR = 1.0e-20
-_add_frames = Loop("nnet3py.features.cmvn_loops", "add_frames", "f4[,] f8[,] i8")
-_normalize_frames = Loop("nnet3py.features.cmvn_loops", "normalize_frames",
+_add_frames = Loop("nnet3py.feat.cmvn_loops", "add_frames", "f4[,] f8[,] i8")
+_normalize_frames = Loop("nnet3py.feat.cmvn_loops", "normalize_frames",
                          "f4[,] f8[,] i8 i8 i8 f8[,] f8 f8[,] f8 b1 f8 f4[,]")
 
 

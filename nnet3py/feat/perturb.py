@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from nnet3py.errors import UsageError
-from nnet3py.features.resample import resample
+from nnet3py.feat.resample import resample
 
 _FINEST = 1000                  # the largest denominator of the fraction that stands for a speed
 SLOWEST, FASTEST = 0.1, 10.0
