@@ -175,7 +175,8 @@ def write_inputs(folder: Path) -> None:
     ids = [1, 2, 3, 4] * 5
     for name, text in {
             "feats": f"a [ {rows} ]\n", "vecs": "a [ 1 2 3 ]\n", "ali": f"a {' '.join(map(str, ids))}\n",
-            "pitch": "a [ 0.5 100\n 0.7 110 ]\n", "stats": "a [ 9 9 9 9 20\n 30 40 50 60 0 ]\n", "matrix": "[ 1 0 0 0\n 0 1 0 1 ]\n",
+            "pitch": "a [ 0.5 100\n 0.7 110 ]\n",
+            "stats": "a [ 9 9 9 9 20\n 30 40 50 60 0 ]\n", "matrix": "[ 1 0 0 0\n 0 1 0 1 ]\n",
             "post": f"a {' '.join(f'[ {number} 1 ]' for number in ids)}\n",
             "voiced": f"a [ {'1 0 ' * 10}]\n",
             "phones": "".join(f"p{number} {number}\n" for number in range(6)),

@@ -46,14 +46,19 @@ def copy_scripts(folder: Path, scripts: Path | None = None) -> None:
             path.symlink_to(content.decode())
 
 
-def write_work_folder(folder: Path, utterances: dict[str, int], jobs: int, config: str) -> Path:
-    """Scripts, path.sh, data, a lang folder and a model, ``exp/tdnn``, with random parameters; returns ``folder``."""
+def write_scripts(folder: Path) -> None:
+    """Scripts, path.sh, and a ``python`` in ``tools``."""
     copy_scripts(folder)
     (folder / "tools").mkdir()
     (folder / "tools" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -W ignore "$@"\n')
     (folder / "tools" / "python").chmod(0o755)
     (folder / "path.sh").write_text(
         f"export LC_ALL=C\nexport PATH={folder}/utils:{ROOT}/bin:{folder}/tools:/usr/bin:/bin\n")
+
+
+def write_work_folder(folder: Path, utterances: dict[str, int], jobs: int, config: str) -> Path:
+    """Scripts, path.sh, data, a lang folder and a model, ``exp/tdnn``, with random parameters; returns ``folder``."""
+    write_scripts(folder)
     write_kaldi_dirs(folder / "kaldi", utterances, jobs)
     model = folder / "exp" / "tdnn"
     model.mkdir(parents=True)

@@ -36,8 +36,7 @@ UTTERANCES = {"train": 40, "test": 4}
 JOBS = 1             # the first utterances of the test are of one speaker, and Kaldi splits by speakers
 DIM, PERIOD = 4, 10
 # Of scripts that run: what only an option asks for.
-ON_REQUEST = {"decode.sh": {"compress-uncompress-speex",           # steps/online/nnet3: --do-speex-compressing true
-                            "extend-wav-with-silence"},            # --do-endpointing true
+ON_REQUEST = {"decode.sh": {"compress-uncompress-speex"},          # steps/online/nnet3: --do-speex-compressing true
               "adjust_priors.sh": {"nnet3-discriminative-compute-from-egs"}}      # --egs-type degs
 EDITS = {"rename-node", "remove-output-nodes", "set-learning-rate"}               # --edits of nnet3-copy, not programs
 POSTERIORS = 1e-5    # sums of 28 probabilities in float32
