@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, declared, option
-from nnet3py.cli.speech_feats import chosen_channel
+from nnet3py.cli.sound_channel import chosen_channel
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
 

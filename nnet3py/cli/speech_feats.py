@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import OptionError, Options
+from nnet3py.cli.sound_channel import chosen_channel
 from nnet3py.cli.speech_options import FBANK, FEATURE_OPTIONS, MFCC, PLP, SPECTROGRAM
 from nnet3py.errors import Nnet3Error
 
@@ -132,15 +133,3 @@ def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, 
     elif options.subtract_mean:
         features = features - features.mean(axis=0)
     return features
-
-
-def chosen_channel(key: str, count: int, wanted: int) -> int | None:
-    """The channel to take of so many, for an option ``--channel``; None, with a warning, if there is no such."""
-    if wanted < 0:
-        if count != 1:
-            log.warning(f"Channel not specified but you have data with {count} channels; defaulting to zero [{key}]")
-        return 0
-    if wanted >= count:
-        log.warning(f"File with id {key} has {count} channels but you specified channel {wanted}, producing no output.")
-        return None
-    return wanted
