@@ -1,6 +1,7 @@
 """What a network takes of sound as it arrives: what Kaldi's online2-wav-dump-features wrote."""
 from __future__ import annotations
 
+import dataclasses
 from itertools import islice
 
 import numpy as np
@@ -10,8 +11,11 @@ from online_cases import KEYS, ONLINE, RATE, SPEECH, base_features, ivector_mode
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer
 from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.pitch import compute_pitch, pitch_options
+from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
+from nnet3py.recognition.feature_stream import PitchSettings
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels
 
 KALDI = 1e-4            # of the largest value: features and posteriors are single precision
@@ -91,3 +95,39 @@ def test_dimensions():
     models = pipeline_models()
     assert (models.input_dim, models.ivector_dim, models.frame_shift) == (40, 12, pytest.approx(0.01))
     assert normalized_models().ivector_dim == 0 and not normalized_models().weights_silence
+
+
+PITCH = PitchSettings(pitch_options({}), process_pitch_options({"delta-pitch-noise-stddev": 0.0,
+                                                                "normalization-right-context": 10}))
+
+
+def test_pitch_is_appended_and_i_vectors_do_not_see_it() -> None:
+    models = pipeline_models()
+    with_pitch = dataclasses.replace(models, pitch=PITCH)
+    with_pitch.check()
+    assert with_pitch.input_dim == models.input_dim + 3
+    plain, both = FeaturePipeline(models), FeaturePipeline(with_pitch)
+    lags = []
+    for piece in pieces(sound("utt2"), 1600):
+        for pipeline in (plain, both):
+            pipeline.accept_waveform(piece, RATE)
+        lags.append(plain.num_frames_ready - both.num_frames_ready)
+        assert both.frames(0, both.num_frames_ready).shape[1] == with_pitch.input_dim
+    for pipeline in (plain, both):
+        pipeline.finish()
+    assert max(lags) >= 10                                    # pitch waits for its context
+    count = both.num_frames_ready
+    np.testing.assert_array_equal(both.frames(0, count)[:, :40], plain.frames(0, count))
+    np.testing.assert_array_equal(both.ivector(count - 1), plain.ivector(count - 1))
+    raw = compute_pitch(sound("utt2"), float(RATE), PITCH.pitch)
+    expected = process_pitch(raw, PITCH.process)[:count]
+    # At the end all is known; how loud the sound is was judged piece by piece, which moves a few frames.
+    near = np.abs(both.frames(0, count)[:, 40:] - expected) <= 0.02 * np.abs(expected).max(axis=0)
+    assert abs(count - len(raw)) <= 2 and (near.mean(axis=0) > 0.9).all()
+    np.testing.assert_array_equal(both.frames_at(np.array([3, 8])), both.frames(3, 9)[[0, 5]])
+
+
+def test_pitch_of_another_rate_is_refused() -> None:
+    settings = dataclasses.replace(PITCH, pitch=pitch_options({"sample-frequency": 8000.0}))
+    with pytest.raises(UsageError, match="pitch is found in sound of 8000 samples a second"):
+        dataclasses.replace(pipeline_models(), pitch=settings).check()
