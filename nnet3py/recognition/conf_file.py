@@ -41,7 +41,7 @@ def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> A
     """The value of one option. UsageError for one that is not known, or a value of another type than its default."""
     if name not in defaults:
         close = get_close_matches(name, defaults, 1)
-        raise UsageError(f"--{name} is not an option that a recogniser has here",
+        raise UsageError(f"--{name} is not an option here",
                          f"did you mean --{close[0]}?" if close else "remove it if the model works without")
     kind = type(defaults[name])
     if kind is str:
