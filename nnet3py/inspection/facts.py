@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+PITCH_CONFS = ("conf/online_pitch.conf", "conf/pitch.conf")       # options of pitch, in a model folder
+
 
 @dataclass
 class Port:

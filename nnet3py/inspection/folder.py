@@ -6,12 +6,13 @@ from pathlib import Path
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.hmm.tree import ContextDependency
-from nnet3py.inspection.facts import FolderFacts
+from nnet3py.inspection.facts import PITCH_CONFS, FolderFacts
 from nnet3py.io.object_files import read_object
 
 # Small text files whose content is shown.
 SETTINGS = ("frame_subsampling_factor", "cmvn_opts", "splice_opts", "delta_opts", "online_cmvn", "final.ie.id",
-            "num_jobs", "srand", "configs/vars", "conf/mfcc.conf", "conf/fbank.conf", "conf/model.conf", "mfcc.conf")
+            "num_jobs", "srand", "configs/vars", "conf/mfcc.conf", "conf/fbank.conf", "conf/plp.conf",
+            *PITCH_CONFS, "conf/model.conf", "mfcc.conf")
 # Files that only have to be there, and what they are for.
 KNOWN_FILES = {
     "tree": "the tree that maps phones in context to pdfs",
@@ -30,7 +31,6 @@ KNOWN_FILES = {
     "am/tree": "the tree that maps phones in context to pdfs",
     "am/global_cmvn.stats": "statistics for online normalisation of features",
     "conf/online.conf": "options of online decoding",
-    "conf/pitch.conf": "options of pitch features",
     "graph/words.txt": "the words of the graph",
     "words.txt": "the words of the graph",
     "graph/phones.txt": "the names of the phones",

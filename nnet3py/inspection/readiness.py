@@ -1,7 +1,7 @@
 """What a model lacks for computing, training and decoding, and what to do about it."""
 from __future__ import annotations
 
-from nnet3py.inspection.facts import FolderFacts, Lack, ModelFacts, NetworkFacts, Port, Readiness
+from nnet3py.inspection.facts import PITCH_CONFS, FolderFacts, Lack, ModelFacts, NetworkFacts, Port, Readiness
 from nnet3py.inspection.text import Inspection
 
 MOST_NAMES = 3     # of components in a message
@@ -68,10 +68,14 @@ def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -
 
 def _made_by(folder: FolderFacts) -> str:
     """The command that makes features as a folder says."""
-    for name in ("conf/mfcc.conf", "conf/fbank.conf", "mfcc.conf"):
+    pitch = next((name for name in PITCH_CONFS if name in folder.settings), "")
+    for name in ("conf/mfcc.conf", "conf/fbank.conf", "conf/plp.conf", "mfcc.conf"):
         if name in folder.settings:
-            kind = "fbank" if "fbank" in name else "mfcc"
-            return f", by compute-{kind}-feats --config={folder.path}/{name}"
+            kind = name.rpartition("/")[2].removesuffix(".conf")
+            made_by = f", by compute-{kind}-feats --config={folder.path}/{name}"
+            return made_by if not pitch else (
+                f"{made_by} and compute-and-process-kaldi-pitch-feats --config={folder.path}/{pitch}, put beside each "
+                "other by paste-feats --length-tolerance=2")
     return ""
 
 
