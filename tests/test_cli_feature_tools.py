@@ -73,7 +73,7 @@ def test_segments(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("line, message", [
-    ("s a 0.1", "Invalid line in segments file: s a 0.1"), ("", "Invalid line"), ("s a x 1", "[bad time]"),
+    ("s a 0.1", "Invalid line in segments file: s a 0.1"), ("", "Invalid line"), ("s a x 1", "[bad start]"),
     ("s a 0.1 nan", "[empty or invalid segment]"), ("s a -1 1", "[empty or"), ("s a 0.5 0.5", "[empty or"),
     ("s z 0.1 0.5", "Did not find features for utterance z, skipping segment s"),
     ("s a 0.6 0.9", "Start frame out of range 60 [length:] 60"),

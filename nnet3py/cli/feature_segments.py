@@ -2,28 +2,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
+from nnet3py.cli.segments_file import TO_THE_END, Segment, cut_segments
 from nnet3py.errors import ShapeError
 
 if TYPE_CHECKING:
     import numpy as np
 
-_TO_THE_END = -1.0
 _ROUNDING = 1e-4            # frames by which a time may miss the frame that it means: 0.29 s is 28.999999999999996
-
-
-class _Segment(NamedTuple):
-    """A line of a segments file; times in seconds, ``end`` -1 for the end of the features."""
-
-    name: str
-    source: str
-    start: float
-    end: float
 
 
 @kaldi_command("extract-feature-segments", usage="""
@@ -46,48 +37,15 @@ See also: extract-segments, subset-feats, concat-feats
 def extract_feature_segments(args: list[str], options: Options) -> int:
     """Write the segments; what cannot be cut is a warning."""
     from nnet3py.formats.holders import FLOAT_MATRIX
-    from nnet3py.io.streams import open_input
-    from nnet3py.io.tables import RandomAccessReader, TableWriter
 
     if options.frame_shift <= 0 or options.frame_length <= 0:
         raise OptionError(f"--frame-shift={options.frame_shift} and --frame-length={options.frame_length} must be "
                           "above 0")
-    done = total = 0
-    with TableWriter(args[2], FLOAT_MATRIX) as writer, RandomAccessReader(args[0], FLOAT_MATRIX) as features, \
-            open_input(args[1]) as lines:
-        for line in iter(lines.readline, b""):
-            total += 1
-            text = line.decode("utf-8", "surrogateescape").rstrip("\n")
-            segment = _parse(text)
-            if isinstance(segment, str):
-                log.warning(f"Invalid line in segments file{segment}: {text}")
-                continue
-            if segment.source not in features:
-                log.warning(f"Did not find features for utterance {segment.source}, skipping segment {segment.name}")
-                continue
-            part = _cut(segment, features[segment.source], options)
-            if part is not None:
-                writer.write(segment.name, part)
-                done += 1
-    log.log(f"Successfully processed {done} lines out of {total} in the segments file. ")
-    return 0
+    return cut_segments(args, FLOAT_MATRIX, "Did not find features for utterance",
+                        lambda segment, features: _cut(segment, features, options), has_channels=False)
 
 
-def _parse(text: str) -> _Segment | str:
-    """A line's segment, or what is wrong with it."""
-    words = text.split()
-    if len(words) not in (4, 5):                 # a fifth word is the channel, which features do not have
-        return ""
-    try:
-        start, end = float(words[2]), float(words[3])
-    except ValueError:
-        return " [bad time]"
-    if not (math.isfinite(start) and math.isfinite(end)) or start < 0 or (end != _TO_THE_END and end <= start):
-        return " [empty or invalid segment]"
-    return _Segment(words[0], words[1], start, end)
-
-
-def _cut(segment: _Segment, features: np.ndarray, options: Options) -> np.ndarray | None:
+def _cut(segment: Segment, features: np.ndarray, options: Options) -> np.ndarray | None:
     """The segment's frames; None, with a warning, if it is not in the features."""
     count = len(features)
     rate = 1000.0 / options.frame_shift
@@ -96,7 +54,7 @@ def _cut(segment: _Segment, features: np.ndarray, options: Options) -> np.ndarra
         log.warning(f"Start frame out of range {start} [length:] {count}, skipping segment {segment.name}")
         return None
     end = count
-    if segment.end != _TO_THE_END:
+    if segment.end != TO_THE_END:
         end = math.floor(segment.end * rate + _ROUNDING)
         if options.snip_edges:
             end -= max(0, math.ceil((options.frame_length - options.frame_shift) / options.frame_shift))
@@ -105,7 +63,7 @@ def _cut(segment: _Segment, features: np.ndarray, options: Options) -> np.ndarra
                 log.warning(f"End frame too far out of range {end} [length:] {count}, skipping segment {segment.name}")
                 return None
             end = count
-    seconds = (count / rate if segment.end == _TO_THE_END else segment.end) - segment.start
+    seconds = (count / rate if segment.end == TO_THE_END else segment.end) - segment.start
     if end <= start or seconds < options.min_segment_length:
         log.warning(f"Segment {segment.name} too short, skipping it.")
         return None

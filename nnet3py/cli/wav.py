@@ -1,19 +1,17 @@
 """wav-copy, wav-to-duration and extract-segments: sound in WAVE files."""
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import between_tables, copy_table, log_copied
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.segments_file import TO_THE_END, Segment, cut_segments
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
     from nnet3py.formats.wave_file import Wave
-
-TO_THE_END = -1.0
 
 
 @kaldi_command("wav-copy", usage="""
@@ -78,16 +76,6 @@ def wav_to_duration(args: list[str], options: Options) -> int:
     return 0 if lengths else 1
 
 
-class Segment(NamedTuple):
-    """A line of a segments file; times in seconds, ``end`` -1 for the end of the recording."""
-
-    name: str
-    recording: str
-    start: float
-    end: float
-    channel: int | None
-
-
 @kaldi_command("extract-segments", usage="""
 Cut segments out of recordings.
 
@@ -104,50 +92,8 @@ See also: wav-copy, wav-to-duration
 def extract_segments(args: list[str], options: Options) -> int:
     """Write the segments; what cannot be cut is a warning."""
     from nnet3py.formats.wave_file import WAVE
-    from nnet3py.io.streams import open_input
-    from nnet3py.io.tables import RandomAccessReader, TableWriter
 
-    done = total = 0
-    with TableWriter(args[2], WAVE) as writer, RandomAccessReader(args[0], WAVE) as recordings, \
-            open_input(args[1]) as lines:
-        for line in iter(lines.readline, b""):
-            total += 1
-            text = line.decode("utf-8", "surrogateescape").rstrip("\n")
-            segment = _parse_segment(text)
-            if isinstance(segment, str):
-                log.warning(f"Invalid line in segments file{segment}: {text}")
-                continue
-            if segment.recording not in recordings:
-                log.warning(f"Could not find recording {segment.recording}, skipping segment {segment.name}")
-                continue
-            part = _cut(segment, recordings[segment.recording], options)
-            if part is not None:
-                writer.write(segment.name, part)
-                done += 1
-    log.log(f"Successfully processed {done} lines out of {total} in the segments file. ")
-    return 0
-
-
-def _parse_segment(text: str) -> Segment | str:
-    """A line's segment, or what is wrong with it."""
-    words = text.split()
-    if len(words) not in (4, 5):
-        return ""
-    try:
-        start = float(words[2])
-    except ValueError:
-        return " [bad start]"
-    try:
-        end = float(words[3])
-    except ValueError:
-        return " [bad end]"
-    if not (math.isfinite(start) and math.isfinite(end)) or start < 0 or (end != TO_THE_END and end <= start):
-        return " [empty or invalid segment]"
-    if len(words) == 4:
-        return Segment(words[0], words[1], start, end, None)
-    if not (words[4].isascii() and words[4].isdigit()):
-        return " [bad channel]"
-    return Segment(words[0], words[1], start, end, int(words[4]))
+    return cut_segments(args, WAVE, "Could not find recording", lambda segment, wave: _cut(segment, wave, options))
 
 
 def _cut(segment: Segment, wave: Wave, options: Options) -> Wave | None:
