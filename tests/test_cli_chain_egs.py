@@ -242,7 +242,7 @@ def test_unconstrained_examples(errors: Errors) -> None:
     assert merged.deriv_weights.tolist() == [1, 0.5, 1, 1, 1, 1, 1, 1, 0.5, 1]
 
 
-def test_features_that_are_no_numbers_and_broken_supervision(errors: Errors) -> None:
+def test_feat_that_are_no_numbers_and_broken_supervision(errors: Errors) -> None:
     assert supervise() == 0
     good = dict(read_supervisions("ark:sup"))["u"]
     with TableWriter("ark:feats2", FLOAT_MATRIX) as writer:

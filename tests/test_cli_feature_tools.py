@@ -173,7 +173,7 @@ def test_similar_features(feats: dict[str, np.ndarray], capfd: pytest.CaptureFix
     run("compare-feats", "--threshold=0.2", "ark:feats.ark", "ark:others.ark")
 
 
-def test_features_that_cannot_be_compared(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
+def test_feat_that_cannot_be_compared(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
     zeros = {"a": np.zeros((60, DIM), np.float32)}
     write("ark:zeros.ark", zeros)
     write("ark:short.ark", {"a": feats["a"][1:]})

@@ -71,7 +71,7 @@ def recorded(source: Path, folder: Path, **changed: Any) -> list[str]:
     return recorder.ran
 
 
-def test_features_are_those_of_the_alignments(source: Path, tmp_path: Path) -> None:
+def test_feat_are_those_of_the_alignments(source: Path, tmp_path: Path) -> None:
     ali = tmp_path / "ali"
     shutil.copytree(source / "ali", ali)
     for name in ("final.mat", "trans.1", "trans.2"):

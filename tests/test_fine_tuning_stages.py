@@ -71,7 +71,7 @@ def test_what_cannot_be_had_is_said_in_a_line(work):
     assert not (work.model / "lexicon.txt").exists() and (work.model / "phones.ark").exists()
 
 
-def test_features_are_those_of_a_stream_at_every_speed(work):
+def test_feat_are_those_of_a_stream_at_every_speed(work):
     made, ivectors = (matrices(folder / name) for folder, name in (
         (work.features("train"), "feats.scp"), (work.ivectors("train"), "ivector_online.scp")))
     assert sorted(made) == list(made) == [f"sp{speed:g}-{key}" for speed in SPEEDS for key in ("utt1", "utt2", "wrong")]

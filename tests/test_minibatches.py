@@ -130,7 +130,7 @@ def test_targets_must_have_the_output_s_dimension(tables):
         minibatches(dense_targets=True)
 
 
-def test_features_must_have_the_input_s_dimension(tables):
+def test_feat_must_have_the_input_s_dimension(tables):
     with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
         for key, length in LENGTHS.items():
             writer.write(key, np.zeros((length, 2), dtype=np.float32))

@@ -45,7 +45,7 @@ def read(name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_features_are_the_programs(kind: str, table: str) -> None:
+def test_feat_are_the_programs(kind: str, table: str) -> None:
     """Dither and the noise of pitch, too."""
     assert load(PROGRAMS[kind]).execute([table, "ark:out"]) == 0
     expected = read("out")

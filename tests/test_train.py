@@ -78,7 +78,7 @@ def test_it_does_what_the_trainer_does() -> None:
         np.testing.assert_array_equal(parameters(mine)[name], value)
 
 
-def test_features_and_targets_are_told_apart_from_data() -> None:
+def test_feat_and_targets_are_told_apart_from_data() -> None:
     (feats, labels), together = points(200, 0), Nnet.from_config(CLASSIFIER)
     apart, options = together.copy(), TrainerOptions(srand=3)
     train(together, (feats, labels), num_epochs=1, minibatch_size=64, options=options)

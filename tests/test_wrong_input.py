@@ -355,7 +355,7 @@ def test_weights_that_are_not_finite(run: Run, weight: float) -> None:
     assert "Skipping utterance u1: its posteriors" in run(0, *THREE[0])
 
 
-def test_features_of_another_dimension(run: Run) -> None:
+def test_feat_of_another_dimension(run: Run) -> None:
     features(lambda m: np.hstack([m, m]))
     err = run(255, *THREE[1])
     assert "utterance u1: Neural net expects 'input' features with dimension 4 but you provided 8" in err

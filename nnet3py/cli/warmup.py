@@ -51,7 +51,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
                  "nnet3py.decoding.growing_graph", "nnet3py.decoding.grammar_graph"),
     "files": ("nnet3py.formats.compressed_code",),
     "features": ("nnet3py.feat.cmvn", "nnet3py.feat.mel_banks", "nnet3py.feat.pitch",
-                 "nnet3py.feat.plp", "nnet3py.feat.speech"),
+                 "nnet3py.feat.plp", "nnet3py.feat.speech", "nnet3py.feat.split_radix"),
     "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),

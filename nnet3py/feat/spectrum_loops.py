@@ -1,6 +1,7 @@
 """The loops from spectra to features. Each frame's result is the same however many are computed together."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,3 +61,9 @@ def cepstra_of_predictors(coefficients: Any, cepstra: Any) -> None:
             for j in range(i):
                 total += (i - j) * coefficients[frame, j] * cepstra[frame, i - j - 1]
             cepstra[frame, i] = -coefficients[frame, i] - total / (i + 1)
+
+
+def cosines_and_sines(angles: Any, cosines: Any, sines: Any) -> None:
+    """In single precision, as the C library rounds them."""
+    for place in range(angles.shape[0]):
+        cosines[place], sines[place] = math.cos(angles[place]), math.sin(angles[place])

@@ -15,6 +15,7 @@ from nnet3py.feat.mel_banks import MelBanks, Warp
 from nnet3py.feat.plp import LEAST, PlpTransform
 from nnet3py.feat.resample import resample
 from nnet3py.feat.speech_options import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS, conf_settings
+from nnet3py.feat.split_radix import is_power_of_two, real_transform
 from nnet3py.option_fields import Setting
 
 _multiply_rows = Loop("nnet3py.feat.spectrum_loops", "multiply_rows", "f4[,] f4[,] f4[,]")
@@ -271,12 +272,17 @@ class _Spectrogram(_Transform):
         self.dim = self._frame.padded if self._own["return_raw_fft"] else self._frame.padded // 2 + 1
 
     def apply(self, windows: np.ndarray, raw_energies: np.ndarray) -> np.ndarray:
-        spectrum = np.fft.rfft(windows, self._frame.padded, axis=1)
+        size = self._frame.padded
+        if is_power_of_two(size):
+            real, imaginary = real_transform(windows, size)
+        else:
+            spectrum = np.fft.rfft(windows, size, axis=1)
+            real, imaginary = spectrum.real, spectrum.imag
         result = np.empty((len(windows), self.dim), dtype=np.float32)
         if self._own["return_raw_fft"]:              # the real part at half the rate stands where 0 Hz has none
-            result[:, 0::2], result[:, 1::2] = spectrum.real[:, :-1], spectrum.imag[:, :-1]
-            result[:, 1] = spectrum.real[:, -1]
+            result[:, 0::2], result[:, 1::2] = real[:, :-1], imaginary[:, :-1]
+            result[:, 1] = real[:, -1]
             return result
-        result[:] = _logs((np.square(spectrum.real) + np.square(spectrum.imag)).astype(np.float32))
+        result[:] = _logs((np.square(real) + np.square(imaginary)).astype(np.float32))
         result[:, 0] = self._log_energies(windows, raw_energies)
         return result

@@ -14,7 +14,7 @@ from nnet3py.feat.process_pitch import (
     process_pitch_options,
 )
 
-AGREE, NEAR = 0.99, 1e-3         # as in test_features_pitch
+AGREE, NEAR = 0.99, 1e-3         # as in test_feat_pitch
 
 
 def of(values: dict[str, object]) -> dict[str, object]:

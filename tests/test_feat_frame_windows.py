@@ -38,7 +38,7 @@ def test_pieces(size: int, cuts: list[int], snip_edges: bool, lengths: tuple[flo
 
 @pytest.mark.parametrize("kind", ["mfcc", "fbank", "plp", "spectrogram"])
 @pytest.mark.parametrize("snip_edges", [True, False])
-def test_features_do_not_depend_on_pieces(kind: str, snip_edges: bool) -> None:
+def test_feat_do_not_depend_on_pieces(kind: str, snip_edges: bool) -> None:
     """With dither, too: the noise of a window is the same however the sound comes."""
     computer = SpeechFeatures(speech_options(kind, {"snip-edges": snip_edges}))
     samples = (1000 * np.random.default_rng(1).standard_normal(12345)).astype(np.float32)
