@@ -120,8 +120,8 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
 LIBRARIES = {"nnet3-extras": "importlib.metadata", **dict.fromkeys((
     "apply-cmvn-online", "chain-get-supervision", "chain-make-den-fst", "compute-mfcc-feats", "compute-fbank-feats",
-    "compute-plp-feats", "compute-online-feats", "compute-kaldi-pitch-feats", "compute-and-process-kaldi-pitch-feats"),
-    "llvmlite.binding")}
+    "compute-plp-feats", "compute-spectrogram-feats", "compute-online-feats", "compute-kaldi-pitch-feats",
+    "compute-and-process-kaldi-pitch-feats"), "llvmlite.binding")}
 
 _KERNELS = "it computes with a network, so it needs compiled kernels"
 _LOOPS = "it works by compiled loops, which are loaded in 0.05 s"
