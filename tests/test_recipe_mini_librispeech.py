@@ -179,3 +179,42 @@ def test_the_whole_recipe(tmp_path: Path) -> None:
     found = re.findall(r"^(dev|test), (small|large) language model: %WER ([\d.]+) \[", done.stdout, re.MULTILINE)
     assert len(found) == 4       # so small a training recognises next to nothing
     assert all(0.0 <= float(rate) <= 150.0 for *_, rate in found)
+
+
+@pytest.mark.slow
+@needs_espeak
+def test_digits_in_noise(tmp_path: Path) -> None:
+    """With pitch, which i-vectors do not see; trained without and with noise."""
+    pytest.importorskip("kaldifst", reason="words are decoded with the extra 'decode'")
+    small = ("--num-train", 48, "--num-test", 4, "--e2e-epochs", 1, "--num-epochs", 1, "--num-leaves", 40,
+             "--e2e-minibatch", "4,2,1", "--minibatch", "4,2,1", "--ivector-dim", 8,
+             "--egs-opts", "--num-utts-subset 5 --num-egs-diagnostic 10 --num-train-egs-combine 10")
+    done = run(RECIPE / "run_noisy_digits.sh", "--dir", tmp_path / "exp", *small, timeout=1800.0)
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = r"^test (?:clean|noisy), trained with(?:out)? noise: %WER [\d.]+ \["
+    assert len(re.findall(results, done.stdout, re.MULTILINE)) == 4
+    made = tmp_path / "exp"
+    assert {(made / "data" / name / "pitch_dim").read_text().strip() for name in ("train_sp", "train_noisy")} == {"3"}
+    assert "dim=43 name=input" in (made / "chain" / "configs" / "network.xconfig").read_text()
+
+
+def test_sounds_in_rooms_and_noise(tmp_path: Path) -> None:
+    """Lengths stay; a share of the sounds stays as it is; commands in wav.scp, too."""
+    sound = ROOT / "tests" / "data" / "features" / "utt2.wav"
+    for name in ("noises", "rirs"):
+        (tmp_path / f"{name}.scp").write_text(f"x {sound}\n")
+    table = tmp_path / "wav.scp"
+    table.write_text("".join(f"u{number:02d} {f'cat {sound} |' if number % 2 else sound}\n" for number in range(12)))
+    done = run(RECIPE / "local/augment.py", "--noises", tmp_path / "noises.scp", "--rirs", tmp_path / "rirs.scp", table)
+    assert done.returncode == 0, done.stderr
+    lines = table.read_text().splitlines()
+    changed = [line for line in lines if "wav-reverberate" in line]
+    assert len(lines) == 12 and 5 <= len(changed) <= 11
+    assert any("--impulse-response=" in line for line in changed) and all("--snrs=" in line for line in changed)
+    sounds = tmp_path / "wav.ark"
+    done = subprocess.run([ROOT / "bin" / "wav-copy", f"scp:{table}", f"ark:{sounds}"], capture_output=True, text=True,
+                          env={**os.environ, "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}",
+                               "NNET3PY_PYTHON": sys.executable})
+    assert done.returncode == 0, done.stderr
+    with SequentialReader(f"ark:{sounds}", WAVE) as reader:
+        assert [wave.samples.shape for _, wave in reader] == 12 * [(1, 22460)]
