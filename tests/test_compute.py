@@ -320,6 +320,21 @@ def test_a_model_of_no_folder_gives_a_row_for_every_frame(folder, monkeypatch):
     assert len(compute(folder / "final.mdl", feats)) == FRAMES
 
 
+def test_a_published_model_says_it_in_its_conf_file(folder):
+    (folder / "frame_subsampling_factor").unlink()
+    published = folder / "published"
+    for name in ("am", "conf"):
+        (published / name).mkdir(parents=True)
+    (folder / "final.mdl").rename(published / "am" / "final.mdl")
+    conf, feats = published / "conf" / "model.conf", features()
+    assert len(compute(published / "am" / "final.mdl", feats)) == FRAMES
+    conf.write_text("--beam=10   # options\n--frame-subsampling-factor=3\n")
+    assert len(compute(published / "am" / "final.mdl", feats)) == -(-FRAMES // 3)
+    conf.write_text("--frame-subsampling-factor=three\n")
+    with pytest.raises(FormatError, match="expected a number of 1 or more, found 'three'"):
+        compute(published / "am" / "final.mdl", feats)
+
+
 @pytest.mark.parametrize("text", ["", "three", "0", "-3", "3 3", "1e9", "99999999999"])
 def test_a_factor_that_is_no_number_is_named(folder, text):
     (folder / "frame_subsampling_factor").write_text(text, encoding="utf-8")

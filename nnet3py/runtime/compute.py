@@ -191,7 +191,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
         come from one pass
     frame_subsampling_factor : frames for each row of output; None: as in the file of that name in the model's folder,
-        which chain models have, else 1
+        which chain models have, or in conf/model.conf of a published model; else 1
     progress : True: on a terminal, show how many of several are done; or a function, which gets (done, total)
 
     Returns
