@@ -1,18 +1,22 @@
 """Pitch against Kaldi's, in pieces against the whole, and the search against one that tries everything."""
 from __future__ import annotations
 
+import time
+import tracemalloc
+
 import feature_cases as cases
 import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
 from nnet3py.feat import pitch
-from nnet3py.feat.pitch import PitchOptions, PitchStream, compute_pitch, pitch_options
+from nnet3py.feat.pitch import PitchOptions, PitchStream, Rows, compute_pitch, pitch_options
 from nnet3py.feat.pitch_options import PITCH_OPTIONS
 
 AGREE = 0.99              # of the frames: ties are decided by rounding
 NEAR = 1e-3               # of the largest value
 RATE = 16000.0
+BLOCK = 1600              # samples
 
 
 def voiced(seconds: float, hertz: float, rate: float = RATE) -> np.ndarray:
@@ -65,6 +69,91 @@ def test_what_is_settled_is_what_was_found(monkeypatch: pytest.MonkeyPatch) -> N
     kept.finish()
     assert len(settled._back) < len(kept._back) / 2
     np.testing.assert_array_equal(settled.frames(0, settled.num_ready), kept.frames(0, kept.num_ready))
+
+
+def quiet(seconds: float, rms: float) -> np.ndarray:
+    return (rms * np.random.default_rng(1).standard_normal(int(seconds * RATE))).astype(np.float32)
+
+
+def test_what_is_asked_of_open_frames_is_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In and after pauses, in which frames stay open, whatever was asked before."""
+    samples = np.concatenate((voiced(1, 110), quiet(4, 0), voiced(1, 90), quiet(4, 1), voiced(1, 200), quiet(4, 20)))
+    some, kept = PitchStream(PitchOptions()), PitchStream(PitchOptions())
+    monkeypatch.setattr(kept, "_settle", lambda: None)
+    rng = np.random.default_rng(0)
+    for begin in range(0, len(samples), BLOCK):
+        for stream in (some, kept):
+            stream.accept(samples[begin:begin + BLOCK])
+        expected = kept.frames(0, kept.num_ready)
+        assert len(expected) == kept.num_ready == some.num_ready
+        for first in rng.integers(0, len(expected) + 1, 3):
+            end = rng.integers(first, len(expected) + 1)
+            np.testing.assert_array_equal(some.frames(first, end), expected[first:end])
+    assert 300 < len(some._back) < 500                         # the last pause
+    some.finish()
+    kept.finish()
+    np.testing.assert_array_equal(some.frames(0, some.num_ready), kept.frames(0, kept.num_ready))
+
+
+def long_silence(rms: float) -> tuple[PitchStream, np.ndarray]:
+    """A stream, and a sound in which its frames stay open: nothing but 0, or noise after what was much louder."""
+    stream = PitchStream(PitchOptions())
+    for number in range(100 if rms else 0):
+        stream.accept(voiced(0.1, 100 + number))
+    return stream, quiet(150, rms)
+
+
+@pytest.mark.parametrize("rms", [0.0, 30.0])
+def test_work_does_not_grow_in_silence(rms: float) -> None:
+    """Median times of blocks in the first and the last ten seconds.
+
+    When each block had to do with all open frames, they grew by a factor of 30.
+    """
+    stream, silence = long_silence(rms)
+    times = []
+    for begin in range(0, len(silence), BLOCK):
+        start = time.perf_counter()
+        stream.accept(silence[begin:begin + BLOCK])
+        stream.frames(max(0, stream.num_ready - 150), stream.num_ready)
+        times.append(time.perf_counter() - start)
+    assert len(stream._back) > 14000
+    assert np.median(times[-100:]) < 4 * np.median(times[:100])
+
+
+@pytest.mark.parametrize("rms, size", [(0.0, 50), (30.0, 1800)])
+def test_memory_in_silence(rms: float, size: int) -> None:
+    """At most so many bytes for an open frame, with the room for more; and as little as before, once sound followed."""
+    compute_pitch(voiced(1, 100), RATE, PitchOptions())         # loads what is loaded once
+    tracemalloc.start()
+    try:
+        stream, silence = long_silence(rms)
+        before = tracemalloc.get_traced_memory()[0]
+        for begin in range(0, len(silence), 10 * BLOCK):
+            stream.accept(silence[begin:begin + 10 * BLOCK])
+        assert len(stream._back) > 14000
+        assert tracemalloc.get_traced_memory()[0] - before < size * len(stream._back)
+        for number in range(30):
+            stream.accept(voiced(0.1, 150 + number))
+        assert len(stream._back) < 500
+        assert tracemalloc.get_traced_memory()[0] - before < 3e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_rows_come_and_go() -> None:
+    rows, expected, rng = Rows((2,), np.float32), np.zeros((0, 2), dtype=np.float32), np.random.default_rng(0)
+    for most_new, most_gone in ((100, 50), (50, 100), (1000, 10), (0, 1000)):
+        for _ in range(40):
+            new = rng.standard_normal((rng.integers(most_new + 1), 2)).astype(np.float32)
+            rows.append(new)
+            expected, before = np.concatenate((expected, new)), rows.array
+            np.testing.assert_array_equal(before, expected)
+            gone = min(int(rng.integers(most_gone + 1)), len(rows))
+            rows.drop(gone)
+            np.testing.assert_array_equal(rows.array, expected[gone:])
+            np.testing.assert_array_equal(before, expected)
+            expected = expected[gone:]
+            assert rows.nbytes <= 8 * max(3 * len(rows), 64)
 
 
 def test_the_search_finds_the_cheapest_path() -> None:

@@ -56,6 +56,13 @@ def test_a_stream_ends_as_the_whole(delay: int) -> None:
         np.testing.assert_array_equal(expected[:delay, 0], expected[delay, 0])
 
 
+def test_a_delay_beyond_the_context_makes_no_frames_of_nothing() -> None:
+    stream = ProcessedPitchStream(PitchOptions(), ProcessPitchOptions(delay=20, normalization_right_context=5))
+    assert stream.num_ready == 0
+    stream.accept(np.zeros(16000, dtype=np.float32))
+    assert stream.num_ready > 20 and np.isfinite(stream.frames(0, stream.num_ready)).all()
+
+
 def test_each_column_by_its_formula() -> None:
     raw = np.array([[0.9, 100.0], [-0.2, 110.0], [1.0, 90.0], [0.3, 120.0]], dtype=np.float32)
     options = ProcessPitchOptions(delta_pitch_noise_stddev=0.0, normalization_left_context=1,

@@ -19,14 +19,18 @@ from nnet3py.feat.resample import Resampler, lowpass_filter
 
 _LOOPS = "nnet3py.feat.pitch_loops"
 _correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
-_normalize = Loop(_LOOPS, "normalize", "f4[,] f4[,] f8[] i4[] i4[] f4[] f4[] f4[,]")
+_normalize = Loop(_LOOPS, "normalize", "f4[,] f4[,] f8[] f4[,]")
+_interpolate = Loop(_LOOPS, "interpolate", "f4[,] i4[] i4[] f4[,] f4[,]")
+_interpolate_along = Loop(_LOOPS, "interpolate_along", "f4[,] i8[] i8[] i4[] i4[] f4[,] f4[]")
 _search = Loop(_LOOPS, "search", "f4[,] f4[] f4 f4 f4[] i2[,] i8[] f8[] f4[]")
-_trace = Loop(_LOOPS, "trace", "i2[,] i8 i8[]")
-_meeting = Loop(_LOOPS, "meeting", "i2[,] i8")
+_follow = Loop(_LOOPS, "follow", "i2[,] i2[] i2[]")
+_trace = Loop(_LOOPS, "trace", "i2[,] i8[] i8 i8[]")
+_meeting = Loop(_LOOPS, "meeting", "i2[,] i8[] i8")
 
 _AT_A_TIME = 1000          # frames
 _NEARLY = 0.01             # changes of the mean square that do not count, as part of the sum of both
 _MOST_STATES = 1 << 15
+_LEAST_ROOM = 64           # rows
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class _Lags:
     ----------
     seconds : float32 (states,), of the states, ascending
     first, count : the least lag that is measured, in samples, and how many are
-    starts, sizes, weights : which measured lags a state's correlation is made of
+    starts, sizes, weights : which measured lags a state's correlation is made of, as in the loop ``interpolate``
     """
 
     def __init__(self, options: PitchOptions) -> None:
@@ -140,7 +144,8 @@ class _Lags:
         is_inside = np.abs(times) <= zeros / rate
         self.starts = is_inside.argmax(axis=1).astype(np.int32)
         self.sizes = is_inside.sum(axis=1).astype(np.int32)
-        self.weights = weights[is_inside].astype(np.float32)
+        used = np.minimum(self.starts[:, None] + np.arange(self.sizes.max()), self.count - 1)
+        self.weights = np.take_along_axis(weights, used, axis=1).astype(np.float32)
 
 
 class _Early(NamedTuple):
@@ -151,10 +156,96 @@ class _Early(NamedTuple):
     energies: np.ndarray
 
 
+class Rows:
+    """Rows of an array, which come at its end and go at its front. The room for them grows and shrinks in proportion.
+
+    Parameters
+    ----------
+    shape, dtype : of a row; () for numbers
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self._room = np.empty((_LEAST_ROOM, *shape), dtype=dtype)
+        self._first = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @property
+    def array(self) -> np.ndarray:
+        """The rows, a view; what comes and goes does not change it."""
+        return self._room[self._first:self._end]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, with the room for more."""
+        return self._room.nbytes
+
+    def append(self, rows: np.ndarray) -> None:
+        """Take more rows."""
+        if self._end + len(rows) > len(self._room):
+            self._move(3 * (len(self) + len(rows)) // 2)
+        self._room[self._end:self._end + len(rows)] = rows
+        self._end += len(rows)
+
+    def drop(self, count: int) -> None:
+        """Forget the first ``count`` rows."""
+        self._first += count
+        if len(self._room) > max(3 * len(self), _LEAST_ROOM):
+            self._move(max(3 * len(self) // 2, _LEAST_ROOM))
+
+    def _move(self, room: int) -> None:
+        rows = self.array
+        self._room = np.empty((room, *rows.shape[1:]), dtype=rows.dtype)
+        self._room[:len(rows)] = rows
+        self._first, self._end = 0, len(rows)
+
+
+class _FrameRows:
+    """A row for each frame. Rows that repeat the one before, as in silence, are not stored again.
+
+    Parameters
+    ----------
+    dim, dtype : of a row
+    """
+
+    def __init__(self, dim: int, dtype: Any) -> None:
+        self._rows, self._dropped = Rows((dim,), dtype), 0               # those stored, and how many went before
+        self._places = Rows((), np.int64)                                # of frames, among all that were stored
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, with the room for more."""
+        return self._rows.nbytes + self._places.nbytes
+
+    def append(self, rows: np.ndarray) -> None:
+        """Take those of more frames, (frames, dim)."""
+        bits = np.concatenate((self._rows.array[-1:], rows)).view(f"i{rows.itemsize}")      # -0 is not 0
+        is_new = np.ones(len(rows), dtype=bool)
+        is_new[len(rows) + 1 - len(bits):] = (bits[1:] != bits[:-1]).any(axis=1)
+        self._places.append(self._dropped + len(self._rows) - 1 + np.cumsum(is_new))
+        self._rows.append(rows[is_new])
+
+    def drop(self, count: int) -> None:
+        """Forget the first ``count`` frames."""
+        self._places.drop(count)
+        unused = int(self._places.array[0]) - self._dropped if len(self) else len(self._rows)
+        self._rows.drop(unused)
+        self._dropped += unused
+
+    def between(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows stored, a view; int64 (end - first,), which of them are those of these frames."""
+        return self._rows.array, self._places.array[first:end] - self._dropped
+
+
 class PitchStream:
     """The pitch of one stream of sound. What is said of a frame may be revised as more is heard.
 
-    Of frames on which all paths agree only the result is kept.
+    A frame is open until all paths agree on it; from then on it is settled, and only its result is kept. In silence all
+    frames may stay open: the work for a piece of sound does not depend on how many they are.
 
     Parameters
     ----------
@@ -174,11 +265,13 @@ class PitchStream:
         self._sums = np.zeros((1, 2))                        # of samples and their squares, before each of _signal
         num_states = len(lags.seconds)
         self._costs = np.zeros(num_states, dtype=np.float32)
-        self._back = np.zeros((0, num_states), dtype=np.int16)             # of the frames that are open
-        self._voicing = np.zeros((0, num_states), dtype=np.float32)
-        self._settled = np.zeros((0, 2), dtype=np.float32)                 # of the frames before these
-        self._values: np.ndarray | None = None                             # of those that are open, as known now
-        self._early = _Early(np.zeros((0, num_states), dtype=np.float32), np.zeros(0), np.zeros(0))
+        self._back = _FrameRows(num_states, np.int16)                      # of the frames that are open
+        self._nccf = _FrameRows(lags.count, np.float32)                    # of these, without ballast
+        self._settled = Rows((2,), np.float32)                             # results of the frames before these
+        self._path = np.zeros(0, dtype=np.int64)                           # the best one, in the last frames, if traced
+        # Those that are to be settled next, and where the best paths to the states were in the last of these.
+        self._num_waiting, self._ancestors = 0, np.arange(num_states, dtype=np.int16)
+        self._early: list[_Early] = []
         self._may_revise = not options.nccf_ballast_online and options.recompute_frame > 0
         self._latency, self._is_finished = 0, False
 
@@ -211,13 +304,14 @@ class PitchStream:
 
     def frames(self, first: int, end: int) -> np.ndarray:
         """float32 (end - first, 2): NCCF and pitch in Hz, as known now."""
-        settled = self._settled[first:end]
-        if end <= len(self._settled):
+        settled, skipped = self._settled.array[first:end], len(self._settled)
+        if end <= max(first, skipped):
             return settled
-        if self._values is None:
-            self._values = self._values_of(*self._path(len(self._back)))
-        skipped = len(self._settled)
-        return np.concatenate((settled, self._values[max(0, first - skipped):end - skipped]))
+        begin, num_open = max(0, first - skipped), len(self._back)
+        if len(self._path) < num_open - begin:
+            self._path = self._traced(begin, num_open, int(self._costs.argmin()))
+        untraced = num_open - len(self._path)
+        return np.concatenate((settled, self._results(begin, self._path[begin - untraced:end - skipped - untraced])))
 
     def _accept(self, signal: np.ndarray) -> None:
         """Take more of the resampled signal."""
@@ -238,8 +332,10 @@ class PitchStream:
         keep = max(self._first, min(self._start_of(end), total))
         self._signal, self._sums = self._signal[keep - self._first:], self._sums[keep - self._first:]
         self._first = keep
-        most = self.options.max_frames_latency
-        self._latency = int(_meeting(self._back, most)) if most and len(self._back) and not self._is_finished else 0
+        most, num_open = self.options.max_frames_latency, len(self._back)
+        self._latency = 0
+        if most and num_open and not self._is_finished:
+            self._latency = int(_meeting(*self._back.between(max(0, num_open - most - 1), num_open), most))
 
     def _frames_in(self, total: int) -> int:
         """How many frames there are in so many samples."""
@@ -271,62 +367,80 @@ class PitchStream:
                    float(options.preemphasis_coefficient), np.empty(self._full, dtype=np.float32), correlations,
                    energies)
         squares = self._mean_squares(np.minimum(starts + self._full, total) if options.nccf_ballast_online else ends)
-        room, states = np.empty(lags.count, dtype=np.float32), len(lags.seconds)
-        nccf, voicing = np.empty((2, len(frames), states), dtype=np.float32)
-        for ballasts, result in ((self._ballasts(squares), nccf), (np.zeros(len(frames)), voicing)):
-            _normalize(correlations, energies, ballasts, lags.starts, lags.sizes, lags.weights, room, result)
-        self._back = np.concatenate((self._back, self._searched(nccf)))
-        self._voicing = np.concatenate((self._voicing, voicing))
-        self._values = None
+        with_ballast, without = np.empty((2, *shape), dtype=np.float32)
+        _normalize(correlations, energies, self._ballasts(squares), with_ballast)
+        _normalize(correlations, energies, np.zeros(len(frames)), without)
+        nccf = np.empty((len(frames), len(lags.seconds)), dtype=np.float32)
+        _interpolate(with_ballast, lags.starts, lags.sizes, lags.weights, nccf)
+        self._search(nccf)
+        self._nccf.append(without)
         if self._may_revise:
-            new = _Early(nccf, squares, energies.mean(axis=1, dtype=np.float64))
-            self._early = _Early(*(np.concatenate(pair) for pair in zip(self._early, new, strict=True)))
+            self._early.append(_Early(nccf, squares, energies.mean(axis=1, dtype=np.float64)))
 
     def _ballasts(self, squares: np.ndarray) -> np.ndarray:
         return self.options.nccf_ballast * np.square(squares * self.options.window)
 
-    def _searched(self, nccf: np.ndarray) -> np.ndarray:
-        """int16 (frames, states): where the best paths come from."""
+    def _search(self, nccf: np.ndarray) -> None:
+        """Go on with the search in frames of which nccf is float32 (frames, states)."""
         options, states = self.options, nccf.shape[1]
         back = np.empty(nccf.shape, dtype=np.int16)
         # Without a cost of changes the way does not matter; a tiny one decides for the nearest.
         cost = max(options.penalty_factor * math.log1p(options.delta_pitch) ** 2, 1e-12)
         _search(nccf, self._lags.seconds, float(options.soft_min_f0), cost, self._costs, back,
                 np.empty(states, dtype=np.int64), np.empty(states + 1), np.empty(states, dtype=np.float32))
-        return back
+        _follow(back, self._ancestors, np.empty(states, dtype=np.int16))
+        self._back.append(back)
+        self._path = self._path[:0]
 
     def _revise(self) -> None:
         """Search the first frames again, if they were judged by another loudness than that of all the sound."""
         self._may_revise = False
-        nccf, squares, energies = self._early
+        if not self._early:
+            return
+        nccf, squares, energies = (np.concatenate(parts) for parts in zip(*self._early, strict=True))
+        self._early = []
         now = float(self._mean_squares(np.array([self._first + len(self._signal)]))[0])
-        if not len(squares) or (np.abs(squares - now) <= _NEARLY * (np.abs(squares) + abs(now))).all():
+        if (np.abs(squares - now) <= _NEARLY * (np.abs(squares) + abs(now))).all():
             return
         before, after = self._ballasts(squares), float(self._ballasts(np.array([now]))[0])
         below = energies + after
         factors = np.sqrt(np.divide(energies + before, below, out=np.ones_like(below), where=below > 0))
         nccf *= factors[:, None].astype(np.float32)
         self._costs[:] = 0
-        self._back, self._values = self._searched(nccf), None
+        self._back.drop(len(self._back))
+        self._look_for_meeting()
+        self._search(nccf)
 
-    def _path(self, num_frames: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first open frames, and the states of the best path in them; int64 (frames,)."""
-        states = np.empty(len(self._back), dtype=np.int64)
-        if len(states):
-            _trace(self._back, int(self._costs.argmin()), states)
-        return np.arange(num_frames), states[:num_frames]
+    def _traced(self, first: int, end: int, state: int) -> np.ndarray:
+        """int64 (end - first,): the best path to a state of the last of these open frames."""
+        back, places = self._back.between(first, end)
+        states = np.empty(end - first, dtype=np.int64)
+        _trace(back, places, state, states)
+        return states
 
-    def _values_of(self, rows: np.ndarray, states: np.ndarray) -> np.ndarray:
-        return np.stack((self._voicing[rows, states], 1 / self._lags.seconds[states]), axis=1)
+    def _results(self, first: int, states: np.ndarray) -> np.ndarray:
+        """float32 (states, 2): NCCF and pitch for a path through open frames from number ``first`` on."""
+        lags, nccf = self._lags, np.empty(len(states), dtype=np.float32)
+        _interpolate_along(*self._nccf.between(first, first + len(states)), states, lags.starts, lags.sizes,
+                           lags.weights, nccf)
+        return np.stack((nccf, 1 / lags.seconds[states]), axis=1)
 
     def _settle(self) -> None:
-        """Keep only the results of frames in which all paths agree, if there are many."""
-        if self._may_revise or len(self._back) < _AT_A_TIME:
+        """Keep only the results of the frames on which all paths are seen to agree."""
+        if self._may_revise or (self._ancestors != self._ancestors[0]).any():
             return
-        count = len(self._back) - int(_meeting(self._back, len(self._back))) - 1
-        if count > 0:
-            self._settled = np.concatenate((self._settled, self._values_of(*self._path(count))))
-            self._back, self._voicing = self._back[count:].copy(), self._voicing[count:].copy()
+        count = self._num_waiting
+        if count:
+            self._settled.append(self._results(0, self._traced(0, count, int(self._ancestors[0]))))
+            self._back.drop(count)
+            self._nccf.drop(count)
+        self._look_for_meeting()
+
+    def _look_for_meeting(self) -> None:
+        """From now on, look for the frame in which all paths come from the same state of what is now the last frame.
+        """
+        self._num_waiting = len(self._back)
+        self._ancestors[:] = np.arange(len(self._ancestors))
 
 
 def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:

@@ -56,28 +56,51 @@ def correlate(signal: Any, first: int, starts: Any, ends: Any, window: int, firs
                 other += come * come - gone * gone
 
 
-def normalize(correlations: Any, energies: Any, ballasts: Any, starts: Any, sizes: Any, weights: Any, nccf: Any,
-              at_lags: Any) -> None:
-    """Normalised correlations, between the measured lags: float32 (frames, states).
+def normalize(correlations: Any, energies: Any, ballasts: Any, nccf: Any) -> None:
+    """Normalised correlations at the measured lags: float32 (frames, lags).
 
     Parameters
     ----------
     correlations, energies : as of :func:`correlate`
     ballasts : float64 (frames,), what is added to energies; a correlation is 0 where nothing is in the denominator
-    starts, sizes, weights : int32 (states,), int32 (states,), float32: the measured lags that a state's is made of
-    nccf : float32 (lags,), room
     """
     for row in range(correlations.shape[0]):
         for lag in range(correlations.shape[1]):
             below = math.sqrt(energies[row, lag] + ballasts[row])
-            nccf[lag] = np.float32(correlations[row, lag] / below) if below > 0.0 else np.float32(0.0)
-        at = np.int64(0)
+            nccf[row, lag] = np.float32(correlations[row, lag] / below) if below > 0.0 else np.float32(0.0)
+
+
+def interpolate(nccf: Any, starts: Any, sizes: Any, weights: Any, at_states: Any) -> None:
+    """Normalised correlations at all states, which are between the measured lags: float32 (frames, states).
+
+    Parameters
+    ----------
+    nccf : float32 (frames, lags)
+    starts, sizes, weights : int32 (states,), int32 (states,), float32 (states, largest size): the measured lags that
+        a state's is made of
+    """
+    for row in range(nccf.shape[0]):
         for state in range(starts.shape[0]):
             total, first = np.float32(0.0), np.int64(starts[state])
             for place in range(np.int64(sizes[state])):
-                total += nccf[first + place] * weights[at + place]
-            at += np.int64(sizes[state])
-            at_lags[row, state] = total
+                total += nccf[row, first + place] * weights[state, place]
+            at_states[row, state] = total
+
+
+def interpolate_along(nccf: Any, places: Any, states: Any, starts: Any, sizes: Any, weights: Any, values: Any) -> None:
+    """As :func:`interpolate`, at one state of each frame: float32 (frames,).
+
+    Parameters
+    ----------
+    nccf, places : float32 (rows, lags); int64 (frames,), which row is a frame's
+    states : int64 (frames,)
+    """
+    for frame in range(states.shape[0]):
+        row, state = places[frame], states[frame]
+        total, first = np.float32(0.0), np.int64(starts[state])
+        for place in range(np.int64(sizes[state])):
+            total += nccf[row, first + place] * weights[state, place]
+        values[frame] = total
 
 
 def search(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, costs: Any, back: Any, envelope: Any,
@@ -132,23 +155,43 @@ def search(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, costs: 
             costs[state] -= least
 
 
-def trace(back: Any, state: int, states: Any) -> None:
-    """The path that ends in a state: int64 (frames,)."""
+def follow(back: Any, ancestors: Any, before: Any) -> None:
+    """Go on with where the best paths to the states were in an earlier frame.
+
+    Parameters
+    ----------
+    back : int16 (frames, states), where the best paths come from, of further frames
+    ancestors : int16 (states,), the states that they were in then, changed in place
+    before : int16 (states,), room
+    """
+    num_states = back.shape[1]
+    for row in range(back.shape[0]):
+        for state in range(num_states):
+            before[state] = ancestors[state]
+        for state in range(num_states):
+            ancestors[state] = before[back[row, state]]
+
+
+def trace(back: Any, places: Any, state: int, states: Any) -> None:
+    """The path that ends in a state: int64 (frames,).
+
+    ``back`` is int16 (rows, states); ``places``, int64 (frames,), which row is a frame's.
+    """
     here = np.int64(state)
-    for row in range(back.shape[0] - 1, -1, -1):
-        states[row] = here
-        here = np.int64(back[row, here])
+    for frame in range(places.shape[0] - 1, -1, -1):
+        states[frame] = here
+        here = np.int64(back[places[frame], here])
 
 
-def meeting(back: Any, most: int) -> int:
-    """How many of the last frames, at most ``most``, must go by before all paths have met."""
+def meeting(back: Any, places: Any, most: int) -> int:
+    """How many of the last frames, at most ``most``, must go by before all paths have met. Arguments as of `trace`."""
     low, high, latency = np.int64(0), np.int64(back.shape[1] - 1), np.int64(0)
-    for row in range(back.shape[0] - 1, -1, -1):
+    for frame in range(places.shape[0] - 1, -1, -1):
         if latency >= most:
             break
-        low, high = np.int64(back[row, low]), np.int64(back[row, high])
+        low, high = np.int64(back[places[frame], low]), np.int64(back[places[frame], high])
         if low == high:
             break
-        if row > 0:
+        if frame > 0:
             latency += 1
     return latency

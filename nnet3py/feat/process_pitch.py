@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.feat.pitch import PitchOptions, PitchStream
+from nnet3py.feat.pitch import PitchOptions, PitchStream, Rows
 from nnet3py.feat.pitch_options import PROCESS_PITCH_OPTIONS
 
 _SEED = 0                  # of the noise: the same for each sound
@@ -74,7 +74,7 @@ class _Processor:
         options.check()
         self._options = options
         self._generator = np.random.default_rng(_SEED)
-        self._noise = np.zeros(0)
+        self._noise = Rows((), np.float64)
 
     def process(self, raw: np.ndarray, raw_first: int, frames: np.ndarray) -> np.ndarray:
         """float32 (frames, dim).
@@ -112,8 +112,8 @@ class _Processor:
             return 0.0
         lacking = int(frames.max()) + 1 - len(self._noise)
         if lacking > 0:
-            self._noise = np.concatenate((self._noise, self._generator.standard_normal(lacking)))
-        return np.asarray(size * self._noise[frames])
+            self._noise.append(self._generator.standard_normal(lacking))
+        return np.asarray(size * self._noise.array[frames])
 
     @property
     def context(self) -> tuple[int, int]:
@@ -168,8 +168,10 @@ class ProcessedPitchStream:
     def num_ready(self) -> int:
         """Frames that may be asked for."""
         ready, options = self._pitch.num_ready, self._options
+        if not ready:
+            return 0
         if self._is_finished:
-            return ready + options.delay if ready else 0
+            return ready + options.delay
         return max(0, ready - options.normalization_right_context + options.delay)
 
     def accept(self, samples: np.ndarray) -> None:
