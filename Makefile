@@ -14,7 +14,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 all: install
 
 help:
-	@echo "make install    the package in .venv (bin/ then works)"
+	@echo "make install    the package in .venv (bin/ then works), with all kernels compiled on all cores (half a minute"
+	@echo "                on two; NNET3PY_KERNELS=later leaves that out)"
 	@echo "make demo       train two small networks and print their accuracy (two minutes)"
 	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
 	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB, PUBLISHED=no"
@@ -34,7 +35,7 @@ help:
 	@echo "make bench-gpu  the benchmarks of the GPU, kept in benchmarks/results/ (TORCH= leaves PyTorch out)"
 	@echo "make fuzz       200,000 damaged files are read (half an hour)"
 	@echo "make launchers  write bin/ anew from the registry of commands"
-	@echo "make dist       wheel and sdist in dist/"
+	@echo "make dist       wheels, with compiled kernels (two minutes), and sdist in dist/"
 	@echo "make clean      remove everything that was made"
 
 $(BIN)/python:
@@ -68,7 +69,9 @@ $(STAMPS)/test-published: $(STAMPS)/test
 	@if $(PIP) --retries 1 -e '.[test-published]'; then touch $@; \
 	  else echo "vosk and its model cannot be had here: tests beside them are skipped"; fi
 
+# What follows then waits for no compiler. NNET3PY_KERNELS=later leaves it to the commands that need kernels.
 install: $(STAMPS)/install
+	@if [ "$(NNET3PY_KERNELS)" != later ]; then $(BIN)/nnet3py warmup --device cpu; fi
 
 demo: install
 	@egs/digits/run_quick.sh
@@ -77,10 +80,8 @@ demo: install
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist worksteal
 
 # Kernels are compiled before, on all cores: each of pytest's processes would compile them for itself.
-test: $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx) \
+test: install $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx) \
       $(if $(filter yes,$(PUBLISHED)),$(STAMPS)/test-published)
-	@echo "Compiling the kernels that this machine does not have yet (all of them take two minutes)"
-	@$(BIN)/nnet3py warmup --device cpu
 	@echo "Collecting and running the tests, of which each process reads all first"
 	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p budget --budget=$(TEST_BUDGET) $(COVERAGE) $(SIDE_BY_SIDE)
 
@@ -149,11 +150,20 @@ launchers: install
 fuzz: $(STAMPS)/test
 	$(BIN)/python benchmarks/fuzz.py
 
-# The wheel carries the site, which nnet3py docs opens.
-dist: $(STAMPS)/dist docs
+# Wheels carry the site, which nnet3py docs opens; and, but for the one that fits all machines, compiled kernels.
+MACHINES := x86_64 aarch64
+dist: $(STAMPS)/dist docs $(MACHINES:%=kernels-%)
+	rm -rf dist
 	$(BIN)/python -m build --sdist --outdir dist .
 	$(BIN)/python -m build --wheel --outdir dist .
+	@set -e; for machine in $(MACHINES); do \
+	  NNET3PY_WHEEL=$$machine $(BIN)/python -m build --wheel -C--build-option=--plat-name=manylinux_2_17_$$machine --outdir dist .; \
+	done
 	$(BIN)/python -m twine check dist/*
+	$(BIN)/python tests/check_wheels.py dist
+
+$(MACHINES:%=kernels-%): kernels-%: $(STAMPS)/install
+	$(BIN)/python -m nnet3py.cli.kernel_sets $* build/kernels/$*
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,6 +27,7 @@ KALDI_VERSION = "5.5"  # the version whose programs and log lines these are; scr
 _DEBUG = 10  # logging.DEBUG: VLOG[1]; every number below it one level more
 
 _CLEAR_LINE = "\r\x1b[K"
+_BAR = 30          # characters
 _USUAL_WIDTH = 80
 _SECONDS_BETWEEN = 0.2   # between two changes of what is shown
 
@@ -243,11 +244,17 @@ def show_status(text: str) -> bool:
             atexit.register(show_status, "")
         _status = text
         try:
-            stream.write(_CLEAR_LINE + text[:_width(stream) - 1])
+            stream.write(_clear_line(stream) + text[:_width(stream) - 1])
             stream.flush()
         except (OSError, ValueError):
             pass
     return True
+
+
+def bar(done: int, total: int, what: str, seconds: float) -> str:
+    """A bar for :func:`show_status`: ``done`` of ``total`` (positive), after so many seconds."""
+    filled = _BAR * min(done, total) // total
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {what.format(total)}, {seconds:.0f} s"
 
 
 def leave_status_to_others() -> None:
@@ -260,6 +267,8 @@ def _terminal() -> Any:
     """The stream on which status is shown; None for none."""
     if not _shows_status:
         return None
+    if _is_notebook(sys.stderr):
+        return sys.stderr
     try:
         if stat.S_ISFIFO(os.fstat(1).st_mode):
             return None
@@ -272,6 +281,15 @@ def _terminal() -> Any:
         pass
     path = os.environ.get("NNET3PY_PROGRESS")
     return _opened_terminal(path) if path else None
+
+
+def _is_notebook(stream: Any) -> bool:
+    """Whether a stream's lines are shown below a notebook's cell."""
+    return type(stream).__module__.startswith("ipykernel.")
+
+
+def _clear_line(stream: Any) -> str:
+    return f"\r{' ' * _USUAL_WIDTH}\r" if _is_notebook(stream) else _CLEAR_LINE    # a notebook knows no more
 
 
 @cache

@@ -57,6 +57,20 @@ def why_any_untrusted(folder: Path) -> str | None:
     return fault
 
 
+def why_less_trusted(path: Path, code: Path) -> str | None:
+    """Why a file or folder is less safe than code that is executed anyway, which lies beside it; None if it is not.
+
+    It may belong to whom the code belongs to, and be written by those who can write the code. Raises OSError if either
+    cannot be looked at.
+    """
+    status, other = os.stat(path), os.stat(code)
+    fault = _fault(status)
+    writers, others = (mode & (stat.S_IWGRP | stat.S_IWOTH) for mode in (status.st_mode, other.st_mode))
+    if fault and status.st_uid == other.st_uid and status.st_gid == other.st_gid and not writers & ~others:
+        return None
+    return fault and f"{path} {fault}, unlike {code}"
+
+
 def read_trusted(path: Path) -> bytes:
     """The bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is not a plain file."""
     descriptor = os.open(path, _OPEN)

@@ -326,7 +326,8 @@ def test_person_names(small_registry: None, monkeypatch: pytest.MonkeyPatch,
 def test_version_names_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--version") == 0
     out = capsys.readouterr().out
-    for word in ("nnet3py ", "Python ", "numba ", "numpy ", "BLAS: ", "threads: ", "device: "):
+    for word in ("nnet3py ", "Python ", "numba ", "numpy ", "machine code: ", "kernels: ", "BLAS: ", "threads: ",
+                 "device: "):
         assert word in out
 
 

@@ -1,6 +1,7 @@
 """nnet3py warmup: what it compiles is all there is, is found the second time, and is chosen by options."""
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from nnet3py.cli.main import main
-from nnet3py.cli.warmup import LOOPS, Warmed, families, show, warm_family, warm_up
+from nnet3py.cli.warmup import ENGINE, LOOPS, Warmed, families, show, warm_family, warm_up
+from nnet3py.engine import code_files
 from nnet3py.engine.jit import Kernel
 from nnet3py.errors import UsageError
 from nnet3py.ops.table import FAMILIES
@@ -28,16 +30,23 @@ def call(*words: str) -> int:
 def test_every_operation_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel is left to be compiled after all families were warmed up."""
     seen = []
-    monkeypatch.setattr(Kernel, "compile", lambda self: seen.append(self))
+    monkeypatch.setattr(code_files, "find_or_make", lambda key, make: seen.append(key))
     for family in FAMILIES:
         warm_family("cpu", family)
     for family, operations in FAMILIES.items():
         module = import_module(f"nnet3py.ops.cpu.{family}")
         for operation in operations:
             found = getattr(module, operation.name)
-            assert found in seen or not isinstance(found, Kernel)
+            assert not isinstance(found, Kernel) or found.key in seen
     modules = [import_module(f"nnet3py.ops.cpu.{path.stem}") for path in (ROOT / "nnet3py/ops/cpu").glob("[a-z]*.py")]
-    assert {value for module in modules for value in vars(module).values() if isinstance(value, Kernel)} == set(seen)
+    kernels = {value.key for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
+    assert kernels == set(seen) and len(kernels) > 100
+    seen.clear()
+    warm_family("cpu", "engine")
+    symbols = {ast.unparse(node.args[-1]).strip("'") for path in (ROOT / "nnet3py/engine").glob("*.py")
+               for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+               if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel_files.add_function"}
+    assert {key.name for key in seen} == {*symbols, "serve"}
 
 
 def test_the_second_time_all_is_found(tmp_path: Path) -> None:
@@ -68,7 +77,7 @@ def test_two_at_once_share_the_work(tmp_path: Path) -> None:
 
 def test_families(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("warmup", "--list") == 0
-    assert capsys.readouterr().out.split() == families("cpu") == sorted({*FAMILIES, *LOOPS})
+    assert capsys.readouterr().out.split() == families("cpu") == sorted({*FAMILIES, *LOOPS, *ENGINE})
     assert call("warmup", "--device=cpu", "--only=rowss") == 255
     assert "there is no family of kernels called 'rowss' (expected some of " in capsys.readouterr().err
     with pytest.raises(UsageError):

@@ -71,18 +71,19 @@ WHILE_COMPILING = COMMON + """
 from pathlib import Path
 import numpy as np
 from nnet3py.engine import code_files
-from nnet3py.engine.code_files import Code
+from nnet3py.engine.code_bytes import Code
+from nnet3py.engine.code_keys import Key
 from nnet3py.ops import get_ops
 began = threading.Event()
 
 def compile_slowly():
     began.set()
     time.sleep(0.5)
-    return Code("symbol", (), (), (), ())
+    return Code("symbol", (), (), (), b"")
 
 def make():
     with code_files.lock:
-        code_files.find_or_make(Path(sys.argv[1]) / "slow.kernel", compile_slowly)
+        code_files.find_or_make(Key(Path(sys.argv[1]) / "slow.py", "slow", frozenset()), compile_slowly)
 
 def use_another():
     vector = np.zeros(3, np.float32)

@@ -30,6 +30,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("features")
     write_scripts(folder)
     (folder / "conf").mkdir()
+    (folder / "tools").mkdir(exist_ok=True)
+    sox = folder / "tools" / "sox"           # scripts ask whether it is there; nothing calls it here
+    sox.write_text("#!/bin/sh\nexit 1\n")
+    sox.chmod(0o755)
     for name, text in CONFS.items():
         (folder / "conf" / f"{name}.conf").write_text(text)
     samples, rate = cases.sound()

@@ -13,7 +13,21 @@ from paths import ROOT
 
 from nnet3py.engine import code_files
 from nnet3py.engine import processor as module
-from nnet3py.engine.processor import AVX2, AVX512, GENERIC, KINDS, NEON, VARIABLE, possible_kinds, processor
+from nnet3py.engine.processor import (
+    AVX2,
+    AVX512,
+    GENERIC,
+    KINDS,
+    LINUX,
+    NEON,
+    SETS,
+    SSE4,
+    VARIABLE,
+    least_of,
+    possible_kinds,
+    processor,
+    set_name,
+)
 from nnet3py.errors import UsageError
 from nnet3py.ops import device
 
@@ -24,7 +38,7 @@ KERNEL_TESTS = ["ops_products", "epilogue", "tiles", "ops_reductions", "ops_natu
 SELECTED = "(not test_derivatives or Affine or Tdnn or BatchNorm or Softmax)"
 FEW = "test_products or test_values or test_lstm"      # products by tiles, elementwise ones, a recurrence
 OTHERS = [kind for kind in possible_kinds() if kind != processor().kind]
-BLAS = {AVX2: "Haswell", GENERIC: "Nehalem"}      # OpenBLAS's names for processors of these kinds
+BLAS = {AVX2: "Haswell", SSE4: "Nehalem", GENERIC: "Nehalem"}      # OpenBLAS's names for processors of these kinds
 
 
 @pytest.fixture
@@ -44,14 +58,41 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator:
 
 def test_the_best_kind_is_the_default(choose) -> None:
     choose("")
-    assert processor().kind == possible_kinds()[0] and processor().is_this
+    assert processor().kind == possible_kinds()[0] and processor().model == binding.get_host_cpu_name()
     assert possible_kinds()[-1] == GENERIC
+    best = processor()
     choose(possible_kinds()[0])
-    assert processor().is_this
+    assert processor() == best
     for kind in possible_kinds()[1:]:
         choose(kind)
-        assert (processor().kind, processor().is_this) == (kind, False)
-        assert device.describe("cpu").startswith(f"cpu ({processor().name}, {kind}, ")
+        assert processor().kind == kind and processor().model == processor().target
+        assert device.describe("cpu").startswith(f"cpu ({processor().model}, {kind}, ")
+
+
+def test_code_is_for_a_level_and_not_for_a_model(choose) -> None:
+    """Two machines of a kind have the same code, and so the same numbers."""
+    targets = {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2", GENERIC: "x86-64", NEON: "generic"}
+    for kind in possible_kinds():
+        choose(kind)
+        assert processor().target == (targets[kind] if processor().triple.startswith("x86") else "generic")
+
+
+def test_sets_of_kernels() -> None:
+    names = {(machine, kind): set_name(least_of(kind, LINUX[machine])) for machine in SETS for kind in KINDS}
+    assert {key: name for key, name in names.items() if name} == {
+        ("x86_64", AVX512): "x86-64-v4", ("x86_64", AVX2): "x86-64-v3", ("x86_64", SSE4): "x86-64-v2",
+        ("aarch64", NEON): "aarch64"}
+    assert set_name(least_of(NEON, "arm64-apple-darwin22")) is None
+
+
+@pytest.mark.parametrize("triple, expected", [
+    ("x86_64-conda-linux-gnu", LINUX["x86_64"]), ("aarch64-redhat-linux-gnu", LINUX["aarch64"]),
+    ("x86_64-alpine-linux-musl", "x86_64-alpine-linux-musl"), ("arm64-apple-darwin22", "arm64-apple-darwin22")])
+def test_names_of_distributions(choose, monkeypatch: pytest.MonkeyPatch, triple: str, expected: str) -> None:
+    monkeypatch.setattr(binding, "get_process_triple", lambda: triple)
+    monkeypatch.setattr(module, "possible_kinds", lambda: (GENERIC,))
+    choose("")
+    assert processor().triple == expected
 
 
 @pytest.mark.parametrize("value", ["avx3", "AVX2", "avx2,avx512"])
@@ -73,9 +114,9 @@ def test_kinds_of_aarch64(choose, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "get_process_triple", lambda: "aarch64-unknown-linux-gnu")
     possible_kinds.cache_clear()
     choose("")
-    assert possible_kinds() == (NEON, GENERIC) and processor().kind == NEON and processor().is_this
+    assert possible_kinds() == (NEON, GENERIC) and processor().kind == NEON
     choose(GENERIC)
-    assert (processor().name, processor().is_this) == ("generic", False)
+    assert (processor().kind, processor().target) == (GENERIC, "generic")
     choose(AVX2)
     with pytest.raises(UsageError, match="it can do neon and generic"):
         processor()
@@ -96,21 +137,12 @@ def test_a_command_says_what_is_wrong(run_launcher) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_numba_is_imported_where_it_learns_its_processor() -> None:
-    """Whoever decorates functions before, or without, has them compiled for another processor."""
+def test_functions_are_compiled_for_our_target() -> None:
+    """Whoever decorates functions by numba's own means has them compiled for another processor."""
     pattern = re.compile(r"^(import numba$|from numba import .*njit)", re.MULTILINE)
     direct = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "nnet3py").rglob("*.py"))
               if pattern.search(path.read_text(encoding="utf-8"))]
     assert direct == ["nnet3py/engine/numba_target.py"]
-
-
-def test_numba_that_was_used_before_is_refused() -> None:
-    if not OTHERS or KINDS.index(OTHERS[-1]) < KINDS.index(processor().kind):
-        pytest.skip("there is no lesser kind than this machine's")
-    program = "import numba; numba.njit(lambda x: x)(1); import nnet3py.engine.numba_target"
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, VARIABLE: OTHERS[-1]}, cwd=ROOT,
-                          capture_output=True, text=True, timeout=120)
-    assert "UsageError: NNET3PY_CPU=generic: numba was used before" in done.stderr
 
 
 def run_kernel_tests(kind: str, names: list[str], selected: str) -> None:

@@ -8,20 +8,14 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from nnet3py.engine import kernel_files
-
 
 def c_function(symbol: str, kinds: Sequence[Any]) -> Any:
-    """What compiled code calls to call the C function ``symbol`` with numbers of ``kinds``; it returns nothing.
-
-    Its provider makes it known before the caller is compiled: numba, too, loads what it has compiled.
-    """
+    """What compiled code calls to call the C function ``symbol`` with numbers of ``kinds``; it returns nothing."""
     def call(typingctx: Any, *given: Any) -> Any:
         if len(given) != len(kinds):
             return None
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-            kernel_files.provide([symbol])
             values = [context.cast(builder, value, kind, wanted) for value, kind, wanted in
                       zip(cgutils.unpack_tuple(builder, args[0], len(kinds)), signature.args[0], kinds, strict=True)]
             function_type = ir.FunctionType(ir.VoidType(), [context.get_value_type(kind) for kind in kinds])

@@ -10,20 +10,16 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from nnet3py.engine import code_files
-from nnet3py.engine.code_files import Code
+from nnet3py.engine import code_files, symbols
+from nnet3py.engine.code_bytes import Code
 from nnet3py.engine.lasting import lasting
 
 METH_FASTCALL = 0x80
-FUNCTIONS = ("PyBytes_AsString", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread",
-             "PyFloat_AsDouble", "PyFloat_FromDouble", "PyLong_AsVoidPtr", "PyLong_FromSsize_t", "PyNumber_AsSsize_t",
-             "PyObject_IsTrue", "PyType_IsSubtype", "Py_IncRef")
-FREE = "NRT_MemInfo_call_dtor"    # numba's: frees arrays' memory; that of arguments is their owners'
-# Objects by names of ours: LLVM has one table for the whole process, and numba's PyExc_TypeError in it is an object,
-# CPython's a variable. Whichever came last would make the other's code take one for the other.
-NDARRAY, FLOAT, BYTES, NONE = "nnet3py_ndarray", "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
-TYPE_ERROR, OVERFLOW_ERROR = "nnet3py_type_error", "nnet3py_overflow_error"
-_OBJECTS = {FLOAT: float, BYTES: bytes, NONE: None, TYPE_ERROR: TypeError, OVERFLOW_ERROR: OverflowError}
+FUNCTIONS = ("PyBytes_AsString", "PyErr_Occurred", "PyErr_Format", "PyErr_SetString", "PyEval_RestoreThread",
+             "PyEval_SaveThread", "PyFloat_AsDouble", "PyFloat_FromDouble", "PyLong_AsVoidPtr", "PyLong_FromSsize_t",
+             "PyNumber_AsSsize_t", "PyObject_IsTrue", "PyType_IsSubtype", "Py_IncRef")
+_OBJECTS = {symbols.FLOAT: float, symbols.BYTES: bytes, symbols.NONE: None, symbols.TYPE_ERROR: TypeError,
+            symbols.OVERFLOW_ERROR: OverflowError}
 
 
 class _MethodDef(ctypes.Structure):
@@ -34,25 +30,14 @@ class _MethodDef(ctypes.Structure):
 
 
 @cache
-def _register() -> None:
+def register() -> None:
     """Make the symbols that entries refer to known to LLVM."""
     from llvmlite import binding
 
     for name in FUNCTIONS:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-    if binding.address_of_symbol(FREE) is None:      # numba is not loaded
-        never_called = ctypes.cast(ctypes.pythonapi.Py_FatalError, ctypes.c_void_p).value
-        binding.add_symbol(FREE, never_called)
     for name, thing in _OBJECTS.items():
         binding.add_symbol(name, id(thing))
-
-
-@cache
-def _register_arrays() -> None:
-    import numpy as np
-    from llvmlite import binding
-
-    binding.add_symbol(NDARRAY, id(np.ndarray))
 
 
 def function_of(code: Code, name: str) -> Callable[..., Any]:
@@ -62,9 +47,7 @@ def function_of(code: Code, name: str) -> Callable[..., Any]:
     wrong type, and for an array of another dtype or number of dimensions, that cannot be written, or that is not
     contiguous where it is to be.
     """
-    _register()
-    if NDARRAY in code.needs:
-        _register_arrays()
+    register()
     definition = lasting(_MethodDef(name.encode(), code_files.load(code), METH_FASTCALL, None))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p)

@@ -12,7 +12,7 @@ from numba.core import types
 from nnet3py.engine import blas, compiling, symbols
 from nnet3py.engine.addresses import address, get_int, stack_floats
 from nnet3py.engine.c_functions import c_function
-from nnet3py.engine.code_files import Code
+from nnet3py.engine.code_bytes import Code
 from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import (

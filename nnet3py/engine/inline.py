@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnet3py.engine.numba_target import numba
+from nnet3py.engine.numba_target import njit
 
-inline: Any = numba.njit(error_model="numpy", forceinline=True)
+inline: Any = njit(forceinline=True)

@@ -32,11 +32,12 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from nnet3py.engine import compiling, kernel_files, symbols, team_code
-from nnet3py.engine.code_files import Code
+from nnet3py.engine.code_bytes import Code
+from nnet3py.engine.code_keys import Key
 from nnet3py.engine.generated import function_of_text
 from nnet3py.engine.inline import inline
 from nnet3py.engine.kinds import kinds_of
-from nnet3py.engine.numba_target import numba
+from nnet3py.engine.numba_target import njit
 
 
 def _segment(typingctx, matrix, index, first, last):
@@ -114,11 +115,21 @@ class Kernel:
     def compile(self) -> Callable[..., Any]:
         """Load the kernel from the disk cache, or compile it and store it there; returns what to call."""
         if self._compiled is None:
-            source = Path(self.function.__code__.co_filename).resolve()
-            self._compiled = kernel_files.find_or_make(source, self.__name__, self._make_code)
+            self._compiled = kernel_files.find_or_make(self.source, self.__name__, self.make_code)
         return self._compiled
 
-    def _make_code(self) -> Code:
+    @property
+    def source(self) -> Path:
+        """The file that has the function."""
+        return Path(self.function.__code__.co_filename).resolve()
+
+    @property
+    def key(self) -> Key:
+        """What its code is kept by."""
+        return kernel_files.key_of(self.source, self.__name__)
+
+    def make_code(self) -> Code:
+        """Compile it."""
         return compiling.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -142,7 +153,7 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Any:
         names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
         multiple=CACHE_LINE if shared.axis == 1 else 1,
         per_thread=1 if shared.axis == 1 else team_code.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
-    body = numba.njit(error_model="numpy", forceinline=True, fastmath=fastmath)(function)      # inlined: see `inline`
+    body = njit(forceinline=True, fastmath=fastmath)(function)      # inlined: see `inline`
     return function_of_text(source, {"body": body, "share": team_code.share, "part_address": team_code.part_address,
                                      "address_of": team_code.address_of}, function)
 

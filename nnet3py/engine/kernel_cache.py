@@ -52,20 +52,20 @@ def _imported_sources(path: Path) -> frozenset[Path]:
 
 
 @cache
-def source_hash(path: Path) -> str:
-    """A hash of everything that the machine code of the kernels in the file at ``path`` depends on."""
+def sources_of(path: Path) -> frozenset[Path]:
+    """All source files that the machine code of the kernels in the file at ``path`` depends on."""
     sources, pending = set(), [path]
     while pending:
         source = pending.pop()
         if source not in sources:
             sources.add(source)
             pending.extend(_imported_sources(source))
-    return code_files.folder_name(sources)
+    return frozenset(sources)
 
 
-def folder_of(path: Path) -> Path:
-    """The folder for the kernels of the source file at ``path``."""
-    return cache_folder() / source_hash(path)
+def _folder_of(path: Path) -> Path:
+    """The folder for what numba keeps of the kernels in the source file at ``path``."""
+    return cache_folder() / code_files.folder_name(sources_of(path))
 
 
 @cache
@@ -91,7 +91,7 @@ def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
 
     config: Any = numba_config     # its attributes are made when it is imported
     with code_files.lock:           # also because CACHE_DIR is shared by the whole process
-        folder = _trusted(Path(f"{folder_of(path)}{compiler}"))
+        folder = _trusted(Path(f"{_folder_of(path)}{compiler}"))
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder)
         try:

@@ -9,10 +9,11 @@ from typing import Any
 import llvmlite.binding
 
 from nnet3py.engine import code_files, entries, symbols
-from nnet3py.engine.code_files import Code
-from nnet3py.engine.kernel_cache import folder_of
+from nnet3py.engine.code_bytes import Code
+from nnet3py.engine.code_keys import Key
+from nnet3py.engine.kernel_cache import sources_of
 
-_loaded: dict[Path, Callable[..., Any]] = {}
+_loaded: dict[Key, Callable[..., Any]] = {}
 
 
 def find(source: Path, name: str) -> Callable[..., Any] | None:
@@ -21,37 +22,31 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
     It checks its arguments' types, releases the GIL, checks no bounds, and follows numpy where Python would raise.
     """
     with code_files.lock:
-        path = _path(source, name)
-        if path not in _loaded:
-            code = code_files.read(path)
+        key = key_of(source, name)
+        if key not in _loaded:
+            code = code_files.find(key)
             if code is None:
                 return None
-            _loaded[path] = _function_of(code, name)
-        return _loaded[path]
+            _loaded[key] = function_of(code, name)
+        return _loaded[key]
 
 
 def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
     """The same; if it is not on disk, it is compiled and kept there."""
     with code_files.lock:
-        path = _path(source, name)
-        if path not in _loaded:
-            _loaded[path] = _function_of(code_files.find_or_make(path, compile_code), name)
-        return _loaded[path]
+        key = key_of(source, name)
+        if key not in _loaded:
+            _loaded[key] = function_of(code_files.find_or_make(key, compile_code), name)
+        return _loaded[key]
 
 
-def address_of(source: Path, name: str, compile_code: Callable[[], Code]) -> int:
-    """The address of a C function, from the disk or compiled now."""
-    with code_files.lock:
-        code = code_files.find_or_make(_path(source, name), compile_code)
-        provide(code.needs)
-        return code_files.load(code)
+def key_of(source: Path, name: str) -> Key:
+    """What the kernel ``name`` of a source file is kept by."""
+    return Key(source, name, sources_of(source))
 
 
-def _path(source: Path, name: str) -> Path:
-    return folder_of(source) / f"{source.stem}.{name}.kernel"
-
-
-def _function_of(code: Code, name: str) -> Callable[..., Any]:
+def function_of(code: Code, name: str) -> Callable[..., Any]:
+    """Load code that Python is to call, and make a function of it."""
     provide(code.needs)
     return entries.function_of(code, name)
 
@@ -64,12 +59,17 @@ def provide(needs: Iterable[str]) -> None:
 
 
 def add_function(symbol: str, source: Path, name: str) -> None:
-    """Make the C function ``name`` of a source file known to LLVM as ``symbol``: from the disk, or compiled now.
+    """Make the C function ``name`` of a source file known to LLVM as ``symbol``: from the disk, or compiled now."""
+    with code_files.lock:
+        code = code_files.find_or_make(key_of(source, name), maker_of(source, name))
+        provide(code.needs)
+        llvmlite.binding.add_symbol(symbol, code_files.load(code))
 
-    The module of that source file has a function ``make_`` + ``name``, which compiles it.
-    """
+
+def maker_of(source: Path, name: str) -> Callable[[], Code]:
+    """What compiles a C function: the function ``make_`` + ``name`` of that file's module, which is imported for it."""
     def make() -> Code:
         code: Code = getattr(import_module(f"nnet3py.engine.{source.stem}"), f"make_{name}")()
         return code
 
-    llvmlite.binding.add_symbol(symbol, address_of(source, name, make))
+    return make

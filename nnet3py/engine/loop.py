@@ -17,8 +17,13 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nnet3py.engine import symbols
+
 if TYPE_CHECKING:
-    from nnet3py.engine.code_files import Code
+    from pathlib import Path
+
+    from nnet3py.engine.code_bytes import Code
+from nnet3py.engine.code_keys import Key
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i2": "int16", "i4": "int32",
                 "i8": "int64", "f4": "float32", "f8": "float64", "b1": "boolean"}
@@ -48,27 +53,30 @@ class Loop:
         self._loaded()
 
     def _loaded(self) -> Callable[..., Any]:
-        from nnet3py.engine import code_files, entries
-        from nnet3py.engine.cache_folder import cache_folder
+        from nnet3py.engine import code_files, kernel_files
 
         with code_files.lock:
             if self._function is None:
-                path = cache_folder() / _folder_name((self._source, *self._uses)) / f"{self._file_name()}.kernel"
-                code = code_files.find_or_make(path, self._compiled)
-                self._function = entries.function_of(code, self.name)
+                self._function = kernel_files.function_of(code_files.find_or_make(self.key, self.make_code), self.name)
             return self._function
 
-    def _file_name(self) -> str:
-        types = "-".join(self._types)
-        return f"{self.name}-{types}".replace("*", "p").replace("[]", "v").replace("[,]", "m")
+    @property
+    def key(self) -> Key:
+        """What its code is kept by."""
+        from nnet3py.engine.code_keys import Key
 
-    def _compiled(self) -> Code:
+        types = "-".join(self._types).replace("*", "p").replace("[]", "v").replace("[,]", "m")
+        source, *others = (_file_of(module) for module in (self._source, *self._uses))
+        return Key(source, f"{self.name}-{types}", frozenset([source, *others]))
+
+    def make_code(self) -> Code:
+        """Compile it."""
         from importlib import import_module
 
         from nnet3py.engine import compiling
 
         function = getattr(import_module(self._source), self.name)
-        return compiling.make(function, [_numba_type(kind) for kind in self._types])
+        return compiling.make(function, [_numba_type(kind) for kind in self._types], symbols.PROVIDERS)
 
 
 def _numba_type(text: str) -> Any:
@@ -82,11 +90,12 @@ def _numba_type(text: str) -> Any:
 
 
 @cache
-def _folder_name(sources: tuple[str, ...]) -> str:
+def _file_of(module: str) -> Path:
+    """The source file of a module, which is not imported."""
     from importlib.util import find_spec
     from pathlib import Path
 
-    from nnet3py.engine import code_files
-
-    files = [Path(spec.origin) for source in sources if (spec := find_spec(source)) is not None and spec.origin]
-    return f"loops-{code_files.folder_name(files)}"
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"there is no source file of {module}", name=module)
+    return Path(spec.origin).resolve()

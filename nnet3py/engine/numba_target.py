@@ -1,36 +1,197 @@
-"""numba, told which processor to compile for. Whatever compiles for the CPU imports ``numba`` from here.
+"""How numba makes our machine code: for the chosen processor, as object files that it does not load.
 
-numba reads that once, when the first function is decorated.
+numba has one target, "cpu": this machine's processor, with code that is loaded into the process and linked with
+numba's runtime. Ours is a target of its own beside it, so that what a user compiles in the same process stays as it
+was. It leaves out what takes half of numba's time where code is only to be kept: machine code and a Python wrapper
+for each of the functions that are inlined anyway, optimising those before they are, and reference counts.
+Whatever is compiled for the CPU is decorated with :func:`njit` from here.
 """
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+import llvmlite.binding
 import numba
+from numba.core import codegen, compiler_lock, cpu, fastmathpass, registry, target_extension, typing
+from numba.core.runtime.context import NRTContext
 
-from nnet3py.engine.processor import VARIABLE, processor
-from nnet3py.errors import UsageError
+from nnet3py.engine.processor import processor
 
-__all__ = ["numba"]
-
-
-def _choose_processor() -> None:
-    """Have numba make code for the processor that was chosen, if that is not this machine's own.
-
-    Raises
-    ------
-    UsageError : numba has been used before, and makes code for another one
-    """
-    wanted = processor()
-    if wanted.is_this:
-        return
-    config: Any = importlib.import_module("numba.core.config")     # its attributes are made when it is imported
-    config.CPU_NAME, config.CPU_FEATURES = wanted.name, wanted.features
-    target: Any = importlib.import_module("numba.core.registry").cpu_target.target_context
-    if target.codegen().magic_tuple()[-1] != wanted.features:
-        raise UsageError(f"{VARIABLE}={wanted.kind}: numba was used before, and makes code for another processor",
-                         "import nnet3py.engine.numba_target before numba compiles anything")
+NAME = "nnet3py"
+_CHOOSES_PASSES = hasattr(codegen.CPUCodegen, "_pass_builder")      # numba 0.62 and newer
 
 
-_choose_processor()
+class _Token(target_extension.CPU):
+    """What is declared for any CPU holds for this target."""
+
+
+class _Library(codegen.AOTCodeLibrary):
+    """The code of a function. Only that of a function that is kept is optimised, with all that it calls in it."""
+
+    _codegen: Any
+    _entry = ""
+
+    def object_file(self, entry: Any) -> bytes:
+        """The object file of an entry (LLVM's function, in a module of its own) with the function that it calls."""
+        self._entry = entry.name
+        with compiler_lock.global_compiler_lock:
+            self.add_ir_module(entry.module)
+            content: bytes = self.emit_native_object()
+        return content
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        if not _CHOOSES_PASSES:
+            super()._optimize_functions(ll_module)
+            return
+        ll_module.data_layout = self._codegen.data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                self._codegen.clean(function)
+
+    def _optimize_final_module(self) -> None:
+        if not self._entry:
+            return
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.name != self._entry:
+                function.linkage = "internal"        # so that no second copy stays of what is inlined
+        if _CHOOSES_PASSES:
+            self._codegen.optimize(self._final_module)
+        else:
+            super()._optimize_final_module()
+
+
+class _Codegen(codegen.CPUCodegen):
+    """LLVM, set up for the processor that was chosen. It has no execution engine."""
+
+    _library_class = _Library
+    _engine: Any
+    _data_layout: Any
+
+    def _init(self, llvm_module: Any) -> None:
+        self._tm = target_machine()
+        self._tm_features = processor().features
+        self._target_data = self._tm.target_data
+        self._data_layout = str(self._target_data)
+        self._loopvect, self._opt_level = False, 0      # of the passes before the proper ones
+        self._engine = None
+
+    @property
+    def data_layout(self) -> str:
+        """LLVM's description of the processor's types."""
+        return str(self._data_layout)
+
+    def clean(self, function: Any) -> None:
+        """Take variables of a function from its stack, so that LLVM sees how small it is when it inlines it."""
+        builder = self._pass_builder(opt=1)
+        passes = llvmlite.binding.create_new_function_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(function, builder)
+
+    def optimize(self, module: Any) -> None:
+        """All of LLVM's optimisations. numba runs some twice, for the sake of its reference counts."""
+        passes, builder = self._module_pass_manager()
+        passes.run(module, builder)
+
+    def _create_empty_module(self, name: str) -> Any:
+        module = super()._create_empty_module(name)
+        module.triple = processor().triple
+        return module
+
+    def _add_module(self, module: Any) -> None:
+        """Nothing is loaded."""
+
+
+class _NoCounts(NRTContext):
+    """numba's runtime without reference counts: a kernel's arrays are its caller's, and it allocates none."""
+
+    def incref(self, builder: Any, typ: Any, value: Any) -> None:
+        pass
+
+    def decref(self, builder: Any, typ: Any, value: Any) -> None:
+        pass
+
+
+class _Context(cpu.CPUContext):
+    """Lowering of functions to LLVM's language."""
+
+    _internal_codegen: Any
+
+    def init(self) -> None:
+        self.is32bit = False
+        self._internal_codegen = _Codegen("nnet3py")
+
+    def load_additional_registries(self) -> None:
+        # numba's runtime is there once in a process, and belongs to numba's own target
+        if self._registries:
+            for declared in list(self._registries):
+                self.install_registry(declared)         # what was declared since
+        else:
+            registry.cpu_target.target_context.refresh()
+            super().load_additional_registries()
+
+    @property
+    def nrt(self) -> Any:
+        return _NoCounts(self, True)
+
+    def post_lowering(self, mod: Any, library: Any) -> None:
+        """As numba, without its runtime."""
+        if self.fastmath:
+            fastmathpass.rewrite_module(mod, self.fastmath)
+
+    def get_executable(self, library: Any, fndesc: Any, env: Any) -> Callable[[], None]:
+        """What numba knows a compiled function by, which must be a built-in function and is never called."""
+        return [].clear
+
+
+@cache
+def _typing_context() -> Any:
+    return typing.Context()
+
+
+@cache
+def context() -> Any:
+    """How numba lowers functions for this target."""
+    return _Context(_typing_context(), NAME)
+
+
+class _Target(registry.CPUTarget):
+    @property
+    def _toplevel_target_context(self) -> Any:
+        return context()
+
+    @property
+    def _toplevel_typing_context(self) -> Any:
+        return _typing_context()
+
+
+class _Dispatcher(registry.CPUDispatcher):
+    targetdescr = _Target(NAME)
+
+
+def target_machine() -> Any:
+    """LLVM's idea of the processor that was chosen, set up as numba does for code that llvmlite is to load."""
+    made_for = processor()
+    llvmlite.binding.initialize_native_target()
+    llvmlite.binding.initialize_native_asmprinter()
+    target = llvmlite.binding.Target.from_triple(made_for.triple)
+    reloc = "static" if target.name.startswith("x86") else "default"
+    return target.create_target_machine(cpu=made_for.target, features=made_for.features, opt=3, reloc=reloc,
+                                        codemodel="jitdefault", jit=True)
+
+
+def _jit(*args: Any, **options: Any) -> Any:
+    jit: Any = numba.jit
+    return jit(*args, _target=NAME, **options)
+
+
+target_extension.target_registry[NAME] = _Token
+target_extension.dispatcher_registry[_Token] = _Dispatcher
+target_extension.jit_registry[_Token] = _jit
+
+
+def njit(*args: Any, **options: Any) -> Any:
+    """``numba.njit`` for this target: what numpy would do (1/0 is inf), no reference counts, nothing loaded."""
+    return _jit(*args, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options)

@@ -1,8 +1,9 @@
-"""For which processor machine code is made: this machine's, or a lesser one that is named. Light: no numba.
+"""For which processors machine code is made: one of a few kinds, of which this machine can run some. Light: no numba.
 
-Processors are of several kinds, which differ in their registers and so in how products are computed
-(``engine/tiles.py``). The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others
-will run, or because it is faster here.
+Kinds differ in their registers, and so in how products are computed (``engine/tiles.py``). Code is made for the least
+processor of a kind, never for one model: all machines of a kind compute the same numbers, and the package can bring
+its code along. The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others will run,
+or because it is faster here.
 """
 from __future__ import annotations
 
@@ -14,19 +15,38 @@ from nnet3py.errors import UsageError
 
 VARIABLE = "NNET3PY_CPU"
 # of x86-64 each can do what those after it can; of aarch64, too, all of which have NEON
-AVX512, AVX2, NEON, GENERIC = KINDS = ("avx512", "avx2", "neon", "generic")
-_NEEDED = {AVX512: ("avx512f",), AVX2: ("avx2", "fma"), GENERIC: ()}
+AVX512, AVX2, SSE4, NEON, GENERIC = KINDS = ("avx512", "avx2", "sse4", "neon", "generic")
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_NEEDED: dict[str, tuple[str, ...]] = {AVX512: _V4, AVX2: _V3, SSE4: _V2, GENERIC: ()}
 _ARM = ("aarch64", "arm64")                                        # how the names of its systems begin
-_LEAST = {AVX2: "x86-64-v3", GENERIC: "x86-64"}                    # LLVM's names for the least of each kind
+# LLVM's names for the least processor of each kind of x86-64, which are those of its psABI's levels
+_LEVELS = {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2", GENERIC: "x86-64"}
+# LLVM takes the least of these for one that is slowed down by vectors of 512 bits
+_TUNING = {AVX512: "-prefer-256-bit"}
+ALL_ARM = "generic"                                                # LLVM's name for what all of aarch64 can do
+LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}    # machines: LLVM's triples
+# The sets of kernels that wheels carry, by the machine that they are for
+SETS = {"x86_64": {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2"}, "aarch64": {NEON: "aarch64"}}
 
 
 class Processor(NamedTuple):
-    """What machine code is made for: one of KINDS; LLVM's name, and its features, for those that the name implies."""
+    """What machine code is made for.
+
+    ``kind`` is one of KINDS; ``triple`` names machine, system and interface, ``target`` the least processor of the
+    kind, in LLVM's words, ``features`` what else it has or lacks; ``model`` is the processor of this machine, or
+    ``target`` if a lesser kind was chosen.
+    """
 
     kind: str
-    name: str
+    triple: str
+    target: str
     features: str
-    is_this: bool        # this machine's own, and not a lesser one
+    model: str
+
+
+_other: list[Processor] = []       # the machine that this process makes code for, if it is not this one
 
 
 @cache
@@ -34,17 +54,19 @@ def possible_kinds() -> tuple[str, ...]:
     """The kinds whose code this machine can run, the best first."""
     from llvmlite import binding
 
-    if _is_arm():
+    if _triple().startswith(_ARM):
         return NEON, GENERIC
     features = binding.get_host_cpu_features()
     return tuple(kind for kind, needed in _NEEDED.items() if all(features.get(name) for name in needed))
 
 
-def _is_arm() -> bool:
+def _triple() -> str:
     from llvmlite import binding
 
     triple: str = binding.get_process_triple()
-    return triple.startswith(_ARM)
+    machine, *rest = triple.split("-")
+    # distributions put their own names between machine and system
+    return LINUX[machine] if machine in LINUX and "linux" in rest and rest[-1] == "gnu" else triple
 
 
 @cache
@@ -58,6 +80,8 @@ def processor() -> Processor:
     """
     from llvmlite import binding
 
+    if _other:
+        return _other[0]
     possible = possible_kinds()
     wanted = os.environ.get(VARIABLE, "").strip() or possible[0]
     if wanted not in KINDS:
@@ -65,6 +89,32 @@ def processor() -> Processor:
     if wanted not in possible:
         raise UsageError(f"{VARIABLE}={wanted}: this processor, {binding.get_host_cpu_name()}, cannot run such code",
                          f"it can do {' and '.join(possible)}")
-    if wanted == possible[0]:
-        return Processor(wanted, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), True)
-    return Processor(wanted, "generic" if _is_arm() else _LEAST[wanted], "", False)
+    least = least_of(wanted, _triple())
+    return least._replace(model=binding.get_host_cpu_name()) if wanted == possible[0] else least
+
+
+def least_of(kind: str, triple: str) -> Processor:
+    """The least processor of a kind, for one of LLVM's triples."""
+    target = ALL_ARM if triple.startswith(_ARM) else _LEVELS.get(kind, "")
+    return Processor(kind, triple, target, _TUNING.get(kind, ""), target)
+
+
+def set_name(made_for: Processor) -> str | None:
+    """The name of the set of kernels for a processor; None if wheels carry none for it."""
+    for machine, sets in SETS.items():
+        if made_for.triple == LINUX[machine]:
+            return sets.get(made_for.kind)
+    return None
+
+
+def make_code_for(machine: str, kind: str) -> None:
+    """From now on, make machine code for a kind of Linux machine ("x86_64", "aarch64"), which may not be this one.
+
+    For a process that does nothing else, called before any code is made: what it makes cannot be run here.
+    """
+    from llvmlite import binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    _other[:] = [least_of(kind, LINUX[machine])]
+    processor.cache_clear()

@@ -17,7 +17,7 @@ import llvmlite.binding
 
 from nnet3py.engine import symbols
 from nnet3py.engine.cache_folder import cache_folder
-from nnet3py.engine.processor import GENERIC, NEON, processor
+from nnet3py.engine.processor import GENERIC, NEON, SSE4, processor
 from nnet3py.engine.team_memory import lasting_words
 from nnet3py.trusted_files import read_trusted, write_private
 
@@ -59,7 +59,7 @@ def load_blas() -> None:
 
 def built_in() -> int:
     """The rule for this kind of processor."""
-    return ALL_BLAS if processor().kind in (NEON, GENERIC) else NO_BLAS
+    return ALL_BLAS if processor().kind in (NEON, SSE4, GENERIC) else NO_BLAS
 
 
 def measured() -> int | None:
@@ -107,7 +107,7 @@ def rule_file() -> Path:
 
 def _key() -> str:
     this = processor()
-    return f"{this.name} {this.kind}"
+    return f"{this.model} {this.kind}"
 
 
 def _begin() -> None:

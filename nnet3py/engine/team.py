@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 from nnet3py.engine import kernel_files, symbols
-from nnet3py.engine.code_files import Code
 from nnet3py.engine.team_memory import LIMIT, SLEEP, WAKE, WATCH, WORKERS, words
 from nnet3py.system import available_cores
 
@@ -14,12 +13,6 @@ _CODE = Path(__file__).resolve().with_name("team_code.py")
 _NAME = "nnet3py-"          # of threads, before their numbers
 _lock = threading.Lock()
 _LOOKS = 6000       # how often a worker looks for a job before it sleeps: some 100 microseconds
-
-
-def _make_serve() -> Code:
-    from nnet3py.engine import team_code
-
-    return team_code.make_serve()
 
 
 kernel_files.add_function(symbols.SHARE, _CODE, "share")
@@ -32,7 +25,7 @@ def set_team_size(count: int) -> None:
         if count - 1 > workers:
             if not workers:
                 words[SLEEP], words[WAKE] = os.pipe()
-            serve = kernel_files.find_or_make(_CODE, "serve", _make_serve)
+            serve = kernel_files.find_or_make(_CODE, "serve", kernel_files.maker_of(_CODE, "serve"))
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"{_NAME}{worker}", daemon=True).start()
             words[WORKERS] = count - 1

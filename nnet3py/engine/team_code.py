@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.compiler import Flags
@@ -22,8 +21,9 @@ from numba.extending import intrinsic
 
 from nnet3py.engine import compiling, symbols
 from nnet3py.engine.c_functions import c_function
-from nnet3py.engine.code_files import Code
-from nnet3py.engine.numba_target import numba
+from nnet3py.engine.code_bytes import Code
+from nnet3py.engine.numba_target import njit
+from nnet3py.engine.processor import processor
 from nnet3py.engine.team_memory import (
     ARGUMENTS,
     BUSY,
@@ -95,7 +95,7 @@ def _swap(typingctx, index, old, new):
 def _relax(typingctx):
     """Tell the processor that this thread only waits."""
     def codegen(context, builder, signature, args):
-        machine = llvmlite.binding.get_process_triple()
+        machine = processor().triple
         if machine.startswith(("x86", "i686")):
             pause = ir.FunctionType(ir.VoidType(), [])
             builder.call(cgutils.get_or_insert_function(builder.module, pause, "llvm.x86.sse2.pause"), [])
@@ -191,7 +191,7 @@ write_byte: Any = intrinsic(_pass_byte(symbols.WRITE))
 call_part: Any = intrinsic(_call_part)
 part_address: Any = intrinsic(_part_address)
 address_of: Any = intrinsic(_address_of)
-inline = numba.njit(error_model="numpy")
+inline = njit()
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
 

@@ -18,14 +18,15 @@ from numba.extending import intrinsic
 from nnet3py.engine import compiling, symbols
 from nnet3py.engine.addresses import address, bring, get_float, prefetch_line, set_float, stack_floats
 from nnet3py.engine.c_functions import c_function
-from nnet3py.engine.code_files import Code
+from nnet3py.engine.code_bytes import Code
 from nnet3py.engine.inline import inline
-from nnet3py.engine.processor import AVX2, AVX512, GENERIC, NEON, processor
+from nnet3py.engine.processor import AVX2, AVX512, GENERIC, NEON, SSE4, processor
 
 # Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
 SHAPES = {AVX512: (16, 8, 3),       # 32 registers
           AVX2: (8, 6, 2),          # 16 registers
           NEON: (4, 4, 5),          # 32 registers; a tile has no more rows than a vector has numbers
+          SSE4: (4, 4, 2),          # these have no fused products, so that BLAS computes
           GENERIC: (4, 4, 2)}
 VECTOR, TILE_ROWS, TILE_VECTORS = SHAPES[processor().kind]
 PANEL = VECTOR * TILE_VECTORS     # columns of a tile

@@ -237,7 +237,7 @@ def describe(device: str) -> str:
         from nnet3py.engine.threads import num_threads
 
         made_for = processor()
-        return f"cpu ({made_for.name}, {made_for.kind}, {num_threads()} threads)"
+        return f"cpu ({made_for.model}, {made_for.kind}, {num_threads()} threads)"
     if device != "cuda":
         raise DeviceError(f"unknown device {device!r}, expected 'cpu' or 'cuda'")
     require_cuda()

@@ -1,8 +1,8 @@
 """The formulas compiled for the CPU: always inlined, so that LLVM vectorises the loops around them."""
 from __future__ import annotations
 
-from nnet3py.engine.numba_target import numba
+from nnet3py.engine.numba_target import njit
 from nnet3py.ops.formulas import Formulas
 
 # fastmath is refused by name: a kernel that allows reassociation would hand it on, and exp rounds by a sum's order.
-formula = Formulas(numba.njit(error_model="numpy", forceinline=True, fastmath=False))
+formula = Formulas(njit(forceinline=True, fastmath=False))

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.engine.addresses import get_double, set_double, stack_doubles, stack_vector
 from nnet3py.engine.jit import inline, row, segment
-from nnet3py.engine.numba_target import numba
+from nnet3py.engine.numba_target import njit
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
@@ -62,7 +62,7 @@ def preconditioned_size(numbers, cross, gram):
     _put_difference(numbers, numbers[SIZE] + total)
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "nsz"})
+@njit(fastmath={"reassoc", "nsz"})
 def _sum_block_rests(first, last, sums, x, projected, w, start, ones):
     buffer = stack_vector(COLUMNS)
     for block in range(first, last):

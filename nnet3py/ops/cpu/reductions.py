@@ -9,7 +9,7 @@ import numpy as np
 
 from nnet3py.engine.addresses import get_double, set_double, stack_doubles
 from nnet3py.engine.jit import inline, row, segment, span
-from nnet3py.engine.numba_target import numba
+from nnet3py.engine.numba_target import njit
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
@@ -131,7 +131,7 @@ def add_col_sum_product(first, last, dst, a, b, alpha, beta):
         dst[i] = alpha * np.float32(_dot(row(a, i), row(b, i))) + keep(beta, dst[i])
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "nsz"})
+@njit(fastmath={"reassoc", "nsz"})
 def _sum_block_products(first, last, sums, a, b):
     for block in range(first, last):
         total = 0.0

@@ -1,0 +1,69 @@
+"""Checks the wheels of a folder, and says how large they are: ``python tests/check_wheels.py dist``."""
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+from nnet3py.cli.warmup import families, kernels_of
+from nnet3py.engine import code_bytes, processor, shipped
+
+MOST_BYTES = 12_000_000
+
+
+def problems_of(wheel: Path) -> list[str]:
+    """What is wrong with a wheel, in words."""
+    machine = next((name for name in processor.SETS if wheel.stem.endswith(name)), None)
+    sets = processor.SETS[machine] if machine else {}
+    problems = [f"{wheel.stat().st_size} bytes, more than {MOST_BYTES}"] if wheel.stat().st_size > MOST_BYTES else []
+    with zipfile.ZipFile(wheel) as archive:
+        kept = {name: archive.read(name) for name in archive.namelist() if name.startswith("nnet3py/kernels/")}
+    needed = {shipped.file_name(kernel.key): kernel.key for family in families("cpu") for kernel in
+              kernels_of("cpu", family)}
+    for kind, name in sets.items():
+        made_for = processor.least_of(kind, processor.LINUX[machine])
+        for file, key in needed.items():
+            content = kept.pop(f"nnet3py/kernels/{name}/{file}", b"")
+            if code_bytes.from_bytes(content, shipped.belonging(key, made_for)) is None:
+                problems.append(f"{name}/{file} is missing, or not for this version")
+    return problems + [f"{name} does not belong there" for name in kept]
+
+
+def try_installed(wheel: Path) -> str:
+    """Install a wheel for this machine in a new environment without a cache, and transcribe; what it says."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder, "bin", "python")
+        subprocess.run([python, "-m", "pip", "install", "-q", f"{wheel.resolve()}[decode]"], check=True)
+        environment = {"PATH": "/usr/bin:/bin", "NNET3PY_CACHE": str(Path(folder, "cache")), "HOME": folder}
+        done = subprocess.run([python, "-m", "nnet3py", "transcribe", "--demo"], check=True, capture_output=True,
+                              text=True, env=environment, cwd=folder)
+        if list(Path(folder, "cache").rglob("*.kernel")):
+            raise SystemExit(f"{wheel.name}: kernels were compiled, though it brings them")
+        return done.stdout.strip()
+
+
+def main(folder: Path) -> None:
+    """Print a line for each wheel; ends with 1 if one has a problem."""
+    wheels = sorted(folder.glob("*.whl"))
+    all_problems = {wheel: problems_of(wheel) for wheel in wheels}
+    for wheel, problems in all_problems.items():
+        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+        for problem in problems[:10]:
+            print(f"  {problem}")
+    expected = {"any", *processor.SETS}
+    there = {tag for tag in expected for wheel in wheels if wheel.stem.endswith(tag)}
+    if there != expected or any(all_problems.values()):
+        raise SystemExit(f"wheels for {', '.join(sorted(expected - there)) or 'all'} are missing or have problems"
+                         if there != expected else 1)
+    mine = next((wheel for wheel in wheels if processor.processor().triple in processor.LINUX.values()
+                 and wheel.stem.endswith(processor.processor().triple.partition("-")[0])), None)
+    if mine is not None:
+        print(f"in a new environment, without a cache: {try_installed(mine)}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
