@@ -1,9 +1,11 @@
 """Checks the wheels of a folder, and says how large they are: ``python tests/check_wheels.py dist``."""
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -12,6 +14,9 @@ from nnet3py.cli.warmup import families, kernels_of
 from nnet3py.engine import code_bytes, processor, shipped
 
 MOST_BYTES = 12_000_000
+MOST_SECONDS, MOST_TIMES = 3.0, 1.5       # until the first words; as many times as with a cache
+TRIES = 5
+SOUND = Path(__file__).resolve().parent / "data" / "demo.wav"
 
 
 def problems_of(wheel: Path) -> list[str]:
@@ -33,17 +38,27 @@ def problems_of(wheel: Path) -> list[str]:
 
 
 def try_installed(wheel: Path) -> str:
-    """Install a wheel for this machine in a new environment without a cache, and transcribe; what it says."""
+    """Install a wheel for this machine in a new environment, and see how soon words come; what it was, in words."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder, "bin", "python")
         subprocess.run([python, "-m", "pip", "install", "-q", f"{wheel.resolve()}[decode]"], check=True)
-        environment = {"PATH": "/usr/bin:/bin", "NNET3PY_CACHE": str(Path(folder, "cache")), "HOME": folder}
-        done = subprocess.run([python, "-m", "nnet3py", "transcribe", "--demo"], check=True, capture_output=True,
-                              text=True, env=environment, cwd=folder)
-        if list(Path(folder, "cache").rglob("*.kernel")):
-            raise SystemExit(f"{wheel.name}: kernels were compiled, though it brings them")
-        return done.stdout.strip()
+
+        def transcribe(cache: Path) -> float:
+            start = time.perf_counter()
+            subprocess.run([python, "-m", "nnet3py", "transcribe", "--demo", SOUND], check=True, capture_output=True,
+                           cwd=folder, env={"PATH": "/usr/bin:/bin", "NNET3PY_CACHE": str(cache), "HOME": folder})
+            return time.perf_counter() - start
+
+        very_first = transcribe(Path(folder, "0"))
+        first = statistics.median(transcribe(Path(folder, str(i))) for i in range(1, TRIES + 1))
+        later = statistics.median(transcribe(Path(folder, "0")) for _ in range(TRIES))
+        compiled = [path for i in range(TRIES + 1) for path in Path(folder, str(i)).rglob("*.kernel")]
+    if compiled or very_first > MOST_SECONDS or first > MOST_TIMES * later:
+        raise SystemExit(f"{wheel.name}: {len(compiled)} kernels compiled; words came after {very_first:.2f} s, then "
+                         f"without a cache after {first:.2f} s, with one after {later:.2f} s")
+    return (f"words after {very_first:.2f} s; after {first:.2f} s when started again without a cache, {later:.2f} s with "
+            "one; no kernel was compiled")
 
 
 def main(folder: Path) -> None:
@@ -62,7 +77,7 @@ def main(folder: Path) -> None:
     mine = next((wheel for wheel in wheels if processor.processor().triple in processor.LINUX.values()
                  and wheel.stem.endswith(processor.processor().triple.partition("-")[0])), None)
     if mine is not None:
-        print(f"in a new environment, without a cache: {try_installed(mine)}")
+        print(f"transcribe --demo in a new environment: {try_installed(mine)}")
 
 
 if __name__ == "__main__":

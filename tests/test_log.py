@@ -243,3 +243,16 @@ def test_what_is_shown_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[:2] == ["INFO once", "DEBUG all"] and len(lines) == 3
     assert lines[2].startswith("WARNING (nnet3-train[5.5]") and lines[2].endswith("Kaldi's way")
     assert logging.getLogger("nnet3py").handlers == handlers
+
+
+def test_a_notebook_shows_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its streams are no terminals; a line is written over by blanks."""
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(log, "_shows_status", True)
+    monkeypatch.setattr(log, "_status", "")
+    monkeypatch.delenv("NNET3PY_PROGRESS", raising=False)
+    assert log.show_status(log.bar(2, 8, "at most {} kernels", 3.4)) and log.show_status("")
+    shown = [line.strip() for line in stream.getvalue().split("\r") if line.strip()]
+    assert shown == [f"[{'#' * 7}{'.' * 23}] 2 of at most 8 kernels, 3 s"]
+    assert stream.getvalue().endswith("\r" + " " * 80 + "\r")
