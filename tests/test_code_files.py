@@ -4,10 +4,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from nnet3py.engine import code_files
+from nnet3py.engine import code_files, code_keys
 from nnet3py.engine.code_bytes import Code
 from nnet3py.engine.code_keys import sources_hash
 
+KERNEL = "5793113e90ea3f27"      # the hash of that word
 CODE = Code("symbol", ("x", "y", "z", "w", "v"), (True, -3, 0.1, math.inf), ("a", "b"), b"one\0other")
 
 
@@ -40,7 +41,17 @@ def test_the_folder_depends_on_each_source(tmp_path: Path) -> None:
     for contents in (("1", "2"), ("12", ""), ("1", "3")):
         for path, content in zip((one, other), contents, strict=True):
             path.write_text(content)
-        sources_hash.cache_clear()             # a process takes sources to stay as they are
+        for remembered in (sources_hash, code_keys._content_hash):
+            remembered.cache_clear()           # a process takes sources to stay as they are
         names.add(code_files.folder_name([one, other]))
         assert code_files.folder_name([other, one]) in names
     assert len(names) == 3
+
+
+def test_hashes_are_the_same_for_all_pythons() -> None:
+    """A wheel serves several: Python's own hash of sources would depend on its version."""
+    from hashlib import blake2b
+
+    from nnet3py.engine.code_bytes import hash_of
+
+    assert hash_of(b"kernel") == blake2b(b"kernel", digest_size=8).digest() == bytes.fromhex(KERNEL)

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.util import source_hash
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from paths import ROOT
 
 from nnet3py.engine import kernel_cache
 from nnet3py.engine.cache_folder import private_folder
+from nnet3py.engine.code_bytes import hash_of
 
 KERNELS = '''
 from nnet3py.engine.jit import kernel
@@ -151,7 +151,7 @@ def planted(installed, cache):
     family.write_text(KERNELS)
     (other,) = set(cache.rglob("family.scale.kernel")) - {kept}
     content = other.read_bytes()[8:].replace(other.parent.name.encode(), kept.parent.name.encode())
-    kept.write_bytes(source_hash(content) + content)
+    kept.write_bytes(hash_of(content) + content)
     assert run(installed, NNET3PY_CACHE=cache)[0] == "400.0", "planted well"
     return kept
 

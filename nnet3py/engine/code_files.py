@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec, source_hash  # the hash that Python itself knows files by; quickly loaded
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from nnet3py.engine import shipped
 from nnet3py.engine.cache_folder import cache_folder
-from nnet3py.engine.code_bytes import Code, from_bytes, to_bytes
+from nnet3py.engine.code_bytes import Code, from_bytes, hash_of, to_bytes
 from nnet3py.engine.code_keys import Key, sources_hash
 from nnet3py.engine.process_lock import alone
 from nnet3py.engine.processor import processor
@@ -89,7 +89,7 @@ def _place(path: Path) -> str:
 
 def folder_name(sources: Iterable[Path]) -> str:
     """A name made from everything that the machine code of functions in these files depends on here."""
-    return source_hash(_facts() + sources_hash(frozenset(sources)).encode()).hex()
+    return hash_of(_facts() + sources_hash(frozenset(sources)).encode()).hex()
 
 
 @cache

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import source_hash  # the hash that Python itself knows files by; quickly loaded
 from pathlib import Path
 from typing import NamedTuple
+
+from nnet3py.engine.code_bytes import hash_of
 
 
 class Key(NamedTuple):
@@ -23,7 +24,15 @@ class Key(NamedTuple):
 @cache
 def sources_hash(sources: frozenset[Path]) -> str:
     """A hash of source files, and of all of this folder's, which count for every function."""
-    parts = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    for source in sorted(sources):
-        parts += [source.name.encode(), source.read_bytes()]
-    return source_hash(b"\0".join(parts)).hex()
+    files = (*_engine(), *sorted(sources))
+    return hash_of(b"".join(hash_of(path.name.encode()) + _content_hash(path) for path in files)).hex()
+
+
+@cache
+def _engine() -> tuple[Path, ...]:
+    return tuple(sorted(Path(__file__).parent.glob("*.py")))
+
+
+@cache
+def _content_hash(path: Path) -> bytes:
+    return hash_of(path.read_bytes())
