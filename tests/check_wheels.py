@@ -57,8 +57,8 @@ def try_installed(wheel: Path) -> str:
     if compiled or very_first > MOST_SECONDS or first > MOST_TIMES * later:
         raise SystemExit(f"{wheel.name}: {len(compiled)} kernels compiled; words came after {very_first:.2f} s, then "
                          f"without a cache after {first:.2f} s, with one after {later:.2f} s")
-    return (f"words after {very_first:.2f} s; when started again, after {first:.2f} s without a cache and {later:.2f} s "
-            "with one; no kernel was compiled")
+    return (f"words after {very_first:.2f} s; when started again, {first:.2f} s without a cache, {later:.2f} s with "
+            "one; no kernel was compiled")
 
 
 def main(folder: Path) -> None:

@@ -56,10 +56,7 @@ class _Library(codegen.AOTCodeLibrary):
         for function in self._final_module.functions:
             if not function.is_declaration and function.name != self._entry:
                 function.linkage = "internal"        # so that no second copy stays of what is inlined
-        if _CHOOSES_PASSES:
-            self._codegen.optimize(self._final_module)
-        else:
-            super()._optimize_final_module()
+        self._codegen.optimize(self._final_module)
 
 
 class _Codegen(codegen.CPUCodegen):
@@ -92,8 +89,9 @@ class _Codegen(codegen.CPUCodegen):
 
     def optimize(self, module: Any) -> None:
         """All of LLVM's optimisations. numba runs some twice, for the sake of its reference counts."""
-        passes, builder = self._module_pass_manager()
-        passes.run(module, builder)
+        made = self._module_pass_manager()
+        passes, *builder = made if _CHOOSES_PASSES else (made,)
+        passes.run(module, *builder)
 
     def _create_empty_module(self, name: str) -> Any:
         module = super()._create_empty_module(name)
