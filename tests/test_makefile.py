@@ -47,12 +47,17 @@ def test_it_says_what_it_does(checkout: Path) -> None:
     said, calls = make(checkout, "test", "TEST_BUDGET=77")
     assert said[0].startswith("Installing into .venv: nnet3py")
     assert any("NVIDIA's CUDA compiler" in line and "40 MB" in line for line in said)
-    place = next(number for number, line in enumerate(said) if line.startswith("Compiling the kernels"))
-    assert said[place + 1:place + 2] == ["cpu  reductions  3 compiled"]
+    assert said.count("cpu  reductions  3 compiled") == 1, "kernels are compiled before tests"
     assert "--budget=77" in calls[-1] and "-m pytest" in calls[-1]
     assert all("timeout" not in line for line in said), "the budget counts from the first test"
     again, _ = make(checkout, "test")
     assert not any("Installing" in line for line in again)
+
+
+def test_installing_compiles_kernels_unless_that_is_for_later(checkout: Path) -> None:
+    assert make(checkout, "install")[0][-1] == "cpu  reductions  3 compiled"
+    assert make(checkout, "install")[0] == ["cpu  reductions  3 compiled"], "nnet3py knows what is there"
+    assert "reductions" not in "\n".join(make(checkout, "install", "NNET3PY_KERNELS=later")[0])
 
 
 def test_without_nvidias_compiler(checkout: Path) -> None:
