@@ -16,7 +16,7 @@ all: install
 help:
 	@echo "make install    the package in .venv (bin/ then works), with all kernels compiled on all cores (half a minute"
 	@echo "                on two; NNET3PY_KERNELS=later leaves that out)"
-	@echo "make demo       train two small networks and print their accuracy (two minutes)"
+	@echo "make demo       train two small networks and print their accuracy (one minute)"
 	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
 	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB, PUBLISHED=no"
 	@echo "                without vosk and a published model, 95 MB)"
