@@ -29,7 +29,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.egs.example import read_egs as read_egs
     from nnet3py.egs.example import write_egs as write_egs
     from nnet3py.errors import Nnet3Error as Nnet3Error
-    from nnet3py.export.onnx_file import export_onnx as export_onnx
+    from nnet3py.export.export_onnx import export_onnx as export_onnx
     from nnet3py.export.torch_module import from_torch as from_torch
     from nnet3py.export.torch_module import to_torch as to_torch
     from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
@@ -133,7 +133,7 @@ _PUBLIC = {
     "DecoderOptions": "nnet3py.decoding.decoder_options",
     "DecodingGraph": "nnet3py.decoding.decoding_graph",
     # other programs
-    "export_onnx": "nnet3py.export.onnx_file",
+    "export_onnx": "nnet3py.export.export_onnx",
     "to_torch": "nnet3py.export.torch_module",
     "from_torch": "nnet3py.export.torch_module",
     # components of one's own

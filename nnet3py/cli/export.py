@@ -1,6 +1,8 @@
 """nnet3-export and nnet3-import: models as ONNX, torch, npz or safetensors, and back."""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, declared, option
@@ -8,8 +10,10 @@ from nnet3py.errors import UsageError
 from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
 from nnet3py.option_fields import settings_of, with_values
 
+if TYPE_CHECKING:
+    import numpy as np
+
 FORMATS = ("onnx", "torch", "npz", "safetensors")
-RANDOM_FRAMES = 200          # random frames for measuring the loss of quantizing if no features are given
 ONNX_TOLERANCE = 2e-4        # of the largest value: float32 sums are formed in another order
 
 
@@ -28,10 +32,10 @@ e.g.:
     *declared(settings_of(ExportOptions)),
     option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the file of that name "
            "beside the model says, else 1"),
-    option("quantize", str, "", "onnx: int8 (weights) or float16 (everything), by onnxruntime's tools; the loss in "
-           "accuracy is measured"),
-    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured; without them it is "
-           "random numbers. With int8 they calibrate the ranges of all values"),
+    option("quantize", str, "", "onnx: int8 or float16 (everything); the loss in accuracy is measured"),
+    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured, some 30 s of speech; with int8 "
+           "they decide what becomes of each layer, and without them less does (the measure is random numbers then)"),
+    option("quantize-ivectors", str, "", "I-vectors (rspecifier) of these utterances; without them they are zero"),
     option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
 def export(args: list[str], options: Options) -> int:
@@ -98,10 +102,10 @@ def _export_options(options: Options) -> ExportOptions:
 
 
 def _export_onnx(source: str, target: str, options: Options) -> int:
-    from nnet3py.export.onnx_file import difference_from_compute, export_onnx
+    from nnet3py.export.onnx_file import difference_from_compute, write_onnx
 
     wanted = _export_options(options)
-    graph = export_onnx(source, target, wanted)
+    graph = write_onnx(source, target, wanted)
     log.log(f"Wrote {source} to {target}: outputs {graph.metadata['outputs']}, {len(graph.ops)} operations, left "
             f"context {graph.metadata['left_context']}, right context {graph.metadata['right_context']}")
     if graph.metadata.get("chunk_dependent"):
@@ -125,25 +129,35 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
 
 def _quantize(target: str, options: Options) -> int:
     """Replace the file by one with smaller numbers."""
-    import numpy as np
+    from nnet3py.export.quantize import quantize_file
 
-    from nnet3py.export.onnx_file import session
-    from nnet3py.export.quantize import quantize, utterances_for
-
-    inputs = session(target).get_inputs()
-    if options.quantize_feats:
-        from nnet3py.formats.matrix_files import read_matrices
-
-        feats = [matrix for _, matrix in read_matrices(options.quantize_feats)]
-        if not feats:
-            raise UsageError(f"there are no features in {options.quantize_feats}")
-    else:
-        dim = next(each.shape[-1] for each in inputs if each.name == "input")
-        rng = np.random.default_rng(0)
-        feats = [rng.standard_normal((RANDOM_FRAMES, dim)).astype(np.float32)]
-    loss = quantize(target, target, options.quantize, utterances_for(inputs, feats), bool(options.quantize_feats))
+    loss = quantize_file(target, options.quantize, _utterances(options) if options.quantize_feats else [])
+    for line in loss.table().splitlines():
+        log.log(line)
     log.log(f"Quantized {target} to {options.quantize}: {loss.text()}")
     return 0
+
+
+def _utterances(options: Options) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """Features and i-vectors on which the loss is measured."""
+    from nnet3py.formats.matrix_files import read_matrices
+
+    by_key = dict(read_matrices(options.quantize_feats))
+    if not by_key:
+        raise UsageError(f"there are no features in {options.quantize_feats}")
+    ivectors = _ivectors(options.quantize_ivectors) if options.quantize_ivectors else {}
+    missing = [key for key in by_key if ivectors and key not in ivectors]
+    if missing:
+        raise UsageError(f"there is no i-vector of {missing[0]} in {options.quantize_ivectors}")
+    return [(feats, ivectors.get(key)) for key, feats in by_key.items()]
+
+
+def _ivectors(rspecifier: str) -> dict[str, np.ndarray]:
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.io.tables import SequentialReader
+
+    with SequentialReader(rspecifier, FLOAT_VECTOR) as reader:
+        return dict(reader)
 
 
 def _has_runtime() -> bool:

@@ -26,25 +26,9 @@ LARGEST_FILE = 2**31 - 2**20      # bytes in one file; weights of larger models 
 SMALL_WEIGHT = 1024               # bytes; smaller weights stay in the first
 
 
-def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
-                options: ExportOptions | None = None, **settings: Any) -> Graph:
-    """Write a model as an ONNX file of standard operators (opset 17), with any number of sequences and frames.
-
-    Inputs are ``input``, float32 (N, T, dim), and ``ivector``, float32 (N, dim), where the network has one; the output
-    is ``output``, float32 (N, ceil(T / frame_subsampling_factor), dim), equal to that of :func:`nnet3py.compute` with
-    one chunk. Metadata tell the context, the subsampling and the like.
-
-    Parameters
-    ----------
-    model : a network, an acoustic model, or the file of one; left as it is
-    path : the file to write
-    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
-
-    Raises
-    ------
-    Nnet3Error : what cannot be exported, before anything is written; the package onnx is not installed
-    """
-    options = options or ExportOptions(**settings)
+def write_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
+               options: ExportOptions) -> Graph:
+    """Write a model as an ONNX file; the graph that was written. Raises Nnet3Error: what cannot be exported."""
     graph = graph_of(model, options)
     write_model(onnx_model(graph), path)
     return graph

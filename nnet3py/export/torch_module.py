@@ -36,7 +36,7 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
 
     Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
-    ``module.tdnn1.affine``. Inputs and outputs are those of :func:`~nnet3py.export.onnx_file.export_onnx`. The module
+    ``module.tdnn1.affine``. Inputs and outputs are those of :func:`~nnet3py.export.export_onnx.export_onnx`. The module
     is in evaluation mode; ``module.source`` is its source. ``torch.jit.script`` takes it.
 
     Parameters
