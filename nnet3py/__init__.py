@@ -169,19 +169,20 @@ def _advice(name: str) -> str | None:
     return did_you_mean(name, list(_PUBLIC))
 
 
-def __getattr__(name: str) -> Any:
-    module = _PUBLIC.get(name)
-    if module is None:
-        from nnet3py.errors import NoSuchAttribute
+if not TYPE_CHECKING:        # a type checker would take any name for one that is there
+    def __getattr__(name: str) -> Any:
+        module = _PUBLIC.get(name)
+        if module is None:
+            from nnet3py.errors import NoSuchAttribute
 
-        raise NoSuchAttribute(f"module 'nnet3py' has no attribute {name!r}", lambda: _advice(name))
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+            raise NoSuchAttribute(f"module 'nnet3py' has no attribute {name!r}", lambda: _advice(name))
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted(__all__)
 
 
 if hasattr(sys, "ps1"):      # at a prompt

@@ -6,6 +6,7 @@ import importlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,7 +187,7 @@ def test_every_public_name_is_documented():
 
 def test_type_checkers_see_every_public_name():
     tree = ast.parse((ROOT / "nnet3py" / "__init__.py").read_text(encoding="utf-8"))
-    block, = (node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    block, = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     seen = {}
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
@@ -196,3 +197,17 @@ def test_type_checkers_see_every_public_name():
     assert seen.keys() == set(nnet3py.__all__) - {"__version__"}
     for name, module in seen.items():
         assert getattr(importlib.import_module(module), name) is getattr(nnet3py, name)
+
+
+def test_a_type_checker_knows_which_names_there_are(tmp_path: Path) -> None:
+    """A module's ``__getattr__``, which loads them, would have it take any name."""
+    api = pytest.importorskip("mypy.api")
+    program = tmp_path / "program.py"
+    program.write_text("import nnet3py\nnnet3py.no_such_name\nnnet3py.read_nnet('a.raw').write('b.raw')\n",
+                       encoding="utf-8")
+    said, _, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent", str(program)])
+    assert 'Module has no attribute "no_such_name"' in said and said.count("error:") == 1, said
+
+
+def test_dir_shows_names_only() -> None:
+    assert dir(nnet3py) == sorted(nnet3py.__all__)
