@@ -38,6 +38,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.inspection.summary import summary as summary
     from nnet3py.log import show_log as show_log
     from nnet3py.model_info import info as info
+    from nnet3py.network.freezing import freeze as freeze
+    from nnet3py.network.freezing import unfreeze as unfreeze
     from nnet3py.network.inference import for_inference as for_inference
     from nnet3py.network.model_file import read_nnet as read_nnet
     from nnet3py.network.nnet import Nnet as Nnet
@@ -93,6 +95,8 @@ _PUBLIC = {
     "set_batchnorm_test_mode": "nnet3py.network.whole_model",
     "set_dropout_test_mode": "nnet3py.network.whole_model",
     "set_learning_rate": "nnet3py.network.whole_model",
+    "freeze": "nnet3py.network.freezing",
+    "unfreeze": "nnet3py.network.freezing",
     # computing
     "compute": "nnet3py.runtime.compute",
     "UtteranceComputer": "nnet3py.runtime.compute",

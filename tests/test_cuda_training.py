@@ -62,7 +62,7 @@ output-node name=output input=s
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 7)
+    check_in_simulator(__file__, 8)
 
 
 def examples(context: int):
@@ -214,6 +214,26 @@ def compare_changed_settings() -> int:
     return 1
 
 
+def compare_freezing() -> int:
+    """A component that is frozen between minibatches stays as it is, whatever momentum holds; the others go on."""
+    import nnet3py
+    from nnet3py import Nnet
+    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+    nnet = Nnet.from_config(COMPOSITE, seed=1)
+    trainer = NnetTrainer(nnet, TrainerOptions(device="cuda", momentum=0.5))
+    values = []
+    for eg, change in zip((*examples(0), *examples(0)), (None, nnet3py.freeze, nnet3py.unfreeze), strict=False):
+        if change is not None:
+            change(nnet, "c")
+        trainer.train(eg)
+        trainer.synchronise()
+        values.append(nnet.component("c").vectorize())
+    np.testing.assert_array_equal(values[0], values[1])
+    assert not np.array_equal(values[1], values[2])
+    return 1
+
+
 @contextmanager
 def fewer_threads():
     """One thread a kernel: the simulator makes a thread of Python's of each."""
@@ -252,8 +272,9 @@ def compare_divergence() -> int:
 def simulate() -> int:
     """Train and compute on both devices; returns the number of comparisons."""
     with fewer_threads():
-        return (compare_gradients() + compare_changed_settings() + compare_divergence() + compare_training(LSTM, 0)
-                + compare_training(TDNNF, 1) + sum(compare_chain_training(end_to_end) for end_to_end in (False, True)))
+        return (compare_gradients() + compare_changed_settings() + compare_freezing() + compare_divergence()
+                + compare_training(LSTM, 0) + compare_training(TDNNF, 1)
+                + sum(compare_chain_training(end_to_end) for end_to_end in (False, True)))
 
 
 if __name__ == "__main__":

@@ -117,13 +117,27 @@ class CompositeComponent(UpdatableComponent):
     def set_underlying_learning_rate(self, rate: float) -> None:
         """Set the whole's rate to ``rate`` times its factor, and each child's to that times the child's."""
         super().set_underlying_learning_rate(rate)
+        # what a frozen child would learn with is what it remembers
+        before = self.before_freezing if self.is_frozen else None
         for child in self._trained():
-            child.set_underlying_learning_rate(self.learning_rate)
+            child.set_underlying_learning_rate(before.learning_rate if before and child.is_frozen
+                                               else self.learning_rate)
 
     def set_actual_learning_rate(self, rate: float) -> None:
         super().set_actual_learning_rate(rate)
         for child in self._trained():
             child.set_actual_learning_rate(rate)
+
+    def freeze(self) -> None:
+        """Freeze the whole and each child: Kaldi's copies of a composite forget the whole's own factor."""
+        super().freeze()
+        for child in self._trained():
+            child.freeze()
+
+    def unfreeze(self, rate: float) -> None:
+        super().unfreeze(rate)
+        for child in self._trained():
+            child.unfreeze(self.learning_rate)
 
     def set_as_gradient(self) -> None:
         super().set_as_gradient()

@@ -6,7 +6,7 @@ the component only holds their settings.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -51,6 +51,13 @@ class UpdateSettings:
         return settings
 
 
+class BeforeFreezing(NamedTuple):
+    """What a frozen component gets back."""
+
+    learning_rate: float
+    learning_rate_factor: float
+
+
 # the first fields in files of trainable components
 SETTINGS = (Field("<LearningRateFactor>", "float32", "learning_rate_factor", "learning-rate-factor", 1.0, True),
             Field("<IsGradient>", "boolean", "is_gradient", "is-gradient", False, True),
@@ -66,10 +73,12 @@ SETTINGS_INFO = ("input-dim", "output-dim", "learning-rate", "is-gradient", "l2-
 class UpdatableComponent(Component):
     """A component with parameters that training changes. Set ``settings`` after making one from a file or config.
 
-    ``PRECONDITIONER`` has those arguments of its preconditioners that files do not hold.
+    ``PRECONDITIONER`` has those arguments of its preconditioners that files do not hold; ``before_freezing`` what
+    ``unfreeze`` restores, None if the component was never frozen in this process.
     """
 
     PRECONDITIONER: ClassVar[Values] = {}
+    before_freezing: BeforeFreezing | None = None
 
     def __init__(self, settings: UpdateSettings | None = None) -> None:
         settings = settings or UpdateSettings()
@@ -84,10 +93,34 @@ class UpdatableComponent(Component):
     def set_underlying_learning_rate(self, rate: float) -> None:
         """Set the learning rate to ``rate`` times the component's factor."""
         self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
+        if self.before_freezing is not None:
+            factor = self.before_freezing.learning_rate_factor
+            self.before_freezing = BeforeFreezing(float(np.float32(rate) * np.float32(factor)), factor)
 
     def set_actual_learning_rate(self, rate: float) -> None:
         """Set the learning rate, whatever the component's factor."""
         self.learning_rate = float(np.float32(rate))
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether learning rates that are set leave the component as it is: its factor is 0."""
+        return self.learning_rate_factor == 0.0
+
+    def freeze(self) -> None:
+        """Set learning rate and factor to 0, and remember what they were."""
+        if not self.is_frozen:
+            self.before_freezing = BeforeFreezing(self.learning_rate, self.learning_rate_factor)
+        self.learning_rate = self.learning_rate_factor = 0.0
+
+    def unfreeze(self, rate: float) -> None:
+        """Restore what ``freeze`` has remembered; if there is nothing, the factor is 1 and the learning rate ``rate``.
+
+        A component that is not frozen stays as it is.
+        """
+        if self.is_frozen:
+            before = self.before_freezing or BeforeFreezing(float(np.float32(rate)), 1.0)
+            self.learning_rate, self.learning_rate_factor = before
+            self.before_freezing = None
 
     def set_as_gradient(self) -> None:
         """From now on updates are plain derivatives: learning rate 1, no natural gradient."""
@@ -96,7 +129,8 @@ class UpdatableComponent(Component):
 
     def copy_settings(self, other: UpdatableComponent) -> None:
         """Copy learning rate, factor, limits and gradient mark. Kaldi: SetUpdatableConfigs."""
-        for name in ("learning_rate", "learning_rate_factor", "max_change", "l2_regularize", "is_gradient"):
+        for name in ("learning_rate", "learning_rate_factor", "before_freezing", "max_change", "l2_regularize",
+                     "is_gradient"):
             setattr(self, name, getattr(other, name))
 
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:

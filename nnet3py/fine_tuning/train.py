@@ -21,7 +21,7 @@ from nnet3py.drivers.chain_training import ChainTraining
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.training import Stage
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning.egs import NO_NORMALIZATION
 from nnet3py.fine_tuning.forgetting import least_way_back, towards
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
@@ -202,14 +202,26 @@ def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
 
     ``layers``: ``last``: 1 for components called output or prefinal (or for the last component), 0 for others;
     ``upper``, ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, a half for the lower one.
+    Components that are frozen stay so.
+
+    Raises
+    ------
+    UsageError : all components of these layers are frozen
     """
-    names = list(_learning(nnet))
+    learning = _learning(nnet)
+    names, frozen = list(learning), {name for name, component in learning.items() if component.is_frozen}
     if layers == "last":
         chosen = {name for name in names if name.startswith(_LAST_LAYERS)} or set(names[-1:])
     else:
         half = len(names) // 2
         chosen = set(names[:half] if layers == "lower" else names[half:])
-    return {name: 1.0 if name in chosen else SLOW if layers == "all" else 0.0 for name in names}
+    factors = {name: 0.0 if name in frozen else 1.0 if name in chosen else SLOW if layers == "all" else 0.0
+               for name in names}
+    if not any(factors.values()):
+        raise UsageError(f"--layers={layers}: nothing would be trained, since {', '.join(sorted(frozen)) or 'all'} "
+                         "are frozen (their learning-rate-factor is 0)",
+                         "nnet3py.unfreeze(nnet), or the edit 'set-learning-rate-factor learning-rate-factor=1'")
+    return factors
 
 
 def _restored(nnet: Nnet, old: Nnet) -> Nnet:

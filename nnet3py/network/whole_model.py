@@ -146,13 +146,15 @@ def constrain_orthonormal(nnet: Components, draw: Callable[[], bool], ops: Ops) 
     A function to call when the device has finished: it checks the matrices, warns, and raises NumericError for one
     whose parameters are not finite, which was left unchanged.
 
+    Components with the learning-rate factor 0 stay as they are, unlike in Kaldi: they are frozen.
+
     Kaldi: ConstrainOrthonormal. The step follows Povey et al., "Semi-orthogonal low-rank matrix factorization for deep
     neural networks", 2018.
     """
     ratios = []
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         constraint = getattr(component, "orthonormal_constraint", 0.0)
-        if constraint != 0.0 and draw():
+        if constraint != 0.0 and draw() and not getattr(component, "is_frozen", False):
             parameters = component.parameters()
             weights = parameters["linear_params"] if "linear_params" in parameters else parameters["params"]
             ratios.append((name, constrain_matrix(ops, weights, constraint)))

@@ -17,8 +17,9 @@ import numpy as np
 
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
+from nnet3py.components.base import with_children
 from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
-from nnet3py.components.updatable import is_updatable
+from nnet3py.components.updatable import UpdatableComponent, is_updatable
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
@@ -128,18 +129,22 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.delta = nnet.copy()
         self.delta.scale(0.0)
         self.compiler = options.compiler.compiler(nnet, options.optimize)
-        ops = get_ops(options.device)
-        self._trained, self._change = on_device(nnet, ops), on_device(self.delta, ops)    # themselves on the CPU
-        self._stores = _two_stores(self._trained, self._change)
-        self._computers = ComputerCache(self._trained, self.compiler, update=self._change, stats=self._trained,
-                                        device=options.device, capacity=options.compiler.cache_capacity,
-                                        debug=options.debug)
+        self._bind()
         self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
         self._seed = int(self._draws.integers(0, 100001))
         self.num_minibatches = 0
         self.objectives: dict[str, ObjectiveStats] = {}
         self.max_change_stats = MaxChangeStats()
         self._reports: list[Callable[[], None]] = []
+
+    def _bind(self) -> None:
+        """Bring model and change to the device, with nothing bound to them so far."""
+        options, ops = self.options, get_ops(self.options.device)
+        self._trained, self._change = on_device(self.nnet, ops), on_device(self.delta, ops)    # themselves on the CPU
+        self._stores = _two_stores(self._trained, self._change)
+        self._computers = ComputerCache(self._trained, self.compiler, update=self._change, stats=self._trained,
+                                        device=options.device, capacity=options.compiler.cache_capacity,
+                                        debug=options.debug)
 
     def __repr__(self) -> str:
         totals = "".join(f", {name} {stats.average():.6g}" for name, stats in self.objectives.items())
@@ -170,6 +175,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         NumericError : it holds NaN or infinity
         """
         options = self.options
+        self._follow_freezing()
         computer = self._computers.computer(self._request(eg))
         if self._is_plain:
             self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 0.0, False, False))
@@ -211,6 +217,21 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return any(stats.total_weight != 0.0 for stats in self.objectives.values())
 
     # -- the parts of a step ---------------------------------------------------------------------------------------
+
+    def _follow_freezing(self) -> None:
+        """Give ``delta`` the learning rates of components that were frozen or unfrozen since the last minibatch."""
+        kept = np.ones(len(self.delta.components))
+        for c, (mine, theirs) in enumerate(zip(self.nnet.components, self.delta.components, strict=True)):
+            if isinstance(mine, UpdatableComponent) and isinstance(theirs, UpdatableComponent) \
+                    and mine.is_frozen != theirs.is_frozen:
+                for part, change in zip(with_children([mine]), with_children([theirs]), strict=True):
+                    if isinstance(part, UpdatableComponent) and isinstance(change, UpdatableComponent):
+                        change.copy_settings(part)
+                kept[c] = 0.0        # what momentum remembers would still move it
+        if not kept.all():
+            self.synchronise()
+            self._bind()             # derivatives of frozen components are not computed
+            self._change.scale_components(kept)
 
     def _is_backstitch_minibatch(self) -> bool:
         interval = self.options.backstitch_training_interval
