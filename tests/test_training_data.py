@@ -24,7 +24,7 @@ input-node name=input dim=3
 input-node name=ivector dim=2
 component name=a type=AffineComponent input-dim=5 output-dim=4
 component-node name=a component=a input=Append(input, ReplaceIndex(ivector, t, 0))
-output-node name=output input=a
+output-node name=output input=a objective=quadratic
 """
 
 
@@ -48,7 +48,7 @@ def frames_and_classes(egs: list[NnetExample]) -> list[tuple[int, int]]:
 
 
 def test_frames_of_a_network_without_context() -> None:
-    data = training_data(plain(objective="linear"), (features(10), np.arange(10) % 4), OPTIONS)
+    data = training_data(plain(), (features(10), np.arange(10) % 4), OPTIONS)
     assert isinstance(data, FrameMinibatches)
     egs = list(data.minibatches(3))
     assert [len(eg.io[0].indexes) for eg in egs] == [4, 4, 2]

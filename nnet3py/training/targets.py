@@ -38,7 +38,7 @@ def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets"
         check_finite(matrix, where)
         return Posterior(matrix.row_starts, matrix.columns, matrix.values)
     array = np.asarray(targets)
-    if array.dtype.kind in "iub" and array.ndim == 1:
+    if are_classes(array):
         return _of_classes(array, num_rows, dim, where)
     if array.ndim == 1 and dim == 1:
         array = array[:, None]
@@ -48,6 +48,17 @@ def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets"
     _check_shape(array.shape, str(array.dtype), num_rows, dim, where)
     check_finite(array, where)
     return np.asarray(array, dtype=np.float32)
+
+
+def are_classes(targets: Any) -> bool:
+    """Whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
+    if isinstance(targets, SparseMatrix) or hasattr(targets, "tocsr"):
+        return False
+    try:
+        array = np.asarray(targets)
+    except ValueError:      # rows of different lengths
+        return False
+    return array.dtype.kind in "iub" and array.ndim == 1
 
 
 def as_supervision(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:

@@ -152,7 +152,7 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
 
     Raises
     ------
-    UsageError : options that make no sense, or no data
+    UsageError : options that make no sense, or no data; or classes as targets of an output that is no log-softmax
     ShapeError : data whose dimensions are not the network's
     NumericError : NaN or infinity in the data, or in the trained network
     Nnet3Error : files that cannot be read or written

@@ -22,6 +22,7 @@ from nnet3py.index import sequence_indexes
 from nnet3py.network.locality import is_local
 from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
+from nnet3py.training.class_outputs import check_class_output
 from nnet3py.training.minibatches import (
     ExampleMinibatches,
     MinibatchOptions,
@@ -29,7 +30,7 @@ from nnet3py.training.minibatches import (
     example_maker,
     is_minibatch,
 )
-from nnet3py.training.targets import as_supervision, as_targets
+from nnet3py.training.targets import are_classes, as_supervision, as_targets
 
 BUFFER = 5000            # examples of an archive among which it is shuffled
 
@@ -65,7 +66,7 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
 
     Raises
     ------
-    UsageError : anything else
+    UsageError : anything else; or targets that are classes, for an output that is no log-softmax
     ShapeError : features or targets of other dimensions than the network's
     """
     if hasattr(data, "minibatches"):
@@ -73,6 +74,8 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
     if isinstance(data, str):
         return ArchiveMinibatches(data, options.minibatch_size)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, str) for part in data):
+        if not options.dense_targets:
+            check_class_output(nnet)
         return TableMinibatches(nnet, *data, options)
     if isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[0], np.ndarray):
         return _of_utterances(nnet, _utterances_of_arrays(data), options)
@@ -141,6 +144,8 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
         if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
             raise UsageError(f"utterance {key}: expected (feats, targets) or (feats, targets, ivector), found "
                              f"{type(pair).__name__}", _WANTED)
+        if are_classes(pair[1]):
+            check_class_output(nnet)
         with within(f"utterance {key}"):
             checked.append((key, *_checked_pair(nnet, *pair)))
     if not checked:
