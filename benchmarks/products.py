@@ -35,9 +35,10 @@ def matrices(m: int, k: int, n: int, form: tuple[bool, bool]) -> tuple[np.ndarra
 
 def our_times(shapes: list[tuple[int, int, int]], threads: int, runs: int) -> list[dict[str, float]]:
     """Seconds of each shape in each form, and of the fused one."""
-    from nnet3py.engine.threads import set_num_threads
+    from nnet3py.engine.threads import own_process, set_num_threads
     from nnet3py.ops import get_ops
 
+    own_process()                # as commands are
     set_num_threads(threads)
     ops, results = get_ops("cpu"), []
     none, start = np.zeros(0, np.float32), np.zeros(1, np.int32)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from nnet3py import log, system
+from nnet3py.engine import threads
 from nnet3py.errors import Nnet3Error
 
 FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
@@ -36,10 +37,8 @@ def run_process(body: Callable[[], int]) -> NoReturn:
 def _bound(body: Callable[[], int]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:       # as the launchers have it, while modules are imported
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "NNET3PY_NUM_THREADS" in os.environ:
-        from nnet3py.engine.threads import bind_libraries
-
-        bind_libraries()
+    threads.own_process()
+    threads.bind_libraries()
     return body()
 
 

@@ -1,7 +1,8 @@
 """How many threads compute. Ours are the only ones: two pools whose threads spin while they wait slow each other down.
 
-Kernels and matrix products share their work among the threads of ``team.py``; every BLAS of the process (numpy
-brings one) computes with the thread that calls it, and numba's own pool is not used.
+Kernels and matrix products share their work among the threads of ``team.py``, and numba's own pool is not used. BLAS
+computes with the thread that calls it: in the process of a command always; in a user's program, whose numpy computes
+with BLAS, too, only while products of ours that go to BLAS are computed (``runtime/blas_threads.py``).
 
 The number is that of ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
 machine), else of the cores.
@@ -9,6 +10,7 @@ machine), else of the cores.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from nnet3py.errors import UsageError
 from nnet3py.system import available_cores
@@ -17,6 +19,7 @@ VARIABLE = "NNET3PY_NUM_THREADS"
 _OTHERS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # of BLAS libraries
 
 _chosen: int | None = None
+_process_is_ours = False
 
 
 def num_threads() -> int:
@@ -68,8 +71,19 @@ def set_num_threads(count: int | None) -> None:
     apply()
 
 
+def own_process() -> None:
+    """Say that this process is a command's: nobody else in it wants BLAS to have threads."""
+    global _process_is_ours
+    _process_is_ours = True
+
+
+def process_is_ours() -> bool:
+    """Whether :func:`own_process` was called."""
+    return _process_is_ours
+
+
 def apply() -> None:
-    """Give the chosen number of threads to the kernels, and one to every BLAS."""
+    """Give the chosen number of threads to the kernels; in the process of a command, one to every BLAS."""
     from nnet3py.engine import code_files
 
     with code_files.lock:   # before the module's own: loading a kernel that needs the team takes them in that order
@@ -80,9 +94,14 @@ def apply() -> None:
 
 
 def limit_blas() -> None:
-    """Let every BLAS library of the process compute with the thread that calls it."""
+    """In the process of a command, let every BLAS library compute with the thread that calls it, from now on."""
+    if _process_is_ours:
+        for library in blas_libraries():
+            library.set_num_threads(1)
+
+
+def blas_libraries() -> list[Any]:
+    """The BLAS libraries that are loaded now, as threadpoolctl's controllers."""
     import threadpoolctl
 
-    for library in threadpoolctl.ThreadpoolController().lib_controllers:
-        if library.user_api == "blas":
-            library.set_num_threads(1)
+    return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]

@@ -21,6 +21,7 @@ from nnet3py.compiler.fuse.passes import fusion_named
 from nnet3py.components.base import Component, Memo, Precomputed, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.component_calls import BackpropCall, PropagateCall
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 from nnet3py.runtime.parameter_store import ParameterStore, host_of, on_device
@@ -86,11 +87,12 @@ class Stage:
 
     def run(self) -> None:
         """Run all calls."""
-        if self.runner is not None:
-            self.runner()
-            return
-        for function, args in self.calls:
-            function(*args)
+        with BlasAlone():
+            if self.runner is not None:
+                self.runner()
+                return
+            for function, args in self.calls:
+                function(*args)
 
 
 class BoundComputation:

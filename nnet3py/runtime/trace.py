@@ -16,6 +16,7 @@ from nnet3py.compiler.describe import CommandPrinter, describe_computation, subm
 from nnet3py.components.base import Component, Properties
 from nnet3py.log import kaldi_place
 from nnet3py.runtime.binding import BoundComputation, Stage
+from nnet3py.runtime.blas_threads import BlasAlone
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -40,9 +41,10 @@ def run_traced(bound: BoundComputation, stage: Stage) -> None:
         command = bound.computation.commands[c]
         watched = _watched(bound, command)
         before = [_rms(bound.ops, value) for _, value in watched]
-        start = time.perf_counter()
-        function(*args)
-        elapsed = time.perf_counter() - start
+        with BlasAlone():
+            start = time.perf_counter()
+            function(*args)
+            elapsed = time.perf_counter() - start
         changes = " ".join(f"{name}: {old:.6g}->{_rms(bound.ops, value):.6g}"
                            for (name, value), old in zip(watched, before, strict=True))
         logger.info("%s\t|\t%s\t|\t time: %.3g secs", printer.line(c).rstrip("\n"), changes, elapsed, extra=_PLACE)

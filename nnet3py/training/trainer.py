@@ -32,6 +32,7 @@ from nnet3py.network.whole_model import (
     zero_component_stats,
 )
 from nnet3py.ops import get_ops
+from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.parameter_store import ParameterStore, on_device
@@ -174,21 +175,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         Nnet3Error : the example does not fit the network
         NumericError : it holds NaN or infinity
         """
-        options = self.options
-        self._follow_freezing()
-        computer = self._computers.computer(self._request(eg))
-        if self._is_plain:
-            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 0.0, False, False))
-        elif self._is_backstitch_minibatch():
-            alpha = options.backstitch_training_scale
-            freeze_natural_gradient(self.delta, True)
-            self._run_step(computer, eg, _Step("", alpha, -alpha, 0.0, True, False))
-            freeze_natural_gradient(self.delta, False)
-            computer.restart()
-            forward = 1.0 + alpha
-            self._run_step(computer, eg, _Step("_backstitch", forward, forward, 1.0 / forward, False, True))
-        else:
-            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 1.0, True, True))
+        with BlasAlone():
+            self._train(eg)
         self.num_minibatches += 1
 
     def synchronise(self) -> None:
@@ -217,6 +205,24 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return any(stats.total_weight != 0.0 for stats in self.objectives.values())
 
     # -- the parts of a step ---------------------------------------------------------------------------------------
+
+    def _train(self, eg: Eg) -> None:
+        """One step, or both of backstitch."""
+        options = self.options
+        self._follow_freezing()
+        computer = self._computers.computer(self._request(eg))
+        if self._is_plain:
+            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 0.0, False, False))
+        elif self._is_backstitch_minibatch():
+            alpha = options.backstitch_training_scale
+            freeze_natural_gradient(self.delta, True)
+            self._run_step(computer, eg, _Step("", alpha, -alpha, 0.0, True, False))
+            freeze_natural_gradient(self.delta, False)
+            computer.restart()
+            forward = 1.0 + alpha
+            self._run_step(computer, eg, _Step("_backstitch", forward, forward, 1.0 / forward, False, True))
+        else:
+            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 1.0, True, True))
 
     def _follow_freezing(self) -> None:
         """Give ``delta`` the learning rates of components that were frozen or unfrozen since the last minibatch."""
