@@ -11,6 +11,7 @@ from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
 
 _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
@@ -83,14 +84,14 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> AcousticModel:
-    """Read an acoustic model (``.mdl``), text or binary.
+    """Read an acoustic model (``.mdl``), text or binary; of a model folder, its acoustic model.
 
     Raises
     ------
     FormatError : bytes that are not an acoustic model; a raw network is refused with a hint
     Nnet3Error : a file that cannot be opened
     """
-    return read_object(path, _read_model)
+    return read_object(model_in(path), _read_model)
 
 
 def _read_model(reader: TokenReader) -> AcousticModel:

@@ -4,6 +4,7 @@ Kaldi: ParseOptions::ReadConfigFile.
 """
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from nnet3py.errors import UsageError
@@ -11,6 +12,7 @@ from nnet3py.errors import UsageError
 INT_MIN, INT_MAX = -2147483648, 2147483647
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 _MOST_DIGITS, _MOST_LIST_DIGITS = 20, 10
+_NEXT_OPTION = re.compile(r"\s+(?=--)")
 
 
 class OptionLine(NamedTuple):
@@ -29,6 +31,11 @@ def split(text: str) -> tuple[str, str | None]:
     """The name and the value of ``--name=value``; the value is None without an equal sign."""
     name, equals, value = text[2:].partition("=")
     return normalise(name), value.strip() if equals else None
+
+
+def option_texts(line: str) -> list[str]:
+    """The options of a line of a model folder's file, which may hold more than one, as in ``splice_opts``."""
+    return _NEXT_OPTION.split(line)
 
 
 def read_option_lines(path: str) -> list[OptionLine]:

@@ -126,7 +126,7 @@ def test_pitch_and_plp(package: Path, tmp_path: Path) -> None:
     ("conf/online.conf", "--feature-type=lpc\n", "--feature-type=lpc"),
     ("cmvn_opts", "--norm-vars=false\n", "normalised over whole utterances"),
     ("delta_opts", "", "delta_opts"),
-    ("frame_subsampling_factor", "three\n", "not a number above 0"),
+    ("frame_subsampling_factor", "three\n", "expected a number of 1 or more, found 'three'"),
 ])
 def test_what_kaldi_can_do_and_a_stream_cannot(tmp_path: Path, name: str, text: str, message: str) -> None:
     folder = kaldi_folder(tmp_path)

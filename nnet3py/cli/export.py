@@ -30,8 +30,8 @@ e.g.:
 """, arguments=(2, 2), options=[
     option("format", str, "onnx", "onnx, torch, npz or safetensors"),
     *declared(settings_of(ExportOptions)),
-    option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the file of that name "
-           "beside the model says, else 1"),
+    option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the model's "
+           "folder says, else 1"),
     option("quantize", str, "", "onnx: int8 or float16 (everything); the loss in accuracy is measured"),
     option("quantize-feats", str, "", "Features (rspecifier) on which that is measured, some 30 s of speech; with int8 "
            "they decide what becomes of each layer, and without them less does (the measure is random numbers then)"),

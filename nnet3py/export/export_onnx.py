@@ -29,7 +29,7 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
 
     Parameters
     ----------
-    model : a network, an acoustic model, or the file of one; left as it is
+    model : a network, an acoustic model, the file of one, or a model folder; left as it is
     path : the file to write
     options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
     quantize : "int8" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger

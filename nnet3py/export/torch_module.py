@@ -41,7 +41,7 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
 
     Parameters
     ----------
-    model : a network, an acoustic model, or the file of one; left as it is
+    model : a network, an acoustic model, the file of one, or a model folder; left as it is
     options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is merged.
 
     Raises

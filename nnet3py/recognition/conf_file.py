@@ -5,7 +5,6 @@ An option that nothing here knows is refused by name; one that is known has a va
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -14,7 +13,6 @@ from nnet3py import option_file
 from nnet3py.errors import Nnet3Error, UsageError
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
-_NEXT_OPTION = re.compile(r"\s+(?=--)")
 
 
 def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +26,7 @@ def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = {}
     for number, line in option_file.read_option_lines(path):
-        for text in _NEXT_OPTION.split(line):
+        for text in option_file.option_texts(line):
             name, value = option_file.split(text)
             try:
                 values[name] = checked_value(name, value, defaults)

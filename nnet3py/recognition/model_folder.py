@@ -13,6 +13,13 @@ from glob import escape, glob
 from typing import Any
 
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.model_place import (
+    MODEL_CONFS,
+    ONLINE_CONF,
+    is_old_published,
+    is_published,
+    subsampling_of_folder,
+)
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.conf_file import checked_value, find_file, read_conf
 from nnet3py.transducers.fst import has_output_symbols
@@ -26,7 +33,7 @@ LAYOUTS = {VOSK: "a model as published for vosk", FLAT: "a model as published fo
 # steps/online/nnet3/decode.sh's.
 _VOSK_OPTIONS = {"chunk-length": 0.2}
 _FLAT_OPTIONS = {**_VOSK_OPTIONS, "min-active": 200, "max-active": 7000, "beam": 13.0, "lattice-beam": 6.0,
-                 "acoustic-scale": 1.0, "frame-subsampling-factor": 3,
+                 "acoustic-scale": 1.0,
                  "endpoint.silence-phones": "1:2:3:4:5:6:7:8:9:10",
                  "endpoint.rule2.min-trailing-silence": 0.5, "endpoint.rule3.min-trailing-silence": 1.0,
                  "endpoint.rule4.min-trailing-silence": 2.0}
@@ -35,7 +42,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     VOSK: _VOSK_OPTIONS, FLAT: _FLAT_OPTIONS, ONLINE: _SCRIPT_OPTIONS, KALDI: _SCRIPT_OPTIONS}
 _VOSK_SILENCE_WEIGHT = 0.001
 _MAX_COUNT = 100.0            # of i-vectors, in published models
-_MODEL_CONFS = ("conf/model.conf", "model.conf")
 _FEATURE_CONFS = {"mfcc": ("conf/mfcc.conf", "conf/mfcc_hires.conf", "mfcc.conf"),
                   "fbank": ("conf/fbank.conf", "fbank.conf"), "plp": ("conf/plp.conf", "plp.conf")}
 _PITCH_CONFS = ("conf/online_pitch.conf", "conf/pitch.conf", "pitch.conf")
@@ -240,17 +246,17 @@ class _Reader:
     def _read_options(self) -> None:
         folder = self.folder
         values = dict(_DEFAULTS[folder.layout])
-        factor = self._one_of("frame_subsampling_factor")
-        if factor and folder.layout in (KALDI, ONLINE):
-            values["frame-subsampling-factor"] = _whole_number(factor)
-        online = self._one_of("conf/online.conf") if folder.layout != VOSK else ""
+        online = self._one_of(ONLINE_CONF) if folder.layout != VOSK else ""
         if online:
             values |= read_conf(online, tables.ONLINE)
-        conf = self._one_of(*_MODEL_CONFS)
+        conf = self._one_of(*MODEL_CONFS)
         if conf:
             values |= read_conf(conf, tables.DECODING)
         elif folder.layout == VOSK:
             self._lack("there is no conf/model.conf, with options of decoding")
+        factor = subsampling_of_folder(folder.path)
+        if factor is not None:
+            values["frame-subsampling-factor"] = factor
         for name, value in self._given.items():
             values[name] = checked_value(name, _as_text(value), tables.ONLINE)
         self._silence(values)
@@ -365,14 +371,11 @@ def demo_folder() -> str:
 
 
 def _layout(folder: str) -> str:
-    def has(*names: str) -> bool:
-        return any(os.path.isfile(os.path.join(folder, name)) for name in names)
-
-    if has("am/final.mdl"):
+    if is_published(folder):
         return VOSK
-    if has("conf/online.conf"):
+    if os.path.isfile(os.path.join(folder, ONLINE_CONF)):
         return ONLINE
-    return FLAT if has("mfcc.conf") and has("HCLG.fst", "HCLr.fst") else KALDI
+    return FLAT if is_old_published(folder) else KALDI
 
 
 def _file(folder: str, name: str) -> str:
@@ -386,11 +389,3 @@ def _graph_in(folder: str) -> str:
 
 def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _whole_number(path: str) -> int:
-    with open(path, encoding="utf-8", errors="replace") as stream:
-        text = stream.read(64).strip()
-    if not text.isdecimal() or not int(text):
-        raise UsageError(f"{path} is not a number above 0: {text!r}")
-    return int(text)

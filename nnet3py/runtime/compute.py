@@ -20,7 +20,8 @@ from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import ENVIRONMENT
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.network.inference import InferenceForm, for_inference
-from nnet3py.network.model_file import read_nnet, subsampling_beside
+from nnet3py.network.model_file import read_nnet
+from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.batch import MinibatchComputer
 from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, ComputeOptions, Utterance
@@ -123,6 +124,7 @@ class _Memory(threading.local):
 
     def network(self, path: str) -> Nnet:
         """The network in a file, read again if the file has changed; anything but a file (a pipe) is read each time."""
+        path = model_in(path)
         try:
             status = os.stat(path)
         except (OSError, ValueError):
@@ -179,7 +181,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
 
     Parameters
     ----------
-    model : a network, an acoustic model (its priors are not used), or the file of one; left as it is
+    model : a network, an acoustic model (its priors are not used), the file of one, or a model folder; left as it is
     feats : float (frames, input dim); or several of them, of any lengths, in a list (or any other iterable) or in a
         dict; or (sequences, frames, input dim)
     ivector : float (ivector dim,), or None if the network has no such input; for several features as many, in the
@@ -190,8 +192,8 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
         variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
     output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
         come from one pass
-    frame_subsampling_factor : frames for each row of output; None: as in the file of that name in the model's folder,
-        which chain models have, or in conf/model.conf of a published model; else 1
+    frame_subsampling_factor : frames for each row of output; None: as the model's folder says, by
+        its options of decoding or the file of that name, which chain models have; else 1
     progress : True: on a terminal, show how many of several are done; or a function, which gets (done, total)
 
     Returns

@@ -21,7 +21,7 @@ from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.inference import for_inference
-from nnet3py.network.model_file import subsampling_beside
+from nnet3py.network.model_place import subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
@@ -64,8 +64,8 @@ class LoopedComputer:
         (:func:`nnet3py.network.inference.for_inference`)
     frames_per_chunk : frames of input after which there is output; rounded up to a multiple that the network can repeat
     extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context
-    frame_subsampling_factor : frames of input for each row of output; None: as in the file of that name in the folder
-        from which the network was read, else 1
+    frame_subsampling_factor : frames of input for each row of output; None: as the folder says from which
+        the network was read, else 1
     acoustic_scale : the factor of outputs
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     optimize : what the optimiser may do
