@@ -1,8 +1,9 @@
 """nnet3py: Kaldi's nnet3 neural networks in Python, compiled with numba.
 
 Importing the package imports nothing heavy: every public name loads its module on first use. The list of public names
-is ``_PUBLIC``; docs/python.md describes each of them. Two submodules are public as well: ``nnet3py.sklearn``
-(estimators) and ``nnet3py.torch_data`` (data sets of examples).
+is ``_PUBLIC``; docs/python.md describes each of them. Three submodules are public as well: ``nnet3py.sklearn``
+(estimators), ``nnet3py.torch`` (the LF-MMI loss) and ``nnet3py.torch_data`` (data sets of
+examples).
 """
 from __future__ import annotations
 
@@ -159,7 +160,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("transcribe", "recognize", "recognise"), "nnet3py.Recognizer('model-folder').transcribe('a.wav')"),
     **dict.fromkeys(("Nnet3Classifier", "Nnet3Regressor"), "from nnet3py.sklearn import Nnet3Classifier"),
     "ExampleDataset": "from nnet3py.torch_data import ExampleDataset",
-    **{name: f"import nnet3py.{name}" for name in ("sklearn", "torch_data")},
+    **{name: f"import nnet3py.{name}" for name in ("sklearn", "torch", "torch_data")},
+    "ChainLoss": "from nnet3py.torch import ChainLoss",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -34,7 +34,7 @@ STAGES = [
     {"chain", "decoding"},
     {"discriminative"},
     {"training", "report", "recognition", "export"},
-    {"drivers", "sklearn", "torch_data"},
+    {"drivers", "sklearn", "torch", "torch_data"},
     {"fine_tuning", "vosk"},
     {"inspection"},
     {"cli"},

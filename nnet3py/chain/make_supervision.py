@@ -37,7 +37,7 @@ class SupervisionMaker:
         SupervisionError if there are too few frames for the phones. Nnet3Error if tree, model and phones do not belong
         together.
         """
-        graph = self._transition_ids(proto.fst)
+        graph = self.transition_ids(proto.fst)
         fst = breadth_first(connected(_in_time(graph, self._allowed(graph, proto), proto.num_frames)))
         if fst.start < 0 or not fst.num_arcs:
             raise SupervisionError("Supervision FST is empty (too many phones for too few frames?)")
@@ -45,7 +45,7 @@ class SupervisionMaker:
         fst = Fst(fst.start, fst.final_weights, fst.arc_starts, labels, labels, fst.weights, fst.next_states)
         return Supervision(frames_per_sequence=proto.num_frames, label_dim=self._label_dim, fst=fst)
 
-    def _transition_ids(self, phones: Fst) -> Fst:
+    def transition_ids(self, phones: Fst) -> Fst:
         """The graph of phones expanded to transition-ids, which have no costs."""
         windows_graph, windows = expand_context(phones, self._tree.context_width, self._tree.central_position)
         graph = expand_hmms(windows_graph, windows, self._tree, self._model, 0.0)

@@ -1,0 +1,21 @@
+"""Kaldi's training for PyTorch: the LF-MMI loss with its supervision, natural gradient, the orthonormal constraint.
+
+>>> from nnet3py.torch import ChainLoss
+>>> loss = ChainLoss("den.fst", num_pdfs, leaky_hmm_coefficient=0.1)
+>>> loss(module(batch["input"]), batch["output"]).backward()
+
+``chain_loss.py`` (the loss), ``sequences.py`` (which rows of the output are whose), ``chain_system.py`` (supervision
+from alignments, lattices, phones). Needs the extra ``torch``. docs/pytorch.md is for users.
+"""
+from __future__ import annotations
+
+from nnet3py.torch.chain_loss import ChainLoss, ChainSums
+from nnet3py.torch.chain_system import (
+    ChainSystem,
+    supervision_from_alignments,
+    supervision_from_lattices,
+    supervision_from_phones,
+)
+
+__all__ = ["ChainLoss", "ChainSums", "ChainSystem", "supervision_from_alignments", "supervision_from_lattices",
+           "supervision_from_phones"]

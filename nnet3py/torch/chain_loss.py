@@ -1,0 +1,259 @@
+"""The LF-MMI objective as a loss of PyTorch."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from os import PathLike, fspath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py import extras
+from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
+from nnet3py.errors import DeviceError, ShapeError, UsageError
+from nnet3py.ops import get_ops
+from nnet3py.ops.device import cuda
+from nnet3py.torch.sequences import Group, Supervised, grouped
+from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.transducers.fst import Fst
+
+_torch = extras.load("torch", "nnet3py.torch needs", "torch")
+_function = extras.load("torch.autograd.function", "nnet3py.torch needs", "torch", "torch")
+
+
+class ChainSums(NamedTuple):
+    """Sums over a minibatch, which Kaldi's log lines divide by the weight.
+
+    Attributes
+    ----------
+    objective : numerator minus denominator, times the supervisions' weights
+    l2_term : of the output, 0 or less
+    xent_objective : of the cross-entropy output, before ``xent_regularize``
+    weight : frames, if supervisions have the weight 1
+    """
+
+    objective: float
+    l2_term: float
+    xent_objective: float
+    weight: float
+
+
+class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
+    """Lattice-free MMI: a loss to minimise, minus Kaldi's chain objective per frame.
+
+    Values and derivatives are those of ``nnet3-chain-train``, divided by the number of frames.
+
+    Parameters
+    ----------
+    den_fst : the denominator graph, as ``chain-make-den-fst`` writes it: an Fst, a file, or a DenominatorGraph
+    num_pdfs : the dimension of the output
+    leaky_hmm_coefficient : above 0 and below 1; the default is Kaldi's, most recipes use 0.1
+    xent_regularize : factor of the cross-entropy output's objective; 0: there is no such output
+    l2_regularize : factor of half the squares of the output
+    out_of_range_regularize : pulls output back to -30 to 30; in the derivative only, of half of the calls, as in Kaldi
+    seed : of the choice of these calls
+
+    ``sums`` are the :class:`ChainSums` of the last call, or None.
+
+    Raises
+    ------
+    UsageError : options that make no sense
+    ShapeError : a graph with pdfs that the output does not have
+    Nnet3Error : a graph that cannot be a denominator graph
+    """
+
+    def __init__(self, den_fst: Fst | str | PathLike[str] | DenominatorGraph, num_pdfs: int,
+                 leaky_hmm_coefficient: float = 1.0e-05, xent_regularize: float = 0.0, l2_regularize: float = 0.0,
+                 out_of_range_regularize: float = 0.01, seed: int = 0) -> None:
+        super().__init__()
+        self.options = ChainOptions(l2_regularize, out_of_range_regularize, leaky_hmm_coefficient, xent_regularize)
+        self.options.check()
+        self.graph, self.seed = _graph(den_fst, num_pdfs), seed
+        self.sums: ChainSums | None = None
+        self._of_thread = threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_of_thread"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._of_thread = threading.local()
+
+    def extra_repr(self) -> str:
+        """What torch shows of it."""
+        options = self.options
+        return (f"{self.graph.num_states} states, {self.graph.num_pdfs} pdfs, leaky_hmm_coefficient="
+                f"{options.leaky_hmm_coefficient:g}, xent_regularize={options.xent_regularize:g}, "
+                f"l2_regularize={options.l2_regularize:g}")
+
+    def forward(self, output: Any, supervision: Supervised | Sequence[Supervised], xent_output: Any = None,
+                lengths: Any = None) -> Any:
+        """The loss of a minibatch.
+
+        Parameters
+        ----------
+        output : (sequences, frames, pdfs) of any float type, on the CPU or a GPU; without a softmax
+        supervision : of all sequences, merged; or a list, sequence by sequence; or outputs of chain examples, whose
+            weights multiply the derivatives, as in Kaldi, not the value
+        xent_output : (sequences, frames, pdfs), with a log-softmax; ignored if ``xent_regularize`` is 0
+        lengths : the frames of each sequence, at the output, that count: integers (sequences,); None: all
+
+        Returns
+        -------
+        A tensor of one number, of the output's type or float32, whichever is wider. The numerator's posteriors, which
+        are the targets of ``xent_output``, count as constants. Where the computation fails it is 10, with derivatives
+        of 0 and a warning, as in Kaldi.
+
+        Raises
+        ------
+        ShapeError : output, supervision and lengths that do not fit each other
+        UsageError : tensors that are not floats, or of two devices; no ``xent_output`` where there should be one
+        DeviceError : a device that nnet3py does not compute on
+        """
+        _check_output("output", output, self.graph.num_pdfs)
+        if not self.options.xent_regularize:
+            xent_output = None
+        elif xent_output is None:
+            raise UsageError(f"xent_regularize={self.options.xent_regularize:g} needs an xent_output",
+                             "give the module's second output, or leave out xent_regularize")
+        else:
+            _check_output("xent_output", xent_output, self.graph.num_pdfs)
+            if xent_output.shape != output.shape or xent_output.device != output.device:
+                raise ShapeError(f"output is {tuple(output.shape)} on {output.device}, but xent_output "
+                                 f"{tuple(xent_output.shape)} on {xent_output.device}", "they should be alike")
+        if lengths is not None:
+            lengths = lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
+        groups = grouped(supervision, tuple(output.shape[:2]), lengths)
+        return _ChainFunction.apply(output, xent_output, self, groups)
+
+    def _computation(self, device: str) -> ChainObjectiveComputation:
+        """This thread's, since operations and their scratch space belong to a thread."""
+        by_device = self._of_thread.__dict__
+        if device not in by_device:
+            by_device[device] = ChainObjectiveComputation(get_ops(device), self.graph, self.options, self.seed)
+        computation: ChainObjectiveComputation = by_device[device]
+        return computation
+
+
+class _ChainFunction(_function.Function):        # type: ignore[misc, name-defined]
+    """Computes derivatives with the value, and keeps them for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Any, xent_output: Any, loss: ChainLoss, groups: list[Group]) -> Any:
+        """The value; raises what :meth:`ChainLoss.forward` does."""
+        wanted = output if ctx.needs_input_grad[0] else None, xent_output if ctx.needs_input_grad[1] else None
+        derivs = [None if tensor is None else _torch.zeros(tensor.shape, dtype=_torch.float32, device=tensor.device)
+                  for tensor in wanted]
+        computation = loss._computation(_device_of(output))
+        sums = np.zeros(len(ChainSums._fields))
+        for group in groups:
+            sums += _add_group(computation, group, output, xent_output, derivs)
+        loss.sums = ChainSums(*sums.tolist())
+        scale = -1.0 / (loss.sums.weight or 1.0)
+        factors = scale, scale * loss.options.xent_regularize
+        for deriv, factor in zip(derivs, factors, strict=True):
+            if deriv is not None:
+                deriv *= factor
+        ctx.derivs = derivs
+        ctx.save_for_backward(*wanted)
+        value = (loss.sums.objective + loss.sums.l2_term) * factors[0] + loss.sums.xent_objective * factors[1]
+        wide = _torch.promote_types(output.dtype, _torch.float32)
+        return _torch.tensor(value, dtype=wide, device=output.device)
+
+    @staticmethod
+    def backward(ctx: Any, deriv_of_value: Any) -> Any:
+        """The derivatives, each in its tensor's type."""
+        return *(None if deriv is None else _Derivative.apply(deriv_of_value, tensor, deriv)
+                 for deriv, tensor in zip(ctx.derivs, ctx.saved_tensors, strict=True)), None, None
+
+
+class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
+    """A derivative of the loss, which has none itself: without this, torch would take it for a constant."""
+
+    @staticmethod
+    def forward(ctx: Any, deriv_of_value: Any, tensor: Any, deriv: Any) -> Any:
+        """``deriv`` times that of the value, in the type of ``tensor``."""
+        return (deriv_of_value * deriv).to(tensor.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> Any:
+        """UsageError."""
+        raise UsageError("ChainLoss has no second derivative", "leave out create_graph=True, or take the derivative "
+                                                               "of the output as a constant, by detach()")
+
+
+def _add_group(computation: ChainObjectiveComputation, group: Group, output: Any, xent_output: Any,
+               derivs: Sequence[Any]) -> list[float]:
+    """The sums of a group, whose derivatives are set where they are not None."""
+    ops, shape = computation.ops, (group.num_frames, len(group.places), output.shape[2])
+    places = _torch.from_numpy(group.places).to(output.device)
+
+    def by_frame(tensor: Any) -> Any:
+        chosen = tensor.detach()[:, :group.num_frames]
+        if len(places) < len(tensor):
+            chosen = chosen.index_select(0, places)
+        return chosen.transpose(0, 1).to(_torch.float32).contiguous()
+
+    rows = by_frame(output)
+    deriv = _torch.empty(shape, dtype=_torch.float32, device=output.device) if derivs[0] is not None else None
+    numerator = None if xent_output is None else _torch.empty_like(rows)
+    if output.is_cuda:
+        _torch.cuda.synchronize(output.device)      # torch and numba queue on different streams
+    mark = ops.mark_scratch()
+    try:
+        result = computation.compute(group.supervision, *map(_device_matrix, (rows, deriv, numerator)))
+    finally:
+        ops.release_scratch(mark)
+    if output.is_cuda:
+        cuda().synchronize()
+    xent_objective = 0.0
+    if numerator is not None:
+        xent_objective = float((by_frame(xent_output).double() * numerator).sum())
+    for whole, part in zip(derivs, (deriv, numerator), strict=True):
+        if whole is not None and part is not None:
+            if group.deriv_weights is not None:
+                part *= _torch.from_numpy(group.deriv_weights).to(part.device)[:, :, None]
+            whole[places, :group.num_frames] = part.transpose(0, 1)
+    return [result.value, result.l2_term, xent_objective, result.weight]
+
+
+def _device_matrix(tensor: Any) -> Any:
+    """A tensor (frames, sequences, pdfs) as a matrix (rows, pdfs) that operations take, of the same memory."""
+    if tensor is None:
+        return None
+    matrix = tensor.reshape(-1, tensor.shape[2])
+    return cuda().as_cuda_array(matrix) if matrix.is_cuda else matrix.numpy()
+
+
+def _device_of(output: Any) -> str:
+    """The name of nnet3py's device where a tensor lies; DeviceError if there is none."""
+    if output.device.type == "cpu":
+        return "cpu"
+    if output.device.type != "cuda":
+        raise DeviceError(f"the output is on the device {output.device}, expected the CPU or a CUDA GPU",
+                          "call output.cpu() first")
+    get_ops("cuda")
+    own = cuda().get_current_device().id
+    if output.device.index != own:
+        raise DeviceError(f"the output is on GPU {output.device.index}, but nnet3py uses GPU {own}",
+                          f"move the module to cuda:{own}, or show one GPU by CUDA_VISIBLE_DEVICES")
+    return "cuda"
+
+
+def _check_output(name: str, tensor: Any, num_pdfs: int) -> None:
+    if not isinstance(tensor, _torch.Tensor) or not tensor.is_floating_point():
+        kind = tensor.dtype if isinstance(tensor, _torch.Tensor) else type(tensor).__name__
+        raise UsageError(f"{name} is a {kind}, expected a tensor of floats")
+    if tensor.ndim != 3 or tensor.shape[2] != num_pdfs:
+        raise ShapeError(f"{name} has the shape {tuple(tensor.shape)}, expected (sequences, frames, {num_pdfs})",
+                         "Conv1d has frames last: output.transpose(1, 2)")
+
+
+def _graph(den_fst: Fst | str | PathLike[str] | DenominatorGraph, num_pdfs: int) -> DenominatorGraph:
+    if isinstance(den_fst, DenominatorGraph):
+        if den_fst.num_pdfs != num_pdfs:
+            raise ShapeError(f"the denominator graph was made for {den_fst.num_pdfs} pdfs, but num_pdfs={num_pdfs}")
+        return den_fst
+    if isinstance(den_fst, Fst):
+        return DenominatorGraph(den_fst, num_pdfs)
+    return read_den_graph(fspath(den_fst), num_pdfs)
