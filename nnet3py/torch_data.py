@@ -6,7 +6,13 @@
 >>> for batch in DataLoader(data, batch_size=None, num_workers=2):
 ...     loss = torch.nn.functional.nll_loss(module(batch["input"]), batch["output"][:, 0])
 
-``nnet3py.to_torch`` makes a module of a network. Needs the extra ``torch``.
+``nnet3py.to_torch`` makes a module of a network. Chain examples are read as well, for ``nnet3py.torch.ChainLoss``:
+
+>>> data = ExampleDataset("ark:cegs.1.ark", batch_size=64)
+>>> for batch in DataLoader(data, batch_size=None, num_workers=2):
+...     value = loss(module(batch["input"], batch["ivector"]), batch["output"])
+
+Needs the extra ``torch``.
 """
 from __future__ import annotations
 
@@ -16,11 +22,16 @@ from typing import Any
 import numpy as np
 
 from nnet3py import extras
-from nnet3py.egs.example import NnetExample, NnetIo, read_egs
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
+from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.reorder import shuffle_with_buffer
+from nnet3py.egs.sequence_merger import merge_chain_outputs
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import to_dense
+from nnet3py.formats.holders import Holder
 from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tokens import TokenReader
 
 _torch = extras.load("torch", "data sets for PyTorch need", "torch")
 _data = extras.load("torch.utils.data", "data sets for PyTorch need", "torch", "torch")
@@ -30,18 +41,31 @@ __all__ = ["ExampleDataset", "tensors"]
 BUFFER = 5000            # examples among which an archive is shuffled
 
 Tensors = dict[str, Any]
+Example = NnetExample | NnetChainExample
+
+_CHAIN = f"<{NnetChainExample.TAG}>".encode()
+
+
+def _read_example(reader: TokenReader) -> Example:
+    if not reader.binary:
+        reader.skip_whitespace()
+    return (NnetChainExample if reader.peek(len(_CHAIN)) == _CHAIN else NnetExample).read(reader)
+
+
+_EXAMPLE: Holder[Example] = Holder("training example or chain example", _read_example,
+                                   lambda writer, value: value.write(writer))
 
 
 class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-defined]
     """Minibatches of the examples of archives, each a dict of tensors by the names of inputs and outputs.
 
     Give it to a ``DataLoader`` with ``batch_size=None``: examples are put together here, only those of equal frames and
-    dimensions with each other, as ``nnet3-merge-egs`` does. Several workers share the archives if there are enough,
-    else each reads all of them and leaves out what belongs to the others.
+    dimensions with each other, as ``nnet3-merge-egs`` and ``nnet3-chain-merge-egs`` do. Several workers share the
+    archives if there are enough, else each reads all of them and leaves out what belongs to the others.
 
     Parameters
     ----------
-    archives : an rspecifier of examples, such as ``ark:egs.1.ark``, or several
+    archives : an rspecifier of examples or of chain examples, such as ``ark:egs.1.ark``, or several
     batch_size : examples of a minibatch; those left over at the end make smaller ones. None: single examples instead of
         minibatches, without the first axis
     shuffle : read archives in another order in each pass, and shuffle among ``buffer`` examples
@@ -73,14 +97,15 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
             return
         waiting: dict[Any, list[Tensors]] = {}
         for example in examples:
-            batch = waiting.setdefault(example.structure(), [])
+            kind = _kind(example)
+            batch = waiting.setdefault(kind, [])
             batch.append(tensors(example))
             if len(batch) == self.batch_size:
-                yield _stacked(waiting.pop(example.structure()))
+                yield _stacked(waiting.pop(kind))
         for batch in waiting.values():
             yield _stacked(batch)
 
-    def _examples(self) -> Iterator[NnetExample]:
+    def _examples(self) -> Iterator[Example]:
         """The examples of this process, in the order of this pass."""
         worker = _data.get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
@@ -90,26 +115,39 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
             order = np.random.default_rng((self.seed, self._epoch)).permutation(len(archives))
             archives = [archives[place] for place in order]
 
-        def read() -> Iterator[NnetExample]:
+        def read() -> Iterator[Example]:
             for name in archives:
-                for place, (_, example) in enumerate(read_egs(name)):
-                    if by_archive or place % count == number:
-                        yield example
+                with SequentialReader(name, _EXAMPLE) as reader:
+                    for place, (_, example) in enumerate(reader):
+                        if by_archive or place % count == number:
+                            yield example
         return shuffle_with_buffer(read(), self.buffer, self.seed + self._epoch) if self.shuffle else read()
 
 
-def tensors(example: NnetExample) -> Tensors:
+def tensors(example: NnetExample | NnetChainExample) -> Tensors:
     """Tensors by the names of an example's inputs and outputs.
 
     A dense matrix becomes float32 (frames, dim), as does an i-vector, with one frame. A sparse one, as targets are,
     becomes int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else
-    float32 (frames, dim). Examples that hold several sequences are ShapeErrors: they have been merged already.
+    float32 (frames, dim). An output of a chain example stays what it is, with supervision and weights of frames:
+    ``nnet3py.torch.ChainLoss`` takes it. In minibatches those of all sequences are merged into one. Examples that hold
+    several sequences are ShapeErrors: they have been merged already.
     """
-    by_name = {}
-    for io in example.io:
+    by_name: Tensors = {}
+    for io in example.inputs if isinstance(example, NnetChainExample) else example.io:
         with within(f"'{io.name}' of an example"):
             by_name[io.name] = _tensor(io)
+    if isinstance(example, NnetChainExample):
+        by_name.update((output.name, output) for output in example.outputs)
     return by_name
+
+
+def _kind(example: Example) -> tuple[Any, ...]:
+    """What examples of one minibatch share."""
+    if isinstance(example, NnetExample):
+        return example.structure()
+    supervisions = [output.supervision for output in example.outputs]
+    return (*example.structure(), *((each.weight, each.label_dim, each.is_end_to_end) for each in supervisions))
 
 
 def _tensor(io: NnetIo) -> Any:
@@ -122,9 +160,14 @@ def _tensor(io: NnetIo) -> Any:
 
 
 def _stacked(batch: list[Tensors]) -> Tensors:
-    kinds = {name: {tensor.dtype for tensor in (each[name] for each in batch)} for name in batch[0]}
-    for name, dtypes in kinds.items():
-        if len(dtypes) > 1:
+    together = {}
+    for name in batch[0]:
+        parts = [each[name] for each in batch]
+        if isinstance(parts[0], NnetChainSupervision):
+            together[name] = merge_chain_outputs(parts)
+            continue
+        if len({part.dtype for part in parts}) > 1:
             raise ShapeError(f"'{name}': some examples have a class in each row and others several, or weights",
                              "read them with batch_size=None, and put them together as you need")
-    return {name: _torch.stack([each[name] for each in batch]) for name in batch[0]}
+        together[name] = _torch.stack(parts)
+    return together

@@ -11,15 +11,20 @@ import pytest
 pytest.importorskip("torch", reason="the extra torch")
 
 import torch
+from chain_graphs import chain_example, random_graph
 from torch.utils.data import DataLoader
 
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample
 from nnet3py.egs.example import NnetExample, NnetIo, write_egs
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.index import sequence_indexes
+from nnet3py.io.tables import TableWriter
+from nnet3py.torch import ChainLoss
 from nnet3py.torch_data import ExampleDataset, tensors
 
+SAME = 1e-6                  # sums of float32 in another order
 ROUGH = 1 / 128              # of values up to 1 that were compressed to a byte
 
 
@@ -103,6 +108,55 @@ def test_what_cannot_be_read(archives: list[str], tmp_path: Path) -> None:
     write_egs(f"ark:{tmp_path}/mixed.ark", [("a", mixed[0]), ("b", mixed[1])])
     with pytest.raises(ShapeError, match="some examples have a class in each row and others"):
         list(ExampleDataset(f"ark:{tmp_path}/mixed.ark"))
+
+
+@pytest.fixture(scope="module")
+def chain_egs() -> list[NnetChainExample]:
+    """Of four and of six frames, end to end, of half a weight, and without weights of frames, by turns."""
+    rng = np.random.default_rng(2)
+    egs = [chain_example(rng, 1, 6 if number % 5 == 4 else 4, 5, weight=0.5 if number % 5 == 3 else 1.0,
+                         end_to_end=number % 5 == 2) for number in range(15)]
+    for number, eg in enumerate(egs):
+        eg.inputs.append(NnetIo("ivector", sequence_indexes(1, [0]), np.full((1, 2), number, np.float32)))
+        if number % 5 == 1:
+            eg.outputs[0].deriv_weights = np.zeros(0, np.float32)
+    return egs
+
+
+@pytest.mark.parametrize("form", ["ark", "ark,t"])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path, form: str, num_workers: int) -> None:
+    """Minibatches of examples that can be merged: what ChainLoss makes of each is as of its examples alone."""
+    with TableWriter(f"{form}:{tmp_path}/cegs.ark", CHAIN_EXAMPLE) as writer:
+        for number, eg in enumerate(chain_egs):
+            writer.write(f"eg{number}", eg)
+    loader = DataLoader(ExampleDataset(f"ark:{tmp_path}/cegs.ark", 4), batch_size=None, num_workers=num_workers)
+    loss = ChainLoss(random_graph(np.random.default_rng(1), 6, 5), 5, 0.1)
+    numbers = []
+    for batch in loader:
+        number = batch["ivector"][:, 0, 0].long().tolist()
+        numbers += number
+        frames = batch["output"].supervision.frames_per_sequence
+        assert batch["input"].shape == (len(number), 3 * frames - 2, 3) and batch["ivector"].shape[1:] == (1, 2)
+        assert len({each % 5 if each % 5 > 1 else 0 for each in number}) == 1
+        output = torch.randn(len(number), frames, 5, requires_grad=True)
+        deriv, = torch.autograd.grad(loss(output, batch["output"]), output)
+        sums = loss.sums
+        alone, = torch.autograd.grad(loss(output, [chain_egs[each].outputs[0] for each in number]), output)
+        assert torch.allclose(deriv, alone, atol=SAME) and loss.sums == pytest.approx(sums, rel=SAME)
+    assert sorted(numbers) == list(range(15))
+
+
+def test_single_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path) -> None:
+    with TableWriter(f"ark:{tmp_path}/cegs.ark", CHAIN_EXAMPLE) as writer:
+        writer.write("a", chain_egs[0])
+    single, = ExampleDataset(f"ark:{tmp_path}/cegs.ark", None)
+    assert single["input"].shape == (10, 3) and single["output"].supervision.num_sequences == 1
+    with pytest.raises(ShapeError, match="'input' of an example: it holds several sequences"):
+        tensors(chain_example(np.random.default_rng(0), 2, 4, 5))
+    with TableWriter(f"ark:{tmp_path}/none.ark", CHAIN_EXAMPLE) as writer:
+        pass
+    assert not list(ExampleDataset(f"ark:{tmp_path}/none.ark"))
 
 
 def test_without_torch() -> None:

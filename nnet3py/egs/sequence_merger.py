@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.egs import discriminative_example, supervision
-from nnet3py.egs.chain_example import NnetChainExample
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.merger import merge_examples
@@ -25,6 +25,15 @@ def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
     return NnetChainExample(_inputs(examples, compress), _outputs(examples, supervision.merge_supervisions))
+
+
+def merge_chain_outputs(outputs: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
+    """One output of a chain example made from those of several examples, which stay as they are.
+
+    ShapeError if they were merged before, or differ in name, weight, or frames per sequence.
+    """
+    merged: NnetChainSupervision = _output(outputs, supervision.merge_supervisions)
+    return merged
 
 
 def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
