@@ -30,6 +30,7 @@ from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOpt
 from nnet3py.training.chain_trainer import ChainTrainer
 from nnet3py.training.trainer import TrainerOptions
 
+ALONE = 1e-5          # sequences computed together or alone: differences of float32 sums
 SAME = 1e-6           # the same float32 computation, divided afterwards
 TRAINED = 1e-5        # a step of float32 parameters
 STEP = 1e-3           # of the differences: the loss is found in float32
@@ -147,6 +148,7 @@ def test_the_derivative_of_what_is_made_of_it(graph: DenominatorGraph) -> None:
 
 def test_padding(graph: DenominatorGraph) -> None:
     """Sequences of several lengths, weights and kinds: as if each were computed alone."""
+    torch.manual_seed(0)
     rng = np.random.default_rng(3)
     frames, loss = [4, 6, 3, 6, 4], ChainLoss(graph, PDFS, LEAKY, XENT, l2_regularize=0.01)
     parts = [supervision(rng, 1, length, PDFS, weight, kind) for length, weight, kind in
@@ -161,15 +163,16 @@ def test_padding(graph: DenominatorGraph) -> None:
         alone += loss.sums
         share = loss.sums.weight / sums.weight
         for padded, own in zip((output, xent), single, strict=True):
-            assert torch.allclose(padded.grad[number, :length], share * own.grad[0], atol=SAME)
+            assert torch.allclose(padded.grad[number, :length], share * own.grad[0], atol=ALONE)
             assert not padded.grad[number, length:].any()
-    assert tuple(sums) == pytest.approx(tuple(alone), rel=SAME)
+    assert tuple(sums) == pytest.approx(tuple(alone), rel=ALONE)
     assert lost.item() == pytest.approx(-(sums[0] + sums[1] + XENT * sums[2]) / sums[3])
     loss(output[:, :4], [supervision(rng, 2, 4, PDFS), supervision(rng, 3, 4, PDFS)], xent[:, :4])
 
 
 def test_weights_of_frames(graph: DenominatorGraph) -> None:
     """They multiply derivatives, sequence by sequence, and not the value."""
+    torch.manual_seed(0)
     rng = np.random.default_rng(4)
     egs = [chain_example(rng, 1, 4, PDFS) for _ in range(3)]
     egs[1].outputs[0].deriv_weights = np.zeros(0, np.float32)
@@ -182,7 +185,7 @@ def test_weights_of_frames(graph: DenominatorGraph) -> None:
     sums = loss.sums
     for weighted in (merge_chain_examples(egs).outputs[0], [eg.outputs[0] for eg in egs]):
         deriv, = torch.autograd.grad(loss(output, weighted), output)
-        assert torch.allclose(deriv, expected, atol=SAME) and loss.sums == pytest.approx(sums)
+        assert torch.allclose(deriv, expected, atol=SAME) and loss.sums == pytest.approx(sums, rel=ALONE)
 
 
 def test_values_out_of_range(graph: DenominatorGraph) -> None:

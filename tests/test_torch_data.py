@@ -24,7 +24,7 @@ from nnet3py.io.tables import TableWriter
 from nnet3py.torch import ChainLoss
 from nnet3py.torch_data import ExampleDataset, tensors
 
-SAME = 1e-6                  # sums of float32 in another order
+SAME = 1e-5                  # sums of float32 in another order, of costs that have seven digits in text
 ROUGH = 1 / 128              # of values up to 1 that were compressed to a byte
 
 
@@ -133,6 +133,7 @@ def test_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path, form:
     loader = DataLoader(ExampleDataset(f"ark:{tmp_path}/cegs.ark", 4), batch_size=None, num_workers=num_workers)
     loss = ChainLoss(random_graph(np.random.default_rng(1), 6, 5), 5, 0.1)
     numbers = []
+    torch.manual_seed(0)
     for batch in loader:
         number = batch["ivector"][:, 0, 0].long().tolist()
         numbers += number
@@ -143,7 +144,7 @@ def test_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path, form:
         deriv, = torch.autograd.grad(loss(output, batch["output"]), output)
         sums = loss.sums
         alone, = torch.autograd.grad(loss(output, [chain_egs[each].outputs[0] for each in number]), output)
-        assert torch.allclose(deriv, alone, atol=SAME) and loss.sums == pytest.approx(sums, rel=SAME)
+        assert torch.allclose(deriv, alone, atol=SAME) and loss.sums == pytest.approx(sums, abs=10 * SAME)
     assert sorted(numbers) == list(range(15))
 
 
