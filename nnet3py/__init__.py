@@ -2,7 +2,7 @@
 
 Importing the package imports nothing heavy: every public name loads its module on first use. The list of public names
 is ``_PUBLIC``; docs/python.md describes each of them. Three submodules are public as well: ``nnet3py.sklearn``
-(estimators), ``nnet3py.torch`` (the LF-MMI loss) and ``nnet3py.torch_data`` (data sets of
+(estimators), ``nnet3py.torch`` (LF-MMI, natural gradient) and ``nnet3py.torch_data`` (data sets of
 examples).
 """
 from __future__ import annotations

@@ -5,7 +5,8 @@
 >>> loss(module(batch["input"]), batch["output"]).backward()
 
 ``chain_loss.py`` (the loss), ``sequences.py`` (which rows of the output are whose), ``chain_system.py`` (supervision
-from alignments, lattices, phones). Needs the extra ``torch``. docs/pytorch.md is for users.
+from alignments, lattices, phones), ``natural_gradient.py`` (an optimizer), ``memory.py`` (tensors as matrices). Needs
+the extra ``torch``. docs/pytorch.md is for users.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from nnet3py.torch.chain_system import (
     supervision_from_lattices,
     supervision_from_phones,
 )
+from nnet3py.torch.natural_gradient import NaturalGradient, orthonormal_constraint_
 
-__all__ = ["ChainLoss", "ChainSums", "ChainSystem", "supervision_from_alignments", "supervision_from_lattices",
-           "supervision_from_phones"]
+__all__ = ["ChainLoss", "ChainSums", "ChainSystem", "NaturalGradient", "orthonormal_constraint_",
+           "supervision_from_alignments", "supervision_from_lattices", "supervision_from_phones"]

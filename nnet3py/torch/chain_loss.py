@@ -10,9 +10,8 @@ import numpy as np
 
 from nnet3py import extras
 from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
-from nnet3py.errors import DeviceError, ShapeError, UsageError
-from nnet3py.ops import get_ops
-from nnet3py.ops.device import cuda
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.torch.memory import matrix_of, operations_for, wait
 from nnet3py.torch.sequences import Group, Supervised, grouped
 from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
 from nnet3py.transducers.fst import Fst
@@ -126,12 +125,12 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
         groups = grouped(supervision, tuple(output.shape[:2]), lengths)
         return _ChainFunction.apply(output, xent_output, self, groups)
 
-    def _computation(self, device: str) -> ChainObjectiveComputation:
-        """This thread's, since operations and their scratch space belong to a thread."""
-        by_device = self._of_thread.__dict__
-        if device not in by_device:
-            by_device[device] = ChainObjectiveComputation(get_ops(device), self.graph, self.options, self.seed)
-        computation: ChainObjectiveComputation = by_device[device]
+    def _computation(self, output: Any) -> ChainObjectiveComputation:
+        """This thread's on the output's device, since operations and their scratch space belong to a thread."""
+        ops, by_device = operations_for(output), self._of_thread.__dict__
+        if ops.device not in by_device:
+            by_device[ops.device] = ChainObjectiveComputation(ops, self.graph, self.options, self.seed)
+        computation: ChainObjectiveComputation = by_device[ops.device]
         return computation
 
 
@@ -142,9 +141,9 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
     def forward(ctx: Any, output: Any, xent_output: Any, loss: ChainLoss, groups: list[Group]) -> Any:
         """The value; raises what :meth:`ChainLoss.forward` does."""
         wanted = output if ctx.needs_input_grad[0] else None, xent_output if ctx.needs_input_grad[1] else None
+        computation = loss._computation(output)
         derivs = [None if tensor is None else _torch.zeros(tensor.shape, dtype=_torch.float32, device=tensor.device)
                   for tensor in wanted]
-        computation = loss._computation(_device_of(output))
         sums = np.zeros(len(ChainSums._fields))
         for group in groups:
             sums += _add_group(computation, group, output, xent_output, derivs)
@@ -197,15 +196,13 @@ def _add_group(computation: ChainObjectiveComputation, group: Group, output: Any
     rows = by_frame(output)
     deriv = _torch.empty(shape, dtype=_torch.float32, device=output.device) if derivs[0] is not None else None
     numerator = None if xent_output is None else _torch.empty_like(rows)
-    if output.is_cuda:
-        _torch.cuda.synchronize(output.device)      # torch and numba queue on different streams
+    wait(output)
     mark = ops.mark_scratch()
     try:
-        result = computation.compute(group.supervision, *map(_device_matrix, (rows, deriv, numerator)))
+        result = computation.compute(group.supervision, *map(matrix_of, (rows, deriv, numerator)))
     finally:
         ops.release_scratch(mark)
-    if output.is_cuda:
-        cuda().synchronize()
+    wait(output)
     xent_objective = 0.0
     if numerator is not None:
         xent_objective = float((by_frame(xent_output).double() * numerator).sum())
@@ -215,29 +212,6 @@ def _add_group(computation: ChainObjectiveComputation, group: Group, output: Any
                 part *= _torch.from_numpy(group.deriv_weights).to(part.device)[:, :, None]
             whole[places, :group.num_frames] = part.transpose(0, 1)
     return [result.value, result.l2_term, xent_objective, result.weight]
-
-
-def _device_matrix(tensor: Any) -> Any:
-    """A tensor (frames, sequences, pdfs) as a matrix (rows, pdfs) that operations take, of the same memory."""
-    if tensor is None:
-        return None
-    matrix = tensor.reshape(-1, tensor.shape[2])
-    return cuda().as_cuda_array(matrix) if matrix.is_cuda else matrix.numpy()
-
-
-def _device_of(output: Any) -> str:
-    """The name of nnet3py's device where a tensor lies; DeviceError if there is none."""
-    if output.device.type == "cpu":
-        return "cpu"
-    if output.device.type != "cuda":
-        raise DeviceError(f"the output is on the device {output.device}, expected the CPU or a CUDA GPU",
-                          "call output.cpu() first")
-    get_ops("cuda")
-    own = cuda().get_current_device().id
-    if output.device.index != own:
-        raise DeviceError(f"the output is on GPU {output.device.index}, but nnet3py uses GPU {own}",
-                          f"move the module to cuda:{own}, or show one GPU by CUDA_VISIBLE_DEVICES")
-    return "cuda"
 
 
 def _check_output(name: str, tensor: Any, num_pdfs: int) -> None:
