@@ -53,6 +53,9 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.network.whole_model import (
         set_learning_rate as set_learning_rate,
     )
+    from nnet3py.recognition.aligning import AlignedText as AlignedText
+    from nnet3py.recognition.aligning import Aligner as Aligner
+    from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.front_end import features as features
     from nnet3py.recognition.front_end import front_end as front_end
     from nnet3py.recognition.front_end import vad as vad
@@ -130,6 +133,9 @@ _PUBLIC = {
     "front_end": "nnet3py.recognition.front_end",
     "vad": "nnet3py.recognition.front_end",
     "xvector": "nnet3py.recognition.front_end",
+    "align": "nnet3py.recognition.aligning",
+    "Aligner": "nnet3py.recognition.aligning",
+    "AlignedText": "nnet3py.recognition.aligning",
     "Recognizer": "nnet3py.recognition.recognizer",
     "ModelFolder": "nnet3py.recognition.model_folder",
     "read_model_folder": "nnet3py.recognition.model_folder",

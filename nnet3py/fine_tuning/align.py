@@ -27,7 +27,6 @@ from nnet3py.fine_tuning.features import PERIOD, trained_parts
 from nnet3py.fine_tuning.model import words_graph
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
-from nnet3py.fst.openfst import compose, from_openfst
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
@@ -35,6 +34,7 @@ from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.collapse import prepare_for_test
+from nnet3py.recognition.aligning import best_alignment, graph_of_words
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
@@ -43,7 +43,6 @@ from nnet3py.transducers.fst_text import read_fst_file
 
 logger = logging.getLogger(__name__)
 
-BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
 _FREE_BEAM = DecoderOptions(beam=12.0, max_active=2000, lattice_beam=0.01)
 _FRAMES_PER_CHUNK = 150
 # An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: that many times
@@ -81,10 +80,7 @@ class Aligner:
         unknown = [word for word in text if word not in self.words]
         if unknown:
             raise Nnet3Error(f"the model does not know {', '.join(sorted(set(unknown)))}")
-        decoded = Decoder(self.graph_of([self.words[word] for word in text]), self.model, BEAM).decode(log_likes)
-        if decoded is None or not decoded.reached_final:
-            raise Nnet3Error("the words do not fit into the sound: it is too short for them")
-        return decoded.alignment
+        return best_alignment(self.graph_of([self.words[word] for word in text]), self.model, log_likes).alignment
 
     def excess(self, ids: np.ndarray, log_likes: np.ndarray) -> float:
         """How much likelier a frame is with the words that are recognised than with an alignment's, on average."""
@@ -153,10 +149,7 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
     graph, _ = words_graph(folder, model)
 
     def by_graph(words: Sequence[int]) -> Fst:
-        part = from_openfst(compose(graph, word_line(np.array(words, dtype=np.int32))))
-        if not part.num_states:
-            raise Nnet3Error("the model's graph has no path for the words")
-        return part
+        return graph_of_words(graph, words)
 
     return by_graph
 

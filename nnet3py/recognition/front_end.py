@@ -102,12 +102,14 @@ class FrontEnd:
     folder : what is known of the model
     rate : samples a second that it was made for; others are resampled
     dim, ivector_dim : of what it makes; ``ivector_dim`` is 0 for a network without
+    frame_shift : seconds from one frame to the next
     """
 
     def __init__(self, folder: ModelFolder) -> None:
         self.folder = folder
         self._models = folder_pipeline(folder)
         self.rate = self._models.features.rate
+        self.frame_shift = self._models.frame_shift
         self.dim, self.ivector_dim = self._models.input_dim, self._models.ivector_dim
 
     def __call__(self, sound: Sounds, rate: float | None = None, *, channel: int | None = None) -> FrontEndOutput:

@@ -88,7 +88,7 @@ class Recognizer:
         self._graph = read_decoding_graph(folder, model.transition_model)
         self._changed_graphs: OrderedDict[Any, Graph] = OrderedDict()
         self.looped = _looped(model, folder, device)
-        scale = _acoustic_scale(folder, model)
+        scale = acoustic_scale(folder, model)
         self._results = ResultMaker(
             self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
@@ -195,9 +195,7 @@ class Recognizer:
         """What phrases and boosted words are put into."""
         if isinstance(self._graph, LookaheadGraph):
             return self._graph
-        beside = os.path.dirname(self.folder.phrase_graph)
-        hcl, grammar, disambig = (os.path.join(beside, name) for name in LOOKAHEAD_FILES)
-        return _read_lookahead_graph(hcl, grammar, disambig, self._transitions)
+        return read_phrase_graph(self.folder, self._transitions)
 
     def _changed_graph(self, graph: LookaheadGraph, phrases: tuple[str, ...],
                        boost: tuple[tuple[str, float], ...]) -> LookaheadGraph:
@@ -272,6 +270,13 @@ def read_decoding_graph(folder: ModelFolder, model: TransitionModel) -> Decoding
     return _read_lookahead_graph(folder.graph, folder.grammar, folder.disambig, model)
 
 
+def read_phrase_graph(folder: ModelFolder, model: TransitionModel) -> LookaheadGraph:
+    """The graph in two parts that a folder has besides its own, for phrases. Nnet3Error for bad files."""
+    beside = os.path.dirname(folder.phrase_graph)
+    hcl, grammar, disambig = (os.path.join(beside, name) for name in LOOKAHEAD_FILES)
+    return _read_lookahead_graph(hcl, grammar, disambig, model)
+
+
 def _read_lookahead_graph(hcl: str, grammar: str, disambig: str, model: TransitionModel) -> LookaheadGraph:
     labels = [number for line in read_integer_lines(disambig) for number in line]
     return LookaheadGraph.read(hcl, grammar, labels, model)
@@ -282,7 +287,7 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
     return LoopedComputer(prepare_for_test(model.nnet), values["frames-per-chunk"],
                           extra_left_context_initial=values["extra-left-context-initial"],
                           frame_subsampling_factor=values["frame-subsampling-factor"],
-                          acoustic_scale=_acoustic_scale(folder, model), priors=model.priors, device=device,
+                          acoustic_scale=acoustic_scale(folder, model), priors=model.priors, device=device,
                           cache_dir=default_folder())
 
 
@@ -290,7 +295,7 @@ def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> Speak
     return SpeakerModel.read(model) if isinstance(model, str | os.PathLike) else model
 
 
-def _acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:
+def acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:
     """What the folder says; where Kaldi's scripts would have to be told, 1 for a chain model, which has no priors."""
     if "acoustic-scale" not in folder.options and folder.layout in (KALDI, ONLINE) and not len(model.priors):
         return _CHAIN_SCALE
