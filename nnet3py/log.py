@@ -41,6 +41,8 @@ _shown: Any = None       # the handler of show_log
 _HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
 _FOR_SCRIPTS = "[this line is to be parsed by a script:]"
 
+_times: dict[tuple[str, str], int] = {}      # how often what was to be said once: by logger and message
+
 T = TypeVar("T")
 
 
@@ -87,6 +89,29 @@ def vlog(level: int, message: str, function: str = "main", file: str | None = No
     """Write a ``VLOG[level]`` line if ``--verbose`` is at least ``level``. Arguments as for :func:`log`."""
     if level <= _verbose:
         _write(f"VLOG[{level}]", message, function, *_place(file, line, sys._getframe(1)))
+
+
+def warn_once(logger: logging.Logger, message: str) -> None:
+    """Let a logger warn when it is the first time since :func:`count_repeats_anew`, and count the times after that."""
+    key = logger.name, message
+    _times[key] = _times.get(key, 0) + 1
+    if _times[key] == 1:
+        logger.warning("%s", message, stacklevel=2)
+
+
+def warn_of_repeats() -> None:
+    """Warn of what was to be said more than once, with how often it was, and count anew."""
+    import logging
+
+    for (name, message), count in _times.items():
+        if count > 1:
+            logging.getLogger(name).warning("%s (%d times in all)", message, count)
+    _times.clear()
+
+
+def count_repeats_anew() -> None:
+    """Let all warnings of :func:`warn_once` be said again."""
+    _times.clear()
 
 
 def kaldi_place(function: str, file: str, line: int) -> dict[str, Any]:

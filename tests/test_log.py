@@ -93,6 +93,21 @@ def test_logging_outside_commands_is_left_alone(caplog: pytest.LogCaptureFixture
     assert [record.message for record in caplog.records] == ["to whoever listens"]
 
 
+def test_what_repeats_is_said_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    logger, other = logging.getLogger("nnet3py.some"), logging.getLogger("nnet3py.other")
+    log.count_repeats_anew()
+    for _ in range(63):
+        log.warn_once(logger, "a rank is lost")
+    log.warn_once(other, "a rank is lost")
+    assert caplog.messages == ["a rank is lost"] * 2
+    assert Path(caplog.records[0].pathname).name == "test_log.py"
+    log.warn_of_repeats()
+    log.warn_of_repeats()
+    assert caplog.messages[2:] == ["a rank is lost (63 times in all)"]
+    log.warn_once(logger, "a rank is lost")
+    assert len(caplog.messages) == 4
+
+
 def test_closed_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", None)
     log.log("nobody hears this")

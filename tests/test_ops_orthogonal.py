@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 
+from nnet3py.log import count_repeats_anew
 from nnet3py.ops import get_ops
 from nnet3py.ops.cpu.orthogonal import orthonormalise_rows
 from nnet3py.ops.formulas.natural_gradient import SUSPECT, TRACE
@@ -51,6 +52,7 @@ def test_spoiled_directions_are_repaired():
 def test_a_direction_that_is_lost_becomes_a_new_one(spoil, caplog):
     w = rows()
     w[2] = spoil * w[0]
+    count_repeats_anew()
     with caplog.at_level(logging.WARNING):
         found, gram = orthogonalised(get_ops("cpu"), w)
     check(found, gram)

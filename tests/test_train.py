@@ -89,6 +89,20 @@ def test_feat_and_targets_are_told_apart_from_data() -> None:
         train(apart, feats, labels, labels)
 
 
+def test_a_warning_of_natural_gradient_comes_once_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    nnet = Nnet.from_config(CLASSIFIER.replace("8", "2"))
+    for name in "ab":
+        nnet[name].preconditioner_in.rank = nnet[name].preconditioner_out.rank = 8
+    caplog.set_level(logging.WARNING)
+    for _ in range(2):           # of the network, whose own ranks stay as they are, or of two networks
+        caplog.clear()
+        train(nnet, points(64, 0))
+        once = [f"natural gradient: rank 8 is not below the dimension {dim}; it becomes {dim - 1}" for dim in (3, 2)]
+        said = [message for message in caplog.messages if "rank 8" in message]
+        assert sorted(said) == sorted([*once, *(f"{message} (2 times in all)" for message in once)])
+        assert said[2].endswith("(2 times in all)")
+
+
 def test_a_history_without_passes() -> None:
     history = History()
     assert (len(history), history.best) == (0, 0)

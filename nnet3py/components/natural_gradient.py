@@ -17,6 +17,7 @@ import numpy as np
 
 from nnet3py.components.base import Component, Components, with_children
 from nnet3py.errors import NumericError, within
+from nnet3py.log import warn_once
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -240,8 +241,8 @@ class OnlineNaturalGradient:
 
     def _lower_rank(self, dim: int) -> None:
         if self.rank >= dim:
-            logger.warning("natural gradient: rank %d is not below the dimension %d; it becomes %d",
-                           self.rank, dim, dim - 1)
+            warn_once(logger, f"natural gradient: rank {self.rank} is not below the dimension {dim}; it becomes "
+                              f"{dim - 1}")
             self.rank = dim - 1
 
     def _learns_at(self, t: int) -> bool:

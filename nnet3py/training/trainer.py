@@ -23,7 +23,7 @@ from nnet3py.components.updatable import UpdatableComponent, is_updatable
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
-from nnet3py.log import kaldi_place
+from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     constrain_orthonormal,
@@ -124,6 +124,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def __init__(self, nnet: Nnet, options: TrainerOptions | None = None) -> None:
         options = options or TrainerOptions()
         options.check()
+        count_repeats_anew()
         self.nnet, self.options = nnet, options
         if options.zero_component_stats:
             zero_component_stats(nnet)
@@ -198,6 +199,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         True if some output had any weight.
         """
         self.synchronise()
+        warn_of_repeats()
         for name in sorted(self.objectives):
             self.objectives[name].log_total()
         for line in self.max_change_stats.lines(self.nnet.component_names):

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 
+from nnet3py.log import warn_once
 from nnet3py.ops.cpu import load
 from nnet3py.ops.formulas.natural_gradient import LARGEST_INVERSE_FACTOR, ORTHOGONALITY, SUSPECT, TRACE
 from nnet3py.ops.table import documented
@@ -32,7 +33,7 @@ def orthogonalise(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: n
         add_mat_mat(moment, square, w, 1.0, 0.0)
         w[...] = moment
     else:
-        logger.warning("natural gradient: the estimate has lost its rank; orthogonalising row by row")
+        warn_once(logger, "natural gradient: the estimate has lost its rank; orthogonalising row by row")
         orthonormalise_rows(w)
         w *= lengths[:, None]
     add_mat_mat(gram, w, w, 1.0, 0.0, False, True)
