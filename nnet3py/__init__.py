@@ -24,6 +24,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.decoding.decoder_options import DecoderOptions as DecoderOptions
     from nnet3py.decoding.decoding_graph import DecodingGraph as DecodingGraph
     from nnet3py.decoding.lattice_decoder import LatticeDecoder as LatticeDecoder
+    from nnet3py.decoding.word_errors import wer as wer
     from nnet3py.egs.chain_example import read_chain_egs as read_chain_egs
     from nnet3py.egs.example import NnetExample as NnetExample
     from nnet3py.egs.example import NnetIo as NnetIo
@@ -143,6 +144,7 @@ _PUBLIC = {
     "LatticeDecoder": "nnet3py.decoding.lattice_decoder",
     "DecoderOptions": "nnet3py.decoding.decoder_options",
     "DecodingGraph": "nnet3py.decoding.decoding_graph",
+    "wer": "nnet3py.decoding.word_errors",
     # other programs
     "export_onnx": "nnet3py.export.export_onnx",
     "to_torch": "nnet3py.export.torch_module",

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import pytest
 
+import nnet3py
 from nnet3py.cli.word_error_rate import word_error_rate
 from nnet3py.decoding.word_errors import WordErrors, alignment_lines
+from nnet3py.errors import UsageError
 
 
 @pytest.mark.parametrize(("reference", "hypothesis", "counts"), [
@@ -23,6 +25,41 @@ def test_report():
     assert errors.report() == ("%WER 2.35 [ 12 / 510, 3 ins, 4 del, 5 sub ]\n%SER 8.33 [ 10 / 120 ]\n"
                                "Scored 120 sentences, 0 not present in hyp.\n")
     assert WordErrors().report().startswith("%WER nan [ 0 / 0,")
+
+
+def test_a_string_is_split_into_words():
+    errors = WordErrors()
+    assert errors.add("one two", "one too") == errors.add("one  two\n", ["one", "too"]) == 1
+    assert (errors.words, errors.substitutions, errors.wer) == (4, 2, 50.0)
+    assert alignment_lines("u", "one two", "one too").endswith("#csid 1 1 0 0\n")
+    for wrong in (3, None, b"one two", {"u": "one"}, ["one", 2]):
+        with pytest.raises(UsageError, match="expected an utterance, a string or a list of words, found "):
+            errors.add("one", wrong)
+    assert errors.sentences == 2
+
+
+@pytest.mark.parametrize(("refs", "hyps"), [
+    (["one two", "three"], ["one too three", ""]), ([["one", "two"], ["three"]], (["one", "too", "three"], [])),
+    ({"a": "one two", "b": "three"}, {"b": [], "a": "one too three"})])
+def test_wer(refs, hyps):
+    errors = nnet3py.wer(refs, hyps)
+    assert (errors.words, errors.errors, errors.insertions, errors.deletions, errors.substitutions) == (3, 3, 1, 1, 1)
+    assert errors.wer == 100.0 and errors.sentences == 2
+
+
+def test_wer_of_one_utterance_and_of_none():
+    assert nnet3py.wer("one two", "one too").wer == 50.0
+    assert str(nnet3py.wer([], []).wer) == "nan"
+
+
+@pytest.mark.parametrize(("refs", "hyps", "message"), [
+    (["a"], ["a", "b"], "expected as many hypotheses as references, found 2 for 1"),
+    (["a"], "a", "of the same kind, .* found list and str"), (3, 3, "found int and int"),
+    ({"u": "a"}, {}, "of the same names, found 'u' in one of them only .*counts those as empty"),
+    ({"u": "a"}, {"v": "a"}, "found 'u' in one of them only, and 1 more"), (["a"], [3], "found int")])
+def test_wer_of_what_does_not_fit(refs, hyps, message):
+    with pytest.raises(UsageError, match=message):
+        nnet3py.wer(refs, hyps)
 
 
 def test_alignment_lines():

@@ -1,12 +1,15 @@
 """Word error rates: edit distances between references and hypotheses. Kaldi: ``compute-wer``."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nnet3py.decoding.edit_distance import align, edit_distance
+from nnet3py.errors import UsageError
 
 _GAP = "***"
+
+Text = str | Sequence[str]     # words between white space, or one by one
 
 
 @dataclass
@@ -29,10 +32,20 @@ class WordErrors:
     wrong_sentences: int = 0
     missing: int = 0
 
-    def add(self, reference: Sequence[str], hypothesis: Sequence[str]) -> int:
-        """Count one utterance; return its errors."""
-        edits = edit_distance(reference, hypothesis)
-        self.words += len(reference)
+    def add(self, reference: Text, hypothesis: Text) -> int:
+        """Count one utterance, given as a list of words or as a string, which is split at white space.
+
+        Returns
+        -------
+        Its errors.
+
+        Raises
+        ------
+        UsageError : something else
+        """
+        words = words_of(reference)
+        edits = edit_distance(words, words_of(hypothesis))
+        self.words += len(words)
         self.insertions += edits.insertions
         self.deletions += edits.deletions
         self.substitutions += edits.substitutions
@@ -45,6 +58,11 @@ class WordErrors:
         """Insertions, deletions and substitutions."""
         return self.insertions + self.deletions + self.substitutions
 
+    @property
+    def wer(self) -> float:
+        """The word error rate in percent of the references' words; NaN if these have none."""
+        return 100.0 * self.errors / self.words if self.words else float("nan")
+
     def report(self) -> str:
         """Three lines, in the form of Kaldi's compute-wer."""
         return (f"%WER {_percent(self.errors, self.words)} [ {self.errors} / {self.words}, {self.insertions} ins, "
@@ -53,16 +71,86 @@ class WordErrors:
                 f"Scored {self.sentences} sentences, {self.missing} not present in hyp.\n")
 
 
+def wer(references: Text | Iterable[Text] | Mapping[str, Text],
+        hypotheses: Text | Iterable[Text] | Mapping[str, Text]) -> WordErrors:
+    """The word error rate of hypotheses, with the counts that it is made of.
+
+    >>> nnet3py.wer(["one two", "three"], ["one too", "three"]).wer
+    33.333...
+
+    Parameters
+    ----------
+    references, hypotheses : lists of utterances, or dicts of them by name; or a string each, for one utterance. An
+        utterance is a string, whose words stand between white space, or a list of words
+
+    Returns
+    -------
+    ``.wer`` in percent, ``.errors``, ``.words``, ``.insertions``, ``.deletions``, ``.substitutions``, and
+    ``print(found.report())`` for the lines of Kaldi's compute-wer
+
+    Raises
+    ------
+    UsageError : other things, or utterances of one without a partner in the other
+    """
+    counts = WordErrors()
+    for reference, hypothesis in _pairs(references, hypotheses):
+        counts.add(reference, hypothesis)
+    return counts
+
+
+def _pairs(references: Text | Iterable[Text] | Mapping[str, Text],
+           hypotheses: Text | Iterable[Text] | Mapping[str, Text]) -> list[tuple[Text, Text]]:
+    kinds = [str if isinstance(each, str) else dict if isinstance(each, Mapping) else
+             list if isinstance(each, Iterable) else None for each in (references, hypotheses)]
+    if None in kinds or kinds[0] != kinds[1]:
+        raise UsageError("expected references and hypotheses of the same kind, lists or dicts of utterances, found "
+                         f"{type(references).__name__} and {type(hypotheses).__name__}", _WANTED)
+    if isinstance(references, str) and isinstance(hypotheses, str):
+        return [(references, hypotheses)]
+    if isinstance(references, Mapping) and isinstance(hypotheses, Mapping):
+        lonely = sorted(map(str, references.keys() ^ hypotheses.keys()))
+        if lonely:
+            raise UsageError(f"expected references and hypotheses of the same names, found {lonely[0]!r} in one of "
+                             "them only" + (f", and {len(lonely) - 1} more" if len(lonely) > 1 else ""),
+                             "{name: hypotheses.get(name, '') for name in references} counts those as empty")
+        return [(references[name], hypotheses[name]) for name in references]
+    both = list(references), list(hypotheses)
+    if len(both[0]) != len(both[1]):
+        raise UsageError(f"expected as many hypotheses as references, found {len(both[1])} for {len(both[0])}",
+                         "the hypothesis of an utterance in which nothing was recognised is ''")
+    return list(zip(*both, strict=True))
+
+
+def words_of(text: Text) -> list[str]:
+    """The words of an utterance: a string split at white space, or the words themselves.
+
+    Raises
+    ------
+    UsageError : something else
+    """
+    if isinstance(text, str):
+        return text.split()
+    words = list(text) if isinstance(text, Iterable) and not isinstance(text, Mapping | bytes) else None
+    if words is None or not all(isinstance(word, str) for word in words):
+        wrong = type(text).__name__ if words is None else (
+            f"{next(type(word).__name__ for word in words if not isinstance(word, str))} among its words")
+        raise UsageError(f"expected an utterance, a string or a list of words, found {wrong}", _WANTED)
+    return words
+
+
+_WANTED = "such as wer(['one two', 'three'], ['one too', 'three']), or dicts {'utt1': 'one two'}"
+
+
 def _percent(part: int, whole: int) -> str:
     return f"{100.0 * part / whole:.2f}" if whole else "nan"
 
 
-def alignment_lines(key: str, reference: Sequence[str], hypothesis: Sequence[str]) -> str:
+def alignment_lines(key: str, reference: Text, hypothesis: Text) -> str:
     """The words of both aligned, in four lines, as in Kaldi's ``wer_per_utt``.
 
     The last two say what each pair is (C, S, I or D), and how often each occurs.
     """
-    pairs = align(reference, hypothesis, _GAP)
+    pairs = align(words_of(reference), words_of(hypothesis), _GAP)
     kinds = ["C" if a == b else "I" if a == _GAP else "D" if b == _GAP else "S" for a, b in pairs]
     counts = " ".join(str(kinds.count(kind)) for kind in "CSID")
     rows = [("ref", [a for a, _ in pairs]), ("hyp", [b for _, b in pairs]), ("op", kinds)]
