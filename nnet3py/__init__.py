@@ -57,6 +57,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.aligning import AlignedText as AlignedText
     from nnet3py.recognition.aligning import Aligner as Aligner
     from nnet3py.recognition.aligning import align as align
+    from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
+    from nnet3py.recognition.decode_arrays import decode as decode
     from nnet3py.recognition.front_end import features as features
     from nnet3py.recognition.front_end import front_end as front_end
     from nnet3py.recognition.front_end import vad as vad
@@ -134,6 +136,8 @@ _PUBLIC = {
     "front_end": "nnet3py.recognition.front_end",
     "vad": "nnet3py.recognition.front_end",
     "xvector": "nnet3py.recognition.front_end",
+    "decode": "nnet3py.recognition.decode_arrays",
+    "DecodedText": "nnet3py.recognition.decode_arrays",
     "align": "nnet3py.recognition.aligning",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",

@@ -1,0 +1,115 @@
+"""Words from arrays, with the model that comes with the package: a sound that says "set a timer for ten minutes"."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paths import DATA
+
+import nnet3py
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.recognition.front_end import FrontEndOutput
+from nnet3py.recognition.model_folder import demo_folder
+from nnet3py.transducers.fst_text import read_fst_file
+
+TEXT = "set a timer for ten minutes"
+GRAPH = f"{demo_folder()}/graph/HCLG.fst"
+NUM_FRAMES = 90
+
+
+@pytest.fixture(scope="module")
+def sound() -> FrontEndOutput:
+    return nnet3py.front_end(demo_folder())(str(DATA / "demo.wav"))
+
+
+@pytest.fixture(scope="module")
+def log_likes(sound: FrontEndOutput) -> np.ndarray:
+    return np.asarray(nnet3py.compute(demo_folder(), *sound))
+
+
+def test_log_likelihoods_and_features_have_the_same_words(sound: FrontEndOutput, log_likes: np.ndarray) -> None:
+    decoded = nnet3py.decode(demo_folder(), log_likes)
+    assert decoded.text == TEXT and decoded.words == tuple(TEXT.split()) and decoded.reached_final
+    assert len(decoded.word_ids) == 6 and decoded.transition_ids.shape == (NUM_FRAMES,)
+    others = nnet3py.decode(demo_folder(), sound), nnet3py.decode(demo_folder(), sound.features, ivector=sound.ivector)
+    for other in others:
+        np.testing.assert_array_equal(other.transition_ids, decoded.transition_ids)
+    with pytest.raises(ShapeError, match="ivector"):
+        nnet3py.decode(demo_folder(), sound.features)
+
+
+def test_the_costs_are_those_of_the_path(log_likes: np.ndarray) -> None:
+    model = nnet3py.read_model(demo_folder())
+    for scale in (1.0, 0.5):
+        decoded = nnet3py.decode(demo_folder(), log_likes, acoustic_scale=scale)
+        pdfs = model.transition_model.transition_id_to_pdf[decoded.transition_ids]
+        likelihood = float(log_likes[np.arange(NUM_FRAMES), pdfs].sum(dtype=np.float64))
+        assert decoded.acoustic_cost == pytest.approx(-scale * likelihood, rel=1e-4)
+        best = min(_path_costs(decoded.lattice))
+        assert best == pytest.approx(decoded.graph_cost - likelihood, rel=1e-2)
+
+
+def _path_costs(lattice: Any) -> list[float]:
+    """The cost of every path."""
+    def costs(state: int) -> list[float]:
+        here = [float(lattice.final_weights[state].sum())] if np.isfinite(lattice.final_weights[state]).all() else []
+        for arc in range(lattice.arc_starts[state], lattice.arc_starts[state + 1]):
+            here += [float(lattice.weights[arc].sum()) + rest for rest in costs(int(lattice.next_states[arc]))]
+        return here
+
+    return costs(lattice.start)
+
+
+@pytest.mark.parametrize("graph", [GRAPH, f"{demo_folder()}/graph", f"{demo_folder()}/graph-lookahead"])
+def test_graphs_in_files(log_likes: np.ndarray, graph: str) -> None:
+    assert nnet3py.decode(demo_folder(), log_likes, graph).text == TEXT
+    assert nnet3py.decode(Path(demo_folder()) / "am" / "final.mdl", log_likes, Path(graph)).text == TEXT
+
+
+def test_models_and_graphs_in_memory(log_likes: np.ndarray, sound: FrontEndOutput) -> None:
+    model = nnet3py.read_model(demo_folder())
+    transitions = model.transition_model
+    assert nnet3py.decode(model, log_likes, GRAPH).text == TEXT             # words.txt beside the graph
+    assert nnet3py.decode(model, sound, GRAPH).text == TEXT
+    for graph in (read_fst_file(GRAPH), nnet3py.DecodingGraph.read(GRAPH, transitions)):
+        decoded = nnet3py.decode(transitions, log_likes, graph)
+        assert decoded.words == tuple(map(str, decoded.word_ids.tolist()))
+        table = f"{demo_folder()}/graph/words.txt"
+        for words in (table, SymbolTable.read(table)):
+            assert nnet3py.decode(transitions, log_likes, graph, words=words).text == TEXT
+
+
+def test_options_by_name_win_over_the_folder(log_likes: np.ndarray) -> None:
+    narrow, wide = (nnet3py.decode(demo_folder(), log_likes, options={"beam": 20, "lattice_beam": beam}).lattice.num_arcs
+                    for beam in (0.1, 12))
+    assert narrow < wide
+    options = nnet3py.DecoderOptions(beam=20, lattice_beam=0.1)
+    assert nnet3py.decode(demo_folder(), log_likes, options=options).lattice.num_arcs == narrow
+    with pytest.raises(UsageError, match="--baem is not an option here.*did you mean --beam"):
+        nnet3py.decode(demo_folder(), log_likes, options={"baem": 3})
+
+
+def test_what_cannot_be_decoded(log_likes: np.ndarray, sound: FrontEndOutput, tmp_path: Path) -> None:
+    model = nnet3py.read_model(demo_folder())
+    with pytest.raises(ShapeError, match=r"expected log-likelihoods \(frames, 344\), or features of dimension 40"):
+        nnet3py.decode(demo_folder(), log_likes[:, :-1])
+    with pytest.raises(ShapeError, match=r"expected log-likelihoods \(frames, 344\), found"):
+        nnet3py.decode(model.transition_model, sound.features, GRAPH)
+    with pytest.raises(UsageError, match="computes nothing of features"):
+        nnet3py.decode(model.transition_model, sound, GRAPH)
+    with pytest.raises(UsageError, match="no graph to search"):
+        nnet3py.decode(model, log_likes)
+    for scale in (0.0, -1.0, float("nan")):
+        with pytest.raises(UsageError, match="acoustic_scale"):
+            nnet3py.decode(demo_folder(), log_likes, acoustic_scale=scale)
+    (tmp_path / "am").mkdir()
+    with pytest.raises(Nnet3Error, match="there is no acoustic model"):
+        nnet3py.decode(tmp_path, log_likes)
+    shutil.copy(f"{demo_folder()}/am/final.mdl", tmp_path / "am")
+    with pytest.raises(Nnet3Error, match="there is no graph.*give graph="):
+        nnet3py.decode(tmp_path, log_likes)
+    assert nnet3py.decode(tmp_path, log_likes, GRAPH).text == TEXT          # the rest of the folder is not needed
