@@ -42,6 +42,10 @@ FORMS = [
           {r"graph: 50 states, 200 arcs, 100 pairs .* 4 sequences of 8 frames": 1, r"denominator, \d threads: .*": 2,
            rf"numpy: \S+ s; ratio {NUMBER}": 1,
            rf"training step of the TDNN-F: {NUMBER} s, of it the denominator \d\.\d+ s: \d+%": 1}),
+    Short("chain_loss", ("--states=50", "--arcs=4", "--pdfs=20", "--sequences=4", "--frames=8", "--runs=2"),
+          {rf"objective: trainer -?{NUMBER}, loss -?{NUMBER} per frame; derivatives differ by \d\.\de.\d\d of .*": 1,
+           rf"trainer: \d\.\d+ s; loss: forward \d\.\d+ s, backward \d\.\d+ s; ratio {NUMBER}": 1} if TORCH else
+          {"PyTorch is not installed, so there is no loss to compare: .*": 1}),
     Short("compile_cache", ("--runs=1", "--only=tdnnf training"),
           {rf"tdnnf +training +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}   1 entries, {NUMBER} MB": 1}),
     Short("compiling", ("--runs=1", "--only=tdnn-lstm 16 sequences"),

@@ -142,28 +142,27 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
         """The value; raises what :meth:`ChainLoss.forward` does."""
         wanted = output if ctx.needs_input_grad[0] else None, xent_output if ctx.needs_input_grad[1] else None
         computation = loss._computation(output)
-        derivs = [None if tensor is None else _torch.zeros(tensor.shape, dtype=_torch.float32, device=tensor.device)
-                  for tensor in wanted]
-        sums = np.zeros(len(ChainSums._fields))
+        sums, parts = np.zeros(len(ChainSums._fields)), []
         for group in groups:
-            sums += _add_group(computation, group, output, xent_output, derivs)
+            group_sums, derivs = _compute(computation, group, output, xent_output, wanted[0] is not None)
+            sums += group_sums
+            parts.append(derivs)
         loss.sums = ChainSums(*sums.tolist())
         scale = -1.0 / (loss.sums.weight or 1.0)
-        factors = scale, scale * loss.options.xent_regularize
-        for deriv, factor in zip(derivs, factors, strict=True):
-            if deriv is not None:
-                deriv *= factor
-        ctx.derivs = derivs
+        ctx.factors = scale, scale * loss.options.xent_regularize
+        ctx.derivs = [None if tensor is None else _together(tensor, groups, [derivs[place] for derivs in parts])
+                      for place, tensor in enumerate(wanted)]
         ctx.save_for_backward(*wanted)
-        value = (loss.sums.objective + loss.sums.l2_term) * factors[0] + loss.sums.xent_objective * factors[1]
+        value = ((loss.sums.objective + loss.sums.l2_term) * ctx.factors[0]
+                 + loss.sums.xent_objective * ctx.factors[1])
         wide = _torch.promote_types(output.dtype, _torch.float32)
         return _torch.tensor(value, dtype=wide, device=output.device)
 
     @staticmethod
     def backward(ctx: Any, deriv_of_value: Any) -> Any:
         """The derivatives, each in its tensor's type."""
-        return *(None if deriv is None else _Derivative.apply(deriv_of_value, tensor, deriv)
-                 for deriv, tensor in zip(ctx.derivs, ctx.saved_tensors, strict=True)), None, None
+        return *(None if deriv is None else _Derivative.apply(deriv_of_value * factor, tensor, deriv)
+                 for deriv, tensor, factor in zip(ctx.derivs, ctx.saved_tensors, ctx.factors, strict=True)), None, None
 
 
 class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
@@ -181,20 +180,12 @@ class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
                                                                "of the output as a constant, by detach()")
 
 
-def _add_group(computation: ChainObjectiveComputation, group: Group, output: Any, xent_output: Any,
-               derivs: Sequence[Any]) -> list[float]:
-    """The sums of a group, whose derivatives are set where they are not None."""
-    ops, shape = computation.ops, (group.num_frames, len(group.places), output.shape[2])
-    places = _torch.from_numpy(group.places).to(output.device)
-
-    def by_frame(tensor: Any) -> Any:
-        chosen = tensor.detach()[:, :group.num_frames]
-        if len(places) < len(tensor):
-            chosen = chosen.index_select(0, places)
-        return chosen.transpose(0, 1).to(_torch.float32).contiguous()
-
-    rows = by_frame(output)
-    deriv = _torch.empty(shape, dtype=_torch.float32, device=output.device) if derivs[0] is not None else None
+def _compute(computation: ChainObjectiveComputation, group: Group, output: Any, xent_output: Any,
+             with_derivative: bool) -> tuple[list[float], tuple[Any, Any]]:
+    """The sums of a group; and the derivatives by output and xent_output, (frames, sequences, pdfs), or None."""
+    ops = computation.ops
+    rows = _by_frame(output, group)
+    deriv = _torch.empty_like(rows) if with_derivative else None
     numerator = None if xent_output is None else _torch.empty_like(rows)
     wait(output)
     mark = ops.mark_scratch()
@@ -205,13 +196,31 @@ def _add_group(computation: ChainObjectiveComputation, group: Group, output: Any
     wait(output)
     xent_objective = 0.0
     if numerator is not None:
-        xent_objective = float((by_frame(xent_output).double() * numerator).sum())
-    for whole, part in zip(derivs, (deriv, numerator), strict=True):
-        if whole is not None and part is not None:
-            if group.deriv_weights is not None:
-                part *= _torch.from_numpy(group.deriv_weights).to(part.device)[:, :, None]
-            whole[places, :group.num_frames] = part.transpose(0, 1)
-    return [result.value, result.l2_term, xent_objective, result.weight]
+        xent_objective = float((_by_frame(xent_output, group).double() * numerator).sum())
+    if group.deriv_weights is not None:
+        weights = _torch.from_numpy(group.deriv_weights).to(output.device)[:, :, None]
+        for part in (deriv, numerator):
+            if part is not None:
+                part *= weights
+    return [result.value, result.l2_term, xent_objective, result.weight], (deriv, numerator)
+
+
+def _by_frame(tensor: Any, group: Group) -> Any:
+    """A group's part of a tensor (sequences, frames, pdfs) as float32 (frames, sequences, pdfs); a copy if need be."""
+    chosen = tensor.detach()[:, :group.num_frames]
+    if len(group.places) < len(tensor):
+        chosen = chosen.index_select(0, _torch.from_numpy(group.places).to(tensor.device))
+    return chosen.transpose(0, 1).to(_torch.float32).contiguous()
+
+
+def _together(tensor: Any, groups: list[Group], parts: list[Any]) -> Any:
+    """The parts of all groups, each in its place: float32, of the shape of ``tensor``; 0 elsewhere."""
+    if len(parts) == 1 and tuple(parts[0].shape[:2]) == (tensor.shape[1], tensor.shape[0]):
+        return parts[0].transpose(0, 1)
+    whole = _torch.zeros(tensor.shape, dtype=_torch.float32, device=tensor.device)
+    for group, part in zip(groups, parts, strict=True):
+        whole[_torch.from_numpy(group.places).to(tensor.device), :group.num_frames] = part.transpose(0, 1)
+    return whole
 
 
 def _check_output(name: str, tensor: Any, num_pdfs: int) -> None:
