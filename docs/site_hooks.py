@@ -19,6 +19,9 @@ _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 _GROUP = re.compile(r"^    # (.+)\n((?:    \"\w+\": \"[\w.]+\",\n)+)", re.MULTILINE)
 _NEIGHBOURS = {"scikit-learn": ["nnet3py.sklearn.Nnet3Classifier", "nnet3py.sklearn.Nnet3Regressor",
                                 "nnet3py.sklearn.Nnet3Estimator"],
+               "PyTorch's training": [f"nnet3py.torch.{name}" for name in (
+                   "ChainLoss", "ChainSums", "ChainSystem", "supervision_from_alignments", "supervision_from_lattices",
+                   "supervision_from_phones", "NaturalGradient", "orthonormal_constraint_")],
                "PyTorch's data sets": ["nnet3py.torch_data.ExampleDataset", "nnet3py.torch_data.tensors"]}
 
 

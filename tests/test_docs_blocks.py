@@ -39,6 +39,7 @@ RUN_BY = {
     "discriminative.md": "test_docs_blocks.py", "export.md": "test_docs_export.py",
     "fine-tuning.md": "test_cli_fine_tune.py", "graphs.md": "test_docs_blocks.py", "lattices.md": "test_docs_blocks.py",
     "models.md": "test_docs_models.py", "python.md": "test_docs_python.py",
+    "pytorch.md": "test_docs_pytorch.py",
     "recognition.md": "test_docs_recognition.py",
     "training.md": "test_docs_training.py", "tutorial.md": "test_docs_tutorial.py",
     "xconfig.md": "test_xconfig_page.py",
