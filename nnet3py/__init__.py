@@ -36,6 +36,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.export.torch_module import to_torch as to_torch
     from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
     from nnet3py.formats.matrix_files import read_matrices as read_matrices
+    from nnet3py.inspection.comparison import compare as compare
     from nnet3py.inspection.inspect import inspect as inspect
     from nnet3py.inspection.summary import summary as summary
     from nnet3py.log import show_log as show_log
@@ -98,6 +99,7 @@ _PUBLIC = {
     "info": "nnet3py.model_info",
     "summary": "nnet3py.inspection.summary",
     "inspect": "nnet3py.inspection",
+    "compare": "nnet3py.inspection.comparison",
     "for_inference": "nnet3py.network.inference",
     "set_batchnorm_test_mode": "nnet3py.network.whole_model",
     "set_dropout_test_mode": "nnet3py.network.whole_model",

@@ -13,6 +13,7 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.body import read_body, write_body
 from nnet3py.network.config_reader import read_config_into
 from nnet3py.network.consistency import check_nnet
+from nnet3py.network.sameness import same_networks
 from nnet3py.network.shortcuts import Shortcuts
 
 
@@ -118,6 +119,18 @@ class Nnet(Shortcuts):
 
     def _updatable(self) -> list[UpdatableComponent]:
         return [component for component in self.components if is_updatable(component)]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same nodes, and components of the same names, forms and numbers.
+
+        Numbers are parameters, what is fixed, and batch normalisation's statistics. Learning rates and the like, test
+        modes and other statistics do not count. :func:`nnet3py.compare` says what differs.
+        """
+        if not isinstance(other, Nnet):
+            return NotImplemented
+        return self is other or same_networks(self, other)
+
+    __hash__ = Shortcuts.__hash__        # of the object: networks change
 
     def check_alike(self, other: Nnet) -> None:
         """Raise ShapeError if the other network has other component types, or parameters of other shapes."""
