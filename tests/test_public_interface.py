@@ -203,7 +203,8 @@ def test_a_type_checker_knows_which_names_there_are(tmp_path: Path) -> None:
     """A module's ``__getattr__``, which loads them, would have it take any name."""
     api = pytest.importorskip("mypy.api")
     program = tmp_path / "program.py"
-    program.write_text("import nnet3py\nnnet3py.no_such_name\nnnet3py.read_nnet('a.raw').write('b.raw')\n",
+    program.write_text("import nnet3py\nnnet3py.no_such_name\nnnet = nnet3py.read_nnet('a.raw')\n"
+                       "print(nnet['affine1'].parameters()['bias_params'].shape)\n",
                        encoding="utf-8")
     said, _, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent", str(program)])
     assert 'Module has no attribute "no_such_name"' in said and said.count("error:") == 1, said

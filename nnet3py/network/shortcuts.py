@@ -13,7 +13,7 @@ import numpy as np
 from nnet3py.components.base import Component
 from nnet3py.config_line import did_you_mean
 from nnet3py.errors import Nnet3Error, NoSuchAttribute
-from nnet3py.network.nodes import ComponentNode, Node
+from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.surgery_nodes import NodeEdits
 from nnet3py.shown import Shown
 
@@ -51,7 +51,7 @@ class Shortcuts(NodeEdits, Shown):
         """
         return import_module("nnet3py.runtime.compute").compute(self, feats, ivector, **options)
 
-    def __getitem__(self, name: str) -> Component | Node:
+    def __getitem__(self, name: str) -> Component | Any:       # Any: a node, which a type checker cannot tell apart
         """The component of that name; or of that component node; or the input, output or dim-range node.
 
         >>> nnet["affine1"].output_dim
