@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error, NoSuchAttribute
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
@@ -32,6 +34,21 @@ class AcousticModel:
     transition_model: TransitionModel
     nnet: Nnet
     priors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
+        """:func:`nnet3py.compute` of its network, whose outputs do not have the priors divided out."""
+        return self.nnet(feats, ivector, **options)
+
+    def summary(self) -> Any:
+        """The table of its network: :func:`nnet3py.summary`."""
+        return import_module("nnet3py.inspection.summary").summary(self)
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            """AttributeError, which says that the network has it, if so."""
+            def advice() -> str | None:
+                return f"its network has, model.nnet.{name}" if name != "nnet" and hasattr(self.nnet, name) else None
+            raise NoSuchAttribute(f"an acoustic model has no '{name}'", advice)
 
     def contexts(self) -> tuple[int, int]:
         """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
@@ -72,6 +89,11 @@ class AcousticModel:
     def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
         """Write to a file of its own (``path`` may be any wxfilename)."""
         write_object(path, self.write_to, binary)
+
+
+def network_of(model: Nnet | AcousticModel) -> Nnet:
+    """The network itself, or that of an acoustic model."""
+    return model.nnet if isinstance(model, AcousticModel) else model
 
 
 def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:

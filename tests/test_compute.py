@@ -1,8 +1,10 @@
 """nnet3py/runtime/compute.py: utterances in chunks give what one computation of the whole gives."""
 from __future__ import annotations
 
+import copy
 import gc
 import logging
+import pickle
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -182,6 +184,26 @@ def test_online_ivectors_of_the_chunk_s_middle(factor, rows):
     assert_close(found, expected)
 
 
+def test_compute_takes_online_ivectors():
+    nnet, feats, online = Nnet.from_config(WITH_IVECTOR), features(), features(10, 2, seed=5)
+    expected = with_ivectors(nnet, feats, online[np.repeat([0, 1, 2, 4], 6)[:FRAMES]])
+    settings = {"frames_per_chunk": 6, "online_ivector_period": 5}
+    assert_close(compute(nnet, feats, online, **settings), expected)
+    assert_close(nnet(feats, online, **settings), expected)
+    several = compute(nnet, {"a": feats, "b": feats}, {"a": online, "b": np.ones(2)}, **settings)
+    assert_close(several["a"], expected)
+    assert_close(several["b"], with_ivectors(nnet, feats, np.ones((FRAMES, 2))))
+    assert_close(compute(nnet, np.stack([feats, feats]), np.stack([online, online]), **settings)[1], expected)
+    for given in (feats, [feats]):
+        with pytest.raises(ShapeError, match=r"online i-vectors are given, an array of shape \(10, 2\), but not "
+                                             r".*online_ivector_period=10"):
+            compute(nnet, given, online if given is feats else [online])
+    with pytest.raises(UsageError, match="online-ivector-period=0"):
+        compute(nnet, feats, online, online_ivector_period=0)
+    with pytest.raises(Nnet3Error, match="Could not get iVector"):
+        compute(nnet, features(200), online, online_ivector_period=5)
+
+
 def test_online_ivectors_may_end_a_little_early():
     nnet, feats = Nnet.from_config(WITH_IVECTOR), features(70)
     computer = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=10))
@@ -309,6 +331,25 @@ def test_a_chain_model_gives_a_row_for_every_third_frame(folder, given):
     assert_close(compute(given(path), feats), expected)
     assert_close(compute(given(path), feats, frame_subsampling_factor=1)[::3], expected)
     assert_close(LoopedComputer(nnet3py.read_nnet(path)).compute(feats), expected)
+
+
+def test_an_acoustic_model_serves_as_its_network(folder):
+    model, feats = nnet3py.read_model(folder / "final.mdl"), features()
+    expected = compute(model.nnet, feats)
+    assert_close(model(feats), expected)
+    assert_close(model(feats, output="output", frame_subsampling_factor=1)[::3], expected)
+    assert_close(LoopedComputer(model).compute(feats), expected)
+    assert_close(UtteranceComputer(model, ComputeOptions(frame_subsampling_factor=3)).compute(feats), expected)
+    assert str(nnet3py.summary(model)) == str(model.summary()) == str(model.nnet.summary())
+    for use in (lambda: nnet3py.for_inference(model), lambda: nnet3py.train(model, [(feats, feats)])):
+        with pytest.raises((AttributeError, Nnet3Error), match=r"model\.nnet"):
+            use()
+    with pytest.raises(AttributeError, match="an acoustic model has no 'components': its network has, model.nnet.comp"):
+        model.components                                      # noqa: B018
+    with pytest.raises(AttributeError, match="an acoustic model has no 'xyz'$"):
+        model.xyz                                             # noqa: B018
+    again = pickle.loads(pickle.dumps(copy.copy(model)))
+    assert_close(again(feats, frame_subsampling_factor=3), expected)
 
 
 def test_a_model_of_no_folder_gives_a_row_for_every_frame(folder, monkeypatch):
@@ -442,7 +483,7 @@ def test_several_ivectors():
         assert_close(found, wanted)
     keyed = compute(nnet, {"a": several[0]}, {"a": vectors[0], "other": vectors[1]})
     assert_close(keyed["a"], expected[0])
-    with pytest.raises(ShapeError, match="expected 2 i-vectors, float .dim,. each"):
+    with pytest.raises(ShapeError, match="expected 2 i-vectors, float .dim,. or .count, dim. each"):
         compute(nnet, several, vectors[:1])
     with pytest.raises(ShapeError, match="no i-vector for utterance b"):
         compute(nnet, {"b": several[0]}, {"a": vectors[0]})

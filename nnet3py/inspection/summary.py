@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nnet3py.acoustic_model import AcousticModel, network_of
 from nnet3py.inspection.facts import NetworkFacts
 from nnet3py.inspection.model import network_facts
 from nnet3py.network.nodes import ComponentNode, DimRangeNode
@@ -72,8 +73,8 @@ class Summary(Shown):
     __repr__ = __str__
 
 
-def summary(nnet: Nnet) -> Summary:
-    """The network as a table of its nodes, to print or to show in a notebook.
+def summary(nnet: Nnet | AcousticModel) -> Summary:
+    """The network, or that of an acoustic model, as a table of its nodes, to print or to show in a notebook.
 
     >>> print(nnet3py.summary(nnet))        # or nnet.summary()
     node     type                   takes              input  output  parameters
@@ -81,6 +82,7 @@ def summary(nnet: Nnet) -> Summary:
     affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872
     ...
     """
+    nnet = network_of(nnet)
     units, links = node_units(nnet)
     rows, seen = [], set()
     for number, unit in enumerate(units):

@@ -35,12 +35,21 @@ MOST_COMPUTERS = 4       # each may hold as much memory as the longest utterance
 MOST_MODELS = 4
 
 
+def _network(model: Nnet | AcousticModel) -> Nnet:
+    if isinstance(model, Nnet):
+        return model
+    from nnet3py.acoustic_model import network_of  # slow to load, and most have a network
+
+    return network_of(model)
+
+
 class UtteranceComputer(MinibatchComputer):
     """Computes outputs of utterances with one network; ``compute_all`` takes many, which is faster.
 
     Parameters
     ----------
-    nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, or an acoustic model with it (whose priors are not used); left unchanged: a copy is put in test
+        mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
@@ -48,9 +57,10 @@ class UtteranceComputer(MinibatchComputer):
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
-    def __init__(self, nnet: Nnet, options: ComputeOptions | None = None, priors: np.ndarray | None = None,
-                 device: str = "cpu", max_pending: int = MAX_PENDING, training_mode: bool = False) -> None:
-        options, nnet = options or ComputeOptions(), for_inference(nnet, training_mode)
+    def __init__(self, nnet: Nnet | AcousticModel, options: ComputeOptions | None = None,
+                 priors: np.ndarray | None = None, device: str = "cpu", max_pending: int = MAX_PENDING,
+                 training_mode: bool = False) -> None:
+        options, nnet = options or ComputeOptions(), for_inference(_network(nnet), training_mode)
         super().__init__(nnet, options, ChunkAfterChunk(nnet, options, device), priors, device, max_pending,
                          training_mode)
 
@@ -160,20 +170,21 @@ Progress = Callable[[int, int], None]
 def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
             ivector: np.ndarray | None = None, frames_per_chunk: int = 50, device: str = "cpu",
             cache_dir: str | os.PathLike[str] | None = None, *, output: str = "output",
-            frame_subsampling_factor: int | None = None, progress: bool | Progress = False) -> np.ndarray: ...
+            frame_subsampling_factor: int | None = None, progress: bool | Progress = False,
+            online_ivector_period: int | None = None) -> np.ndarray: ...
 
 
 @overload
 def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
             frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
             output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
-            progress: bool | Progress = False) -> Any: ...
+            progress: bool | Progress = False, online_ivector_period: int | None = None) -> Any: ...
 
 
 def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
             frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
             output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
-            progress: bool | Progress = False) -> Any:
+            progress: bool | Progress = False, online_ivector_period: int | None = None) -> Any:
     """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
     Preparations are kept, so that the next call with the same network does little but compute. A network whose
@@ -184,8 +195,9 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     model : a network, an acoustic model (its priors are not used), the file of one, or a model folder; left as it is
     feats : float (frames, input dim); or several of them, of any lengths, in a list (or any other iterable) or in a
         dict; or (sequences, frames, input dim)
-    ivector : float (ivector dim,), or None if the network has no such input; for several features as many, in the
-        same form
+    ivector : float (ivector dim,), or None if the network has no such input; or online i-vectors, float (count, ivector
+        dim), one every ``online_ivector_period`` frames, of which each chunk takes that of its middle. For several
+        features as many, in the same form
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
     cache_dir : a folder where compiled computations are kept for other processes; None: the one that the environment
@@ -195,6 +207,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     frame_subsampling_factor : frames for each row of output; None: as the model's folder says, by
         its options of decoding or the file of that name, which chain models have; else 1
     progress : True: on a terminal, show how many of several are done; or a function, which gets (done, total)
+    online_ivector_period : frames from one online i-vector to the next, 10 as Kaldi's programs extract them
 
     Returns
     -------
@@ -204,19 +217,16 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
 
     Raises
     ------
-    ShapeError : features or an i-vector of another dimension than the network's
+    ShapeError : features or an i-vector of another dimension than the network's; online i-vectors without their period
     NumericError : NaN or infinity in them, or values that are not real numbers; NaN in the network's output
-    Nnet3Error : a file that cannot be read, or no such node in the network
+    Nnet3Error : a file that cannot be read, or no such node in the network; an utterance that goes on too long after
+        its last online i-vector
 
     Notes
     -----
     For more utterances than fit in memory, :class:`UtteranceComputer` takes and returns one after another.
     """
-    from nnet3py.acoustic_model import AcousticModel
-
-    if isinstance(model, str | os.PathLike):
-        model = _memory.network(os.fspath(model))
-    nnet = model.nnet if isinstance(model, AcousticModel) else model
+    nnet = _memory.network(os.fspath(model)) if isinstance(model, str | os.PathLike) else _network(model)
     if frame_subsampling_factor is None:
         frame_subsampling_factor = subsampling_beside(nnet.path)
     folder = None if cache_dir is None else os.fspath(cache_dir)
@@ -228,12 +238,14 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     several = _several(feats)
     if several is None:
         vector = None if ivector is None else np.asarray(ivector)
-        return _by_node(computer.compute(np.asarray(feats), vector), columns)
+        alone = _utterance("", np.asarray(feats), vector, online_ivector_period)
+        return _by_node(computer.compute(*alone[1:4], online_ivector_period or 0), columns)
     vectors = _several_ivectors(ivector, several)
-    utterances = [Utterance(key, np.asarray(matrix), vectors[key]) for key, matrix in several.items()]
+    utterances = [_utterance(key, np.asarray(matrix), vectors[key], online_ivector_period)
+                  for key, matrix in several.items()]
     outputs = {}
-    for key, result in log.progress(computer.compute_all(utterances), "computing", len(utterances)) \
-            if progress is True else computer.compute_all(utterances):
+    computed = computer.compute_all(utterances, online_ivector_period or 0)
+    for key, result in log.progress(computed, "computing", len(utterances)) if progress is True else computed:
         if not isinstance(result, np.ndarray):
             with within(f"utterance {key}"):
                 raise result
@@ -243,6 +255,17 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     if isinstance(feats, np.ndarray) and columns is None:
         return np.stack([np.asarray(value) for value in outputs.values()])
     return outputs if isinstance(feats, Mapping) else list(outputs.values())
+
+
+def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: int | None) -> Utterance:
+    """An utterance with one i-vector, or with online ones, which are a matrix."""
+    if ivector is None or ivector.ndim != 2:
+        return Utterance(key, feats, ivector)
+    if period is None:
+        raise ShapeError(f"online i-vectors are given, an array of shape {ivector.shape}, but not how many frames are "
+                         "from one to the next", "give online_ivector_period=10, if they were extracted as usual; or "
+                         "one i-vector (dim,)")
+    return Utterance(key, feats, None, ivector)
 
 
 def _several(feats: Features) -> dict[str, np.ndarray] | None:
@@ -265,9 +288,10 @@ def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray
         return dict.fromkeys(several)
     if not isinstance(ivector, Mapping):
         vectors = list(ivector)
-        if len(vectors) != len(several) or any(np.ndim(vector) != 1 for vector in vectors):
-            raise ShapeError(f"expected {len(several)} i-vectors, float (dim,) each, for as many matrices of features, "
-                             f"found {len(vectors)} of shape {np.shape(vectors[0]) if vectors else ()}")
+        if len(vectors) != len(several) or any(np.ndim(vector) not in (1, 2) for vector in vectors):
+            raise ShapeError(f"expected {len(several)} i-vectors, float (dim,) or (count, dim) each, for as many "
+                             f"matrices of features, found {len(vectors)} of shape "
+                             f"{np.shape(vectors[0]) if vectors else ()}")
         ivector = dict(zip(several, vectors, strict=True))
     missing = next((key for key in several if key not in ivector), None)
     if missing is not None:

@@ -33,6 +33,7 @@ from nnet3py.runtime.stream_states import StreamState, StreamStates
 from nnet3py.runtime.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
     from nnet3py.ops.table import Ops
 
 DEFAULT_FRAMES_PER_CHUNK = 20
@@ -60,8 +61,8 @@ class LoopedComputer:
 
     Parameters
     ----------
-    nnet : a simple network, left unchanged: a copy is put in test mode
-        (:func:`nnet3py.network.inference.for_inference`)
+    nnet : a simple network, or an acoustic model with it (whose priors are not used); left unchanged: a copy is put in
+        test mode (:func:`nnet3py.network.inference.for_inference`)
     frames_per_chunk : frames of input after which there is output; rounded up to a multiple that the network can repeat
     extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context
     frame_subsampling_factor : frames of input for each row of output; None: as the folder says from which
@@ -88,12 +89,16 @@ class LoopedComputer:
     Nnet3Error : the network is not simple, or its chunks never become alike
     """
 
-    def __init__(self, nnet: Nnet, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
+    def __init__(self, nnet: Nnet | AcousticModel, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
                  extra_left_context_initial: int = 0, frame_subsampling_factor: int | None = None,
                  acoustic_scale: float = 1.0, priors: np.ndarray | None = None,
                  optimize: OptimizeOptions | None = None, device: str = "cpu", debug: bool = False,
                  training_mode: bool = False, cache_dir: str | os.PathLike[str] | None = None,
                  max_batch: int = DEFAULT_MAX_BATCH) -> None:
+        if not isinstance(nnet, Nnet):
+            from nnet3py.acoustic_model import network_of  # slow to load, and most have a network
+
+            nnet = network_of(nnet)
         if extra_left_context_initial < 0:
             raise UsageError(f"--extra-left-context-initial={extra_left_context_initial} must be 0 or more")
         if not 1 <= max_batch <= BATCH_SIZES[-1]:
