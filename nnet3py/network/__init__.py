@@ -24,7 +24,9 @@ descriptor node, named ``NAME_input``, at i-1. ``nnet.node_index(name)``, ``comp
 ``Nnet.from_config(text, seed=0)``, ``config_lines(include_dims=False)``, ``check()``.
 
 ``config_reader.py``: config lines into nodes and components. ``consistency.py``: checks, orphans. ``model_file.py``:
-``read_nnet(path)`` (raw or acoustic model). ``whole_model.py``: test modes, dropout proportions, learning rates,
+``read_nnet(path)`` (raw or acoustic model).
+``model_place.py``: where a folder has its model, and how many frames a row of outputs stands for.
+``whole_model.py``: test modes, dropout proportions, learning rates,
 batch-norm statistics, orthonormal constraint. ``collapse.py``: ``collapse_model(nnet)``, ``prepare_for_test(nnet)``.
 ``inference.py``: inference passes its network through ``for_inference(nnet, training_mode)``, which makes a copy in
 test mode; ``InferenceForm`` shares the arrays that stay the same and tells when the original was edited.

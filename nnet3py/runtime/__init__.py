@@ -1,7 +1,8 @@
 """Running a command list: memory, bound calls, streams, batches, and cutting utterances into chunks.
 
 ``computer.py``: ``Computer(computation, nnet, update=None, device="cpu")`` with ``accept_input(name, matrix)``,
-``run()``, ``output(name)``. ``memory_plan.py`` places the matrices in one arena by lifetime; ``binding.py`` turns each
+``run()``, ``output(name)``. ``blas_threads.py``: while a stage runs, BLAS has no threads of its own.
+``memory_plan.py`` places the matrices in one arena by lifetime; ``binding.py`` turns each
 command into one prepared call (a fused one by its ``Fusion.bind``); ``trace.py`` runs them with a log line each. A
 looped computation's last stage continues with the stage that its jump leads to (``Stage.next_stage``); its state is
 in its arena, which it does not share.
