@@ -22,7 +22,7 @@ EXTRAS = {
     "dask": "training jobs on other machines",
     "cuda": "a GPU, where no CUDA toolkit is installed",
     "onnx": "models as ONNX files, and what runs them",
-    "torch": "models as torch modules, archives as torch data sets",
+    "torch": "models as torch modules, archives as torch data sets, LF-MMI as a loss of torch",
     "sklearn": "networks as estimators of scikit-learn",
     "safetensors": "weights as safetensors files",
     "bench": "benchmarks beside PyTorch and kaldi-decoder",

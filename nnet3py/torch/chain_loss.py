@@ -171,7 +171,9 @@ class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
     @staticmethod
     def forward(ctx: Any, deriv_of_value: Any, tensor: Any, deriv: Any) -> Any:
         """``deriv`` times that of the value, in the type of ``tensor``."""
-        return (deriv_of_value * deriv).to(tensor.dtype)
+        # Contiguous, as the layers before the loss want it: ``deriv`` goes frame by frame.
+        product = _torch.empty(tensor.shape, dtype=_torch.float32, device=tensor.device)
+        return _torch.mul(deriv, deriv_of_value.float(), out=product).to(tensor.dtype)
 
     @staticmethod
     def backward(ctx: Any, _: Any) -> Any:
