@@ -21,7 +21,8 @@ what makes features and i-vectors. ``recognizer.py`` has ``Recognizer(path)``, w
 ``Result`` with words, times, confidences, alternatives and the lattice. ``scheduler.py``: ``BatchScheduler``, threads
 that decode many such streams. What streams in several threads, whoever's, need of the network at the same
 moment is computed together (``LoopedComputer.compute_chunks``).
-Whole utterances: ``aligning.py``, where a known text is in a sound, and ``decode_arrays.py``, words of log-likelihoods or features.
+Whole utterances: ``aligning.py``, where a known text is in a sound, and ``decode_arrays.py``, words of log-likelihoods
+or features.
 
 The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
 of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
