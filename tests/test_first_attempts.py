@@ -60,6 +60,7 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
 def test_it_says_what_to_type(code: str, advice: str, nnet: nnet3py.Nnet, tmp_path: Path,
                               monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr(nnet3py, "torch_data", raising=False)       # another test of this process has imported it
     with pytest.raises((nnet3py.Nnet3Error, AttributeError), match=re.escape(advice)) as raised:
         eval(code, {"nnet": nnet, "nnet3py": nnet3py, "np": np, "feats": FEATS})
     assert "\n" not in str(raised.value).strip()
