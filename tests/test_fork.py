@@ -75,6 +75,7 @@ from nnet3py.engine.code_bytes import Code
 from nnet3py.engine.code_keys import Key
 from nnet3py.ops import get_ops
 began = threading.Event()
+code_files.keep = lambda path, code: None         # else the next run would find it
 
 def compile_slowly():
     began.set()

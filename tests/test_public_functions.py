@@ -17,6 +17,7 @@ FOR_OTHERS = {
     "read_discriminative_egs", "read_supervisions", "set_learning_rate_factor",               # as their siblings
     "make_parser", "get_command", "format_commands",                                          # called by click
     "get_model_by_name", "get_model_by_lang",                                                 # vosk's names
+    "extra_repr",                                                                             # called by torch
 }
 
 

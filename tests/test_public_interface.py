@@ -212,3 +212,10 @@ def test_a_type_checker_knows_which_names_there_are(tmp_path: Path) -> None:
 
 def test_dir_shows_names_only() -> None:
     assert dir(nnet3py) == sorted(nnet3py.__all__)
+
+
+def test_folders_of_the_package_do_not_take_the_place_of_others() -> None:
+    """``import torch`` or ``import vosk`` must not find ours, whatever of the package was imported before."""
+    program = ("import sys; before = list(sys.path); import nnet3py.drivers, nnet3py.drivers.jobs.process\n"
+               "assert sys.path == before, sys.path")
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

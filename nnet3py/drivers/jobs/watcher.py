@@ -11,8 +11,11 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))      # after the standard library
-from system import ENDING_SIGNALS, end_groups  # noqa: E402
+if __package__:
+    from nnet3py.system import ENDING_SIGNALS, end_groups
+else:
+    sys.path.append(str(Path(__file__).resolve().parents[2]))      # after the standard library
+    from system import ENDING_SIGNALS, end_groups  # type: ignore[no-redef]
 
 
 def main() -> None:
