@@ -47,8 +47,9 @@ if [ -z "$NNET3PY_PYTHON" ] && [ ! -x "$python" ]; then
   fi
 fi
 [ -z "$NNET3PY_RESIDENT" ] || exec "$python" -I -S "$here/{package}/nnet3py/cli/resident_client.py" "$self" {name} "$@"
-exec "$python" -c 'import os, sys, _signal as s; sys.path[:sys.path[0] == ""] = [os.path.realpath(sys.argv.pop(1))]
-s.getsignal(s.SIGINT) is s.default_int_handler and s.signal(s.SIGINT, s.SIG_DFL)    # until somebody reports it
+exec "$python" -c 'import _signal as s       # Ctrl-C just ends it until somebody reports that
+s.getsignal(s.SIGINT) is s.default_int_handler and s.signal(s.SIGINT, s.SIG_DFL)
+import os, sys; sys.path[:sys.path[0] == ""] = [os.path.realpath(sys.argv.pop(1))]
 from nnet3py.cli.main import {function}; {function}({argument})' "$here/{package}" "$@"
 """
 
