@@ -10,10 +10,8 @@ import time
 from pathlib import Path
 
 from nnet3py import log
-from nnet3py.cli.warmup import default_processes, families, kernels_of
+from nnet3py.cli.warmup import default_processes, families, kernels_of, ranges
 from nnet3py.engine.processor import SETS
-
-_KERNELS_A_TASK = 4
 
 
 def compile_sets(machine: str, folder: Path, num_processes: int) -> None:
@@ -31,8 +29,7 @@ def _compile_set(machine: str, kind: str, folder: Path, num_processes: int) -> i
     from multiprocessing import get_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = [(family, first) for family in families("cpu")
-             for first in range(0, len(kernels_of("cpu", family)), _KERNELS_A_TASK)]
+    tasks = [(family, *part) for family in families("cpu") for part in ranges(len(kernels_of("cpu", family)))]
     names: set[str] = set()
     start, num_compiled, done = time.perf_counter(), 0, 0
     # each process makes code for one kind only: shapes of tiles are constants of a module
@@ -55,13 +52,13 @@ def _begin(machine: str, kind: str) -> None:
     make_code_for(machine, kind)
 
 
-def _compile_some(family: str, first: int, folder: str) -> tuple[int, list[str]]:
+def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, list[str]]:
     """Compile some kernels of a family; how many, and the names of the files of all of them."""
     from nnet3py.engine import code_bytes, shipped
     from nnet3py.engine.processor import processor
 
     num_compiled, names = 0, []
-    for kernel in kernels_of("cpu", family)[first:first + _KERNELS_A_TASK]:
+    for kernel in kernels_of("cpu", family)[first:end]:
         key = kernel.key
         path, belongs = Path(folder) / shipped.file_name(key), shipped.belonging(key, processor())
         names.append(path.name)

@@ -152,7 +152,7 @@ def kernels_of(device: str, family: str) -> list[Any]:
         return [EngineFunction(*names) for names in ENGINE[family]]
     if family in LOOPS:
         return [value for name in LOOPS[family] for value in vars(import_module(name)).values()
-                if isinstance(value, Loop) and value.key.source.is_file()]
+                if isinstance(value, Loop)]
     name = f"nnet3py.ops.{device}.{family}"
     if find_spec(name) is None:          # a device need not have all of them
         return []
@@ -184,13 +184,17 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
     parts = [(device, family) for device in devices for family in sorted(families(device), key=_order)
              if not only or family in only]
     sizes = {part: len(kernels_of(*part)) for part in parts}
-    tasks = [(*part, first, min(first + _KERNELS_A_TASK, size)) for part, size in sizes.items()
-             for first in range(0, size, _KERNELS_A_TASK)]
+    tasks = [(*part, first, end) for part, size in sizes.items() for first, end in ranges(size)]
     done = _in_processes(tasks, num_processes) if num_processes > 1 and len(tasks) > 1 else (
         warm_family(*task) for task in tasks)
     for warmed in done:
         sizes[warmed.device, warmed.family] -= warmed.num_compiled + warmed.num_found
         yield warmed._replace(num_left=sizes[warmed.device, warmed.family], num_all_left=sum(sizes.values()))
+
+
+def ranges(count: int) -> list[tuple[int, int]]:
+    """Which of ``count`` kernels are compiled by one task of a process: first to end - 1."""
+    return [(first, min(first + _KERNELS_A_TASK, count)) for first in range(0, count, _KERNELS_A_TASK)]
 
 
 def _order(family: str) -> tuple[int, str]:

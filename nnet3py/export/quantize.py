@@ -110,11 +110,12 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
     onnx = import_onnx()
     with tempfile.TemporaryDirectory() as folder, _quiet():
         quantized, layers = os.path.join(folder, "quantized.onnx"), []
+        exact = _outputs(path, inputs)
         if kind == "int8":
-            layers = _choose(path, quantized, inputs, is_real, least_same_best)
+            layers = _choose(path, quantized, inputs, exact, is_real, least_same_best)
         else:
             _convert_to_float16(path, quantized)
-        loss = _loss(session(path), session(quantized), inputs)._replace(
+        loss = _loss(exact, _outputs(quantized, inputs))._replace(
             bytes_before=_bytes(path), bytes_after=_bytes(quantized), layers=tuple(layers), is_real=is_real)
         replaced = weights_beside(path) if os.path.abspath(path) == os.path.abspath(target) else []
         write_model(onnx.load(quantized), target)
@@ -135,11 +136,11 @@ def quantize_file(path: str, kind: str, utterances: Sequence[Any]) -> Loss:
     return quantize(path, path, kind, given, is_real=bool(len(utterances)))
 
 
-def _choose(path: str, quantized_path: str, inputs: Sequence[dict[str, np.ndarray]], is_real: bool,
+def _choose(path: str, quantized_path: str, inputs: Sequence[dict[str, np.ndarray]], exact: np.ndarray, is_real: bool,
             least_same_best: float) -> list[Layer]:
-    """Write the int8 file; its layers."""
+    """Write the int8 file; its layers. ``exact`` are the outputs of the float32 file."""
     onnx, is_large = import_onnx(), bool(weights_beside(path))
-    model, exact = onnx.load(path), session(path)
+    model = onnx.load(path)
 
     def write(forms: dict[str, str]) -> None:
         onnx.save_model(int8.with_forms(model, forms), quantized_path, save_as_external_data=is_large,
@@ -147,7 +148,7 @@ def _choose(path: str, quantized_path: str, inputs: Sequence[dict[str, np.ndarra
 
     def measure(forms: dict[str, str]) -> Loss:
         write(forms)
-        return _loss(exact, session(quantized_path), inputs)
+        return _loss(exact, _outputs(quantized_path, inputs))
 
     products = int8.products_of(model)
     if not is_real:
@@ -185,9 +186,8 @@ def _convert_to_float16(path: str, quantized_path: str) -> None:
     onnx.save_model(half, quantized_path, save_as_external_data=is_large)
 
 
-def _loss(exact: Any, quantized: Any, inputs: Sequence[dict[str, np.ndarray]]) -> Loss:
-    first, second = ([_output(each, given) for given in inputs] for each in (exact, quantized))
-    a, b = np.concatenate(first), np.concatenate(second)
+def _loss(a: np.ndarray, b: np.ndarray) -> Loss:
+    """How far the rows ``b`` are from ``a``."""
     return Loss(float(np.sqrt(((a - b) ** 2).mean()) / max(float(a.std()), 1e-30)), float(np.abs(a - b).max()),
                 float((a.argmax(axis=1) == b.argmax(axis=1)).mean()))
 
@@ -197,9 +197,10 @@ def _bytes(path: str) -> int:
     return sum(map(os.path.getsize, [path, *weights_beside(path)]))
 
 
-def _output(running: Any, given: dict[str, np.ndarray]) -> np.ndarray:
-    """The first output, (rows, columns)."""
-    return np.asarray(utterance_output(running, given)[0], np.float64)
+def _outputs(path: str, inputs: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
+    """The first output of a file for utterances, one after the other: (rows, columns)."""
+    running = session(path)
+    return np.concatenate([np.asarray(utterance_output(running, given)[0], np.float64) for given in inputs])
 
 
 @contextlib.contextmanager
