@@ -50,6 +50,7 @@ def test_wrong_functions_of_arrays(function, error: type, message: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ((3,), "loss=3 is a int, expected a function"), (("mse",), "loss='mse' is a str, expected a function"),
+    ((Loss,), r"the loss is the class Loss, expected an object of it .loss=Loss\(…\)"),
     ((half_square, "none"), "the loss half_square has the reduction 'none', expected 'mean' or 'sum'")])
 def test_what_is_no_loss(arguments: tuple, message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -51,6 +51,9 @@ class Loss:
             raise UsageError(f"loss={function!r} is a {type(function).__name__}, expected a function (output, target)",
                              f"a function that returns {_PAIR}; or a module of torch, such as "
                              "torch.nn.CrossEntropyLoss()")
+        if isinstance(function, type):
+            raise UsageError(f"the loss is the class {function.__name__}, expected an object of it",
+                             f"loss={function.__name__}(…)")
         self.function, self.classes = function, classes
         inner = function.func if isinstance(function, functools.partial) else function
         self.name = getattr(inner, "__name__", type(inner).__name__)
@@ -99,7 +102,7 @@ class Loss:
         try:
             pair = self.function(output, target)
         except (TypeError, AttributeError) as error:
-            if "torch" not in sys.modules:
+            if sys.modules.get("torch") is None:
                 raise
             raise UsageError(f"{what} failed with numpy arrays: {type(error).__name__}: {error}",
                              _tensors_hint(self.name)) from error
