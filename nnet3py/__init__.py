@@ -60,6 +60,9 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
     from nnet3py.recognition.decode_arrays import decode as decode
+    from nnet3py.recognition.diarization import DiarizationOptions as DiarizationOptions
+    from nnet3py.recognition.diarization import Turn as Turn
+    from nnet3py.recognition.diarization import diarize as diarize
     from nnet3py.recognition.front_end import features as features
     from nnet3py.recognition.front_end import front_end as front_end
     from nnet3py.recognition.front_end import vad as vad
@@ -145,6 +148,9 @@ _PUBLIC = {
     "decode": "nnet3py.recognition.decode_arrays",
     "DecodedText": "nnet3py.recognition.decode_arrays",
     "align": "nnet3py.recognition.aligning",
+    "diarize": "nnet3py.recognition.diarization",
+    "DiarizationOptions": "nnet3py.recognition.diarization",
+    "Turn": "nnet3py.recognition.diarization",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",
     "Recognizer": "nnet3py.recognition.recognizer",

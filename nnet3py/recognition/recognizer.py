@@ -61,6 +61,7 @@ class Recognizer:
     folder : what is known of the model's files
     sample_rate : of the sound that the model was made for; other sound is resampled
     words : the names of words
+    speaker_model : what tells speakers apart; None without
 
     Raises
     ------
@@ -93,7 +94,7 @@ class Recognizer:
             self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
             rescorer(folder.old_grammar, folder.new_grammar))
-        self._speaker_model = _speaker_model(speaker_model)
+        self.speaker_model = _speaker_model(speaker_model)
         self.decoder(self._graph)                          # raises what does not fit together
 
     @classmethod
@@ -147,7 +148,7 @@ class Recognizer:
                       self._determinize_options, at_once, self._speaker_stream(speaker_model))
 
     def _speaker_stream(self, speaker_model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerStream | None:
-        model = self._speaker_model if speaker_model is None else _speaker_model(speaker_model)
+        model = self.speaker_model if speaker_model is None else _speaker_model(speaker_model)
         if model is None:
             return None
         return SpeakerStream(model, is_silence(self._transitions, self._endpoint_options.silence_phones),

@@ -68,6 +68,7 @@ class Result(Shown):
     speaker : float32, a vector that tells speakers apart by its angle to others; None without a speaker model, or if
         too little was said. Of the first segment that has one, if there are several
     speaker_frames : how many frames it was made of
+    speaker_name : who spoke, where speakers were told apart (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
 
     words: tuple[Word, ...]
@@ -79,6 +80,7 @@ class Result(Shown):
     _segments: tuple[Result, ...] = field(default=(), repr=False)
     speaker: np.ndarray | None = field(default=None, repr=False)
     speaker_frames: int = field(default=0, repr=False)
+    speaker_name: str = ""
 
     @property
     def text(self) -> str:
