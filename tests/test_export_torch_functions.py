@@ -15,7 +15,7 @@ from nnet3py.export.torch_functions import loop_of_any_length, windows  # noqa: 
 from nnet3py.export.torch_module import to_torch  # noqa: E402
 from nnet3py.network.nnet import Nnet  # noqa: E402
 
-exports = pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="an older torch.export")
+exports = pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="an older PyTorch")
 
 
 def inputs(nnet: Nnet, frames: int, sequences: int) -> list[Any]:
@@ -180,6 +180,7 @@ def test_export_refuses_what_the_module_refuses() -> None:
         exported(given, [X, IVECTOR], 4)
 
 
+@exports
 def test_graphs_of_fx_have_the_checks() -> None:
     nnet = chain_nnet()
     module = to_torch(nnet)
