@@ -14,17 +14,18 @@ cd "$(dirname "$0")"
 
 stage=0
 dir=exp/diarization
-utts_per_voice=4
+utts_per_voice=8
 num_conversations=10
 seconds=120
 tdnn_dim=128
+dropout=0.1
 embedding_dim=64
 lda_dim=32
 num_archives=8
 pieces_per_speaker=30     # in each archive
 min_frames=80
 max_frames=160
-num_epochs=4
+num_epochs=2
 num_jobs=2
 initial_lrate=0.001
 final_lrate=0.0001
@@ -78,10 +79,10 @@ if [ $stage -le 2 ]; then
   cat > $net/configs/network.xconfig <<XCONFIG
 input dim=$(cat $egs/info/feat_dim) name=input
 batchnorm-component name=norm input=input
-relu-batchnorm-layer name=tdnn1 dim=$tdnn_dim input=Append(-2,-1,0,1,2)
-relu-batchnorm-layer name=tdnn2 dim=$tdnn_dim input=Append(-2,0,2)
-relu-batchnorm-layer name=tdnn3 dim=$tdnn_dim input=Append(-3,0,3)
-relu-batchnorm-layer name=tdnn4 dim=$((2 * tdnn_dim))
+relu-batchnorm-dropout-layer name=tdnn1 dim=$tdnn_dim input=Append(-2,-1,0,1,2) dropout-proportion=$dropout dropout-per-dim=true
+relu-batchnorm-dropout-layer name=tdnn2 dim=$tdnn_dim input=Append(-2,0,2) dropout-proportion=$dropout dropout-per-dim=true
+relu-batchnorm-dropout-layer name=tdnn3 dim=$tdnn_dim input=Append(-3,0,3) dropout-proportion=$dropout dropout-per-dim=true
+relu-batchnorm-dropout-layer name=tdnn4 dim=$((2 * tdnn_dim)) dropout-proportion=$dropout dropout-per-dim=true
 stats-layer name=stats config=mean+stddev(0:1:1:10000)
 batchnorm-component name=stats-norm input=stats
 affine-layer name=xvector dim=$embedding_dim
