@@ -88,7 +88,7 @@ def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int],
     begins = phones.begun > 0
     inside = is_state & ~begins
     seen = [_left_phones(phones, np.flatnonzero(begins), before, lefts)]
-    if inside.any():                        # of phones with several HMM states: which phone is before the one they are in
+    if inside.any():             # phones have several HMM states: which phone is before the one that a state is in
         size = int(phones.begun.max()) + 1
         arcs, left = seen[0]
         first = (graph.next_states[arcs] * np.int64(size) + phones.begun[arcs]) * size + left

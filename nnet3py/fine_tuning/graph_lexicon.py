@@ -4,7 +4,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -56,15 +56,22 @@ def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str]
     return GraphLexicon(words.pronunciations(wanted), words.silence())
 
 
-def draw_spoken(grammar: Fst, lexicon: GraphLexicon, count: int, seed: int = 0) -> Iterator[Sentence]:
-    """``count`` random sentences of a grammar whose output labels are words, as a lexicon pronounces them.
+def draw_texts(grammar: Fst, count: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """``count`` random sentences of a grammar whose output labels are words, as numbers of words."""
+    texts = []
+    for taken in draw_paths(grammar, np.arange(grammar.num_arcs), count, seed):
+        labels = grammar.output_labels[taken]
+        texts.append(tuple(labels[labels > 0].tolist()))
+    return texts
+
+
+def spoken(texts: Iterable[tuple[int, ...]], lexicon: GraphLexicon, seed: int = 0) -> Iterator[Sentence]:
+    """Sentences as a lexicon pronounces them; those with other words are left out.
 
     Half of the places between words, and at both ends, have a silence, as Kaldi's graphs take it.
     """
     random = np.random.default_rng([seed, 1])
-    for taken in draw_paths(grammar, np.arange(grammar.num_arcs), count, seed):
-        labels = grammar.output_labels[taken]
-        words = tuple(int(word) for word in labels[labels > 0])
+    for words in texts:
         if all(word in lexicon.pronunciations for word in words):
             phones: list[int] = []
             for word in (0, *words):

@@ -79,7 +79,7 @@ class GraphWords:
         opened[graph.start] = 0
         states = np.array([graph.start])
         while len(states):
-            arcs = self._leaving(states)[0]
+            arcs = self.leaving(states)[0]
             arcs = arcs[opened[graph.next_states[arcs]] == _UNKNOWN]
             states = once(graph.next_states[arcs])
             opened[graph.next_states[arcs]] = opened[sources[arcs]] + change[arcs]
@@ -123,18 +123,18 @@ class GraphWords:
 
     # -- walking -------------------------------------------------------------------------------------------------------
 
-    def _leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The arcs that leave each of some states, without self-loops; and how many each has."""
         return self._onward(states)
 
     @cached_property
     def _onward(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        return _by_state(self.phones.graph.sources, np.flatnonzero(~self.phones.is_loop).astype(np.int32))
+        return by_state(self.phones.graph.sources, np.flatnonzero(~self.phones.is_loop).astype(np.int32))
 
     @cached_property
     def _backward(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
         arcs = np.flatnonzero(~self.phones.is_loop).astype(np.int32)
-        return _by_state(self.phones.graph.next_states,
+        return by_state(self.phones.graph.next_states,
                          arcs[np.argsort(self.phones.graph.next_states[arcs], kind="stable")])
 
     def _spoken(self, arcs: np.ndarray) -> Iterator[tuple[int, tuple[int, ...], int]]:
@@ -181,7 +181,7 @@ class GraphWords:
         for _ in range(_LONGEST):
             if not len(paths.roots):
                 break
-            arcs, repeats = self._leaving(paths.states)
+            arcs, repeats = self.leaving(paths.states)
             paths = paths.chosen(np.repeat(np.arange(len(repeats)), repeats), next_states[arcs])
             of_word = (begun[arcs] > 0) & ~self.begins[arcs] & ~self.is_nonword[arcs]
             paths.add(of_word, begun[arcs], arcs)
@@ -259,7 +259,7 @@ class _Paths:
         return cls(roots, states, np.concatenate(phones), lengths, codes, first_arcs)
 
 
-def _by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+def by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """A function that gives the arcs of each of some states, and how many each has; ``arcs``: in order of states."""
     keys = states[arcs]
 
