@@ -34,6 +34,7 @@ from nnet3py.fine_tuning.phone_names import phone_names
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.requirements import known_files
 from nnet3py.fine_tuning.texts import MARKS
+from nnet3py.fine_tuning.wider_hcl import why_not
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -119,12 +120,12 @@ def check_parts(parts: Parts, name: str) -> None:
                          "put the file 'tree' of the model's training into its folder")
 
 
-def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0,
-             wanted: Collection[str] | None = None) -> Parts:
+def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wanted: Collection[str] | None = None,
+             with_sentences: bool = True) -> Parts:
     """What is known of a model, by its files (``known_files``) or by its graph. Nnet3Error for bad files.
 
     ``wanted``: the words whose pronunciations are needed, of a graph in two parts, which may have a million; None for
-    all.
+    all. ``with_sentences``: also sentences drawn from the graph.
     """
     model = read_model(folder.model).transition_model
     graph, grammar = words_graph(folder, model)
@@ -138,13 +139,16 @@ def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0,
         parts.lexicon = _read_lexicon(files["lexicon"], parts.phones)
     if grammar is None:
         _read_graph(graph, model, words, parts)
-        parts.sentences = list(draw_sentences(graph, model, NUM_SENTENCES, seed))
+        parts.sentences = list(draw_sentences(graph, model, NUM_SENTENCES, seed)) if with_sentences else []
     else:
-        texts = draw_texts(grammar, NUM_SENTENCES, seed)
+        texts = draw_texts(grammar, NUM_SENTENCES, seed) if with_sentences else []
         needed = None if wanted is None else _needed(words, wanted, seed)
         recovered = _read_graph(graph, model, words, parts, needed, {word for text in texts for word in text})
         if recovered is not None:
             parts.sentences = list(spoken(texts, recovered, seed))
+        problem = why_not(model, parts.tree) if parts.tree is not None else ""
+        if problem:
+            parts.notes.append(f"no words can be added to the graph: {problem}")
     if not parts.silence:
         parts.silence = _silence_by_options(folder, parts.phones)
     return parts

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from nnet3py.decoding.lang_folder import POSITIONS
 from nnet3py.decoding.symbols import EPSILON, SymbolTable
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.word_alignment import NONWORD
 
 _MARK_OF_KIND = {kind: mark for mark, kind in POSITIONS.items()}
 
@@ -46,11 +45,9 @@ def _by_number(model: TransitionModel, kinds: Mapping[int, str] | None) -> dict[
     first, used = 0, set[str]()
     for phone in sorted(model.topology.phones):
         kind = (kinds or {}).get(phone, "")
-        if kind not in _MARK_OF_KIND:
-            names[phone] = f"p{phone}"
-        if kind not in _MARK_OF_KIND or kind in used or used == {NONWORD, *_MARK_OF_KIND}:
+        if kind not in _MARK_OF_KIND or not used or kind in used:
             first, used = phone, set()
         if kind in _MARK_OF_KIND:
-            names[phone] = f"p{first}{_MARK_OF_KIND[kind]}"
-        used.add(kind)
+            used.add(kind)
+        names[phone] = f"p{first}{_MARK_OF_KIND.get(kind, '')}"
     return names

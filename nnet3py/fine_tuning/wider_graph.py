@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,9 +66,7 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
     graph = read_decoding_graph(folder, model)
     assert isinstance(graph, LookaheadGraph)
     words = SymbolTable.read(folder.words)
-    first = max(words.names) + 1
-    numbers = {name: first + place for place, name in enumerate(sorted(new))}
-    labels = _new_labels(graph, numbers)
+    labels, numbers = _new_numbers(graph, words, new)
     work.graph.mkdir(parents=True, exist_ok=True)
     if new:
         _write_hcl(work, graph, model, _phones_of(new, phones, labels), numbers)
@@ -82,20 +80,21 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
     _write_grammar(work.graph / GRAMMAR, folder.grammar, _NewText(learnt, label_of, labels, numbers),
                    SHARE * options.lm_weight)
     if os.path.abspath(folder.words) != os.path.abspath(folder.grammar) and new:
-        words.extended(sorted(new)).write(str(work.graph / "words.txt"))
+        SymbolTable({**words.names, **{number: name for name, number in numbers.items()}}).write(
+            str(work.graph / "words.txt"))
     log.log(f"The old graph with {len(new)} more words, {len(words) + len(new)} in all")
 
 
-def _new_labels(graph: LookaheadGraph, numbers: Mapping[str, int]) -> dict[str, int]:
-    """HCL's labels for new words: their numbers where words stand for themselves, else what follows the largest."""
+def _new_numbers(graph: LookaheadGraph, words: SymbolTable,
+                 new: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """HCL's labels for new words, and the words' numbers: the same where words stand for themselves."""
     hcl = graph.lookahead
-    largest = max(hcl.final_label, int(hcl.arcs[:, ARC_OUTPUT].max()), int(graph.label_of_word.max()))
-    if graph.grammar.is_ngram and all(number > largest for number in numbers.values()):
-        return dict(numbers)
+    label = 1 + max(hcl.final_label, int(hcl.arcs[:, ARC_OUTPUT].max()), int(graph.label_of_word.max()))
+    number = 1 + max(words.names)
     if graph.grammar.is_ngram:
-        raise Nnet3Error("the graph has labels above the numbers of all words", "HCLr.fst and Gr.fst must be of one "
-                         "model")
-    return {name: largest + place for place, name in enumerate(sorted(numbers), 1)}
+        label = number = max(label, number)
+    return ({name: label + place for place, name in enumerate(sorted(new))},
+            {name: number + place for place, name in enumerate(sorted(new))})
 
 
 def _phones_of(new: Mapping[str, Sequence[tuple[str, ...]]], phones: SymbolTable,

@@ -215,10 +215,12 @@ class _Wider:
             taken = arcs[chosen]
             here = graph.next_states[taken]
             costs = costs + graph.weights[taken]
+            is_next = words.phones.begun[taken] > 0
+            is_next &= is_over | words.is_nonword[taken]      # another word's phone, or a silence
             is_over = is_over | words.ends[taken]
-            is_done = is_over & (words.open_words[here] == 0)
+            is_done = is_over & ~is_next & (words.open_words[here] == 0)
             finished.append((of_state[is_done], costs[is_done]))
-            stays = ~is_done & ~(words.is_nonword[taken] & ~is_over)
+            stays = ~is_done & ~is_next
             if not stays.any():
                 break
             of_state, here, is_over = of_state[stays], here[stays], is_over[stays]
@@ -259,7 +261,7 @@ class _Wider:
         like = self._after_words[phone]
         graph, leaving = self._graph, float(self._leaving[like])
         arcs = [(int(graph.next_states[arc]), int(graph.input_labels[arc]), int(graph.output_labels[arc]),
-                 float(graph.weights[arc]) - leaving)
+                 float(graph.weights[arc]) - (leaving if graph.next_states[arc] != like else 0.0))
                 for arc in range(int(graph.arc_starts[like]), int(graph.arc_starts[like + 1]))
                 if int(graph.input_labels[arc]) != self._loops[like] or not self._loops[like]]
         final = float(graph.final_weights[like])

@@ -79,9 +79,7 @@ def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...
                work: WorkFolder) -> dict[str, Pronunciations]:
     """The pronunciations of new words, which are written to a file as well."""
     words = sorted(words)
-    given: dict[str, list[tuple[str, ...]]] = {}
-    for entry in read_lexicon(options.lexicon) if options.lexicon else []:
-        given.setdefault(entry.word, []).append(entry.phones)
+    given = given_pronunciations(options)
     leave_out = options.unknown_words == "leave-out"
     new = pronounce([word for word in words if word in given] if leave_out else words, lexicon, given,
                     options.unknown_words == "spell", options.srand)
@@ -97,13 +95,25 @@ def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...
     return new
 
 
+def given_pronunciations(options: FineTuneOptions) -> dict[str, list[tuple[str, ...]]]:
+    """The words of --lexicon with their phones."""
+    given: dict[str, list[tuple[str, ...]]] = {}
+    for entry in read_lexicon(options.lexicon) if options.lexicon else []:
+        given.setdefault(entry.word, []).append(entry.phones)
+    return given
+
+
+def lang_of(lexicon: list[Pronunciation], phones: SymbolTable, silence: str) -> Lang:
+    """The transducers of a lexicon without marks of positions. FormatError for a phone that the table lacks."""
+    return make_lang(positioned(lexicon, phones), phones, Silence(silence, SILENCE_PROB if silence else 0.0))
+
+
 def _write_lang(work: WorkFolder, lexicon: list[Pronunciation]) -> Lang:
     phones = SymbolTable.read(f"{work.model}/phones.txt", "phone")
-    lexicon = positioned(lexicon, phones)
-    silence = (work.model / "silence.txt").read_text(encoding="utf-8").strip()
-    lang = make_lang(lexicon, phones, Silence(silence, SILENCE_PROB if silence else 0.0))
+    lang = lang_of(lexicon, phones, (work.model / "silence.txt").read_text(encoding="utf-8").strip())
     write_lang(work.lang, lang)
-    write_text(f"{work.lang}/lexicon.txt", "".join(f"{entry.word} {' '.join(entry.phones)}\n" for entry in lexicon))
+    write_text(f"{work.lang}/lexicon.txt", "".join(f"{entry.word} {' '.join(entry.phones)}\n"
+                                                   for entry in positioned(lexicon, phones)))
     _copy_boundaries(work, work.lang)
     return lang
 
