@@ -273,6 +273,19 @@ def _living_groups(groups: set[int]) -> set[int]:
     return alive & living
 
 
+HANGUP: int = getattr(signal, "SIGHUP", 0)
+"""The signal by which services are told to look at their files again, and programs that their terminal was closed."""
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that controls it, which is still open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
+    except OSError:
+        return False
+    return True
+
+
 def call_at_signals(loop: Any, numbers: tuple[int, ...], function: Callable[[], Any]) -> None:
     """Let an event loop of asyncio call ``function`` when one of these signals comes."""
     for number in numbers:
