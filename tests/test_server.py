@@ -28,7 +28,7 @@ from fake_recognition import (
 )
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.recognition import stream_threads
+from nnet3py.recognition import server, stream_threads
 from nnet3py.recognition.served_models import Reloaded
 from nnet3py.recognition.server import RecognitionServer
 from nnet3py.recognition.server_limits import Limits
@@ -418,6 +418,21 @@ def test_connections_with_tls(tmp_path: Path) -> None:
         with pytest.raises(Nnet3Error, match="no such file|no certificate"):
             options = ServerOptions(port=0, certificate=wrong)
             asyncio.run(RecognitionServer(StreamThreads(FakeStream, 1), options).serve())
+
+
+def test_a_client_far_ahead_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers to pings wait behind its sound, which takes longer than the time between pings."""
+    monkeypatch.setattr(server, "_PING_SECONDS", 0.1)
+    monkeypatch.setattr(SlowStream, "seconds", 0.1)
+
+    async def body() -> None:
+        async with serving(SlowStream) as running, connect(running.url, ping_interval=None) as client:
+            for _ in range(15):
+                await client.send(speech("1"))
+            answers = [json.loads(await client.recv()) for _ in range(15)]
+            assert answers[-1] == {"partial": " ".join(["one"] * 15)}
+
+    asyncio.run(body())
 
 
 def with_model(name: str) -> str:

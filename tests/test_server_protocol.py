@@ -50,14 +50,14 @@ def test_what_is_refused(text: str, code: CloseCode, what: str) -> None:
     assert caught.value.code is code and what in str(caught.value) and len(str(caught.value)) < 200
 
 
-def test_a_model_is_asked_for_by_name_or_language() -> None:
+def test_a_model_is_asked_for_by_name_language_or_path() -> None:
     models = fake_models(**{"vosk-model-small-ko-0.22": 0, "vosk-model-en-us-0.15": 1, "de": 2})
     for asked, name in (("vosk-model-en-us-0.15", "vosk-model-en-us-0.15"), ("ko", "vosk-model-small-ko-0.22"),
-                        ("en-us", "vosk-model-en-us-0.15"), ("de", "de")):
+                        ("en-us", "vosk-model-en-us-0.15"), ("de", "de"), ("/opt/models/de/", "de")):
         wanted = read_text_message(json.dumps({"config": {"model": asked}}), USUAL, models)
         assert isinstance(wanted, StreamSettings) and wanted.model is models.by_name[name]
     assert read_text_message('{"config": {"model": ""}}', USUAL, models) == USUAL
-    for asked in ("fr", "en", "../de", ["de"], 7):
+    for asked in ("fr", "en", "/", ["de"], 7):
         with pytest.raises(ProtocolError, match="expected one of vosk-model-small-ko-0.22, vosk-model-en-us-0.15, de"):
             read_text_message(json.dumps({"config": {"model": asked}}), USUAL, models)
 

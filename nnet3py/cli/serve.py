@@ -12,7 +12,7 @@ from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of, with_values
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_options import ServerOptions
-from nnet3py.system import share_heaps
+from nnet3py.system import give_back_memory, share_heaps
 
 if TYPE_CHECKING:
     from nnet3py.recognition.recognizer import Recognizer
@@ -118,6 +118,7 @@ def collect_often() -> None:
 
     gc.unfreeze()               # of a model that is not served any more
     gc.collect()
+    give_back_memory()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
 

@@ -41,8 +41,12 @@ class ServedModels:
         return next(iter(self.by_name.values()), None)
 
     def named(self, name: str) -> ServedModel | None:
-        """The model of this name; else the first published one of this language, such as ``ko``; else None."""
-        of_language = (model for model in self.by_name.values() if language_of(model.name) == name)
+        """The model of a name; else the first published one of a language, such as ``ko``; None if there is none.
+
+        Clients of vosk-server give the path of a folder, of which the last part counts: nothing else is looked at.
+        """
+        name = name.rstrip("/").rpartition("/")[2]
+        of_language = (model for model in self.by_name.values() if name and language_of(model.name) == name)
         return self.by_name.get(name) or next(of_language, None)
 
 

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0          # that a client has to answer the closing of its connection
 _OPEN_SECONDS = 10.0         # for a client to say what it wants
-_PING_SECONDS = 20.0         # between checks whether a client is still there; as long for its answer
-_KINDS = {1007: "text", 1009: "size", 1011: "ping"}      # of errors at which websockets itself closes, by close code
+_PING_SECONDS = 20.0         # between signs of life, after which the system closes what has no other end any more
+_KINDS = {1007: "text", 1009: "size"}      # of errors at which websockets itself closes, by close code
 
 
 class RecognitionServer:
@@ -114,7 +114,8 @@ class RecognitionServer:
             return await serve(
                 self._handle, options.host or None, options.port, process_request=self._process_request,
                 compression=None, server_header="nnet3py", open_timeout=_OPEN_SECONDS, ping_interval=_PING_SECONDS,
-                ping_timeout=_PING_SECONDS, close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
+                ping_timeout=None,       # an answer to it comes after all the sound that waits
+                close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
                 max_queue=MESSAGES_WAITING, logger=quiet, ssl=_tls_context(options))
         except OSError as error:
             raise Nnet3Error(f"cannot listen on port {options.port} of {options.host or 'all interfaces'}: "
