@@ -1,4 +1,4 @@
-"""Servers: streams in real time over WebSockets, memory of a process and of several; beside vosk-server in the same run.
+"""Servers: streams in real time over WebSockets, memory of a process and of several; beside vosk-server in one run.
 
     python benchmarks/serving.py                                    # 20 streams, the demo's model
     python benchmarks/serving.py --model=FOLDER a.wav b.flac        # another model, in vosk's layout
@@ -37,9 +37,10 @@ def streams(name: str, command: Command, model: Path, sound: bytes, seconds: flo
         before = memory_of(process)
         late = talk(process, port, sound, seconds, count)
         after = memory_of(process)
-    in_time = "in real time" if late.milliseconds[-1] < BEHIND else "NOT in real time"
-    click.echo(f"  streams    {name:11} {count} {in_time}: p50 {late.percentile(0.5):.0f}  p99 {late.percentile(0.99):.0f}"
-               f"  max {late.milliseconds[-1]:.0f} ms (goal: p99 {LATENCY:.0f}), server {late.server_cores:.2f} cores, "
+    most = late.milliseconds[-1]
+    in_time = "in real time" if most < BEHIND else "NOT in real time"
+    click.echo(f"  streams    {name:11} {count} {in_time}: p50 {late.percentile(0.5):.0f}  "
+               f"p99 {late.percentile(0.99):.0f}  max {most:.0f} ms (goal: p99 {LATENCY:.0f}), server {late.server_cores:.2f} cores, "
                f"clients {late.client_cores:.2f}, {before.resident:.0f} MB before, {after.resident:.0f} at the end, "
                f"{sum(len(words.split()) for words in late.words)} words")
 
@@ -51,8 +52,8 @@ def processes(name: str, command: Command, model: Path) -> None:
         with running(command, model, CORES) as (two, _):
             both = memory_of(one), memory_of(two)
     total = sum(memory.proportional for memory in both)
-    click.echo(f"  processes  {name:11} one {alone.proportional:.0f} MB ({alone.resident:.0f} resident), two {total:.0f} "
-               f"MB; each has {both[0].own:.0f} MB of its own")
+    click.echo(f"  processes  {name:11} one {alone.proportional:.0f} MB ({alone.resident:.0f} resident), "
+               f"two {total:.0f} MB; each has {both[0].own:.0f} MB of its own")
 
 
 @click.command()

@@ -9,15 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 import numpy as np
 import pytest
 from paths import ROOT
-from recognition_cases import CHUNK, DATA, PACKAGE, RATE, dialogue
+from recognition_cases import DATA, PACKAGE, RATE, dialogue
+from server_runs import log_until, running
 
 from nnet3py.cli.serve import serve
 from nnet3py.recognition.model_folder import demo_folder
@@ -30,24 +29,6 @@ BLOCK = 2880 * 2             # bytes: what vosk was given at a time
 TIME_STEPS = 1e-4            # seconds: printed times have six digits, and ours come of other sums
 CONFIDENCE = 1e-3            # the same of other search
 MEMORY = 24 << 20            # bytes: what allocators keep for themselves may differ by that
-
-
-@contextmanager
-def running(*options: str, model: str = str(PACKAGE)) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The command in a process of its own, and its port."""
-    process = subprocess.Popen([sys.executable, "-m", "nnet3py", "serve", "--port=0", *options,
-                                f"--model-option=chunk-length={CHUNK}", model],
-                               stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "Listening on http://127.0.0.1:" in line:
-                break
-            assert "ERROR" not in line, line
-        yield process, int(line.split("http://127.0.0.1:")[1].split("/")[0])
-    finally:
-        process.kill()
-        process.communicate()
 
 
 async def conversation(port: int, block: int = BLOCK) -> list[dict]:
@@ -186,17 +167,6 @@ async def end(client: ClientConnection) -> list[str]:
         await client.send(message)
         answers.append(json.loads(await client.recv()))
     return said(answers)
-
-
-def log_until(process: subprocess.Popen[str], what: str) -> str:
-    """What the server logs up to a line with these words."""
-    assert process.stderr is not None
-    lines: list[str] = []
-    for line in process.stderr:
-        lines.append(line)
-        if what in line:
-            return "".join(lines)
-    raise AssertionError(f"the server ended: {lines}")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP")

@@ -1,4 +1,4 @@
-"""Run vosk-server's asr_server.py with whatever version of websockets there is: newer ones call handlers without a path.
+"""Run vosk-server's asr_server.py with any version of websockets: newer ones call handlers without a path.
 
     python run_vosk_server.py asr_server.py PORT MODEL
 """

@@ -85,7 +85,8 @@ def serve(args: list[str], options: Options) -> None:
         from nnet3py.recognition.scheduler import THREADS_PER_CORE
         from nnet3py.recognition.stream_threads import StreamThreads
 
-        return RecognitionServer(StreamThreads(begin, THREADS_PER_CORE * num_threads()), chosen, loader.models, read_again)
+        streams = StreamThreads(begin, THREADS_PER_CORE * num_threads())
+        return RecognitionServer(streams, chosen, loader.models, read_again)
 
     log.log(f"Models: {', '.join(loader.models.by_name)}")
     run_server(server, lambda address: log.log(
