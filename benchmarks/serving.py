@@ -40,8 +40,9 @@ def streams(name: str, command: Command, model: Path, sound: bytes, seconds: flo
     most = late.milliseconds[-1]
     in_time = "in real time" if most < BEHIND else "NOT in real time"
     click.echo(f"  streams    {name:11} {count} {in_time}: p50 {late.percentile(0.5):.0f}  "
-               f"p99 {late.percentile(0.99):.0f}  max {most:.0f} ms (goal: p99 {LATENCY:.0f}), server {late.server_cores:.2f} cores, "
-               f"clients {late.client_cores:.2f}, {before.resident:.0f} MB before, {after.resident:.0f} at the end, "
+               f"p99 {late.percentile(0.99):.0f}  max {most:.0f} ms (goal: p99 {LATENCY:.0f}), "
+               f"server {late.server_cores:.2f} cores, clients {late.client_cores:.2f}, "
+               f"{before.resident:.0f} MB before, {after.resident:.0f} at the end, "
                f"{sum(len(words.split()) for words in late.words)} words")
 
 

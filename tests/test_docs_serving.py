@@ -1,5 +1,5 @@
-"""docs/serving.md: its client and its exchange of a model run, its unit files and commands can be read, and every option
-and counter that it names is there."""
+"""docs/serving.md: its client and its exchange of a model run, its unit files and commands can be read, and every
+option and counter that it names is there."""
 from __future__ import annotations
 
 import configparser
@@ -49,7 +49,8 @@ def units() -> list[configparser.ConfigParser]:
 
 def server_commands() -> list[list[str]]:
     """What follows ``nnet3py serve`` wherever the page starts a server."""
-    lines = [*"".join(blocks("bash") + blocks("text")).splitlines(), *(unit["Service"]["ExecStart"] for unit in units())]
+    lines = "".join(blocks("bash") + blocks("text")).splitlines()
+    lines += [unit["Service"]["ExecStart"] for unit in units()]
     found = [shlex.split(line.partition("nnet3py serve ")[2]) for line in lines if "nnet3py serve " in line]
     assert len(found) == 4
     return found
