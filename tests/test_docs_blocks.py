@@ -41,6 +41,7 @@ RUN_BY = {
     "models.md": "test_docs_models.py", "python.md": "test_docs_python.py",
     "pytorch.md": "test_docs_pytorch.py",
     "recognition.md": "test_docs_recognition.py",
+    "serving.md": "test_docs_serving.py",
     "training.md": "test_docs_training.py", "tutorial.md": "test_docs_tutorial.py",
     "xconfig.md": "test_xconfig_page.py",
 }

@@ -362,6 +362,16 @@ class _Reader:
                                  "had of a stream", "train with --cmvn-opts '--norm-means=false --norm-vars=false'")
 
 
+def files_of_model(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
+                   options: Mapping[str, Any] | None = None) -> set[str]:
+    """All files in a model's folder, and those elsewhere that it is read from. As :func:`look_at_folder`."""
+    folder = look_at_folder(path, graph, options)
+    values = [*vars(folder).values(), *(folder.ivectors or {}).values(), *(folder.cmvn or {}).values()]
+    named = {value for value in values if isinstance(value, str) and os.path.isfile(value)}
+    return named | {os.path.join(place, name) for place, _, names in os.walk(folder.path) for name in names
+                    if os.path.isfile(os.path.join(place, name))}
+
+
 def demo_folder() -> str:
     """The folder of the small model that comes with the package. Nnet3Error if it was left out."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), DEMO)
