@@ -4,6 +4,7 @@ States are numbered as they are met; lookups are cached. Kaldi: DeterministicOnD
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -30,6 +31,19 @@ class DeterministicLm(Protocol):
     def final_cost(self, state: int) -> float:
         """The cost of ending; infinity where the words cannot end."""
 
+    def prepare(self, state: int, others: Callable[[], Iterator[int]]) -> None:
+        """Prepare for lookups in ``state``, and soon perhaps in those that ``others()`` gives, the likeliest first.
+
+        So a model may compute what it needs for several states together. Lookups give the same without it.
+        """
+
+
+class _Ready:
+    """Models that have nothing to prepare."""
+
+    def prepare(self, state: int, others: Callable[[], Iterator[int]]) -> None:
+        """Do nothing."""
+
 
 class _Numbered(Generic[State]):
     """Numbers of states, in the order in which they are met."""
@@ -45,7 +59,7 @@ class _Numbered(Generic[State]):
         return number
 
 
-class FstLm:
+class FstLm(_Ready):
     """An FST with back-off arcs as a model: a word without an arc in a state is looked up where its epsilon leads.
 
     Kaldi: BackoffDeterministicOnDemandFst.
@@ -98,7 +112,7 @@ class FstLm:
         raise FormatError("the back-off arcs of a language model form a cycle")
 
 
-class ConstArpaLm:
+class ConstArpaLm(_Ready):
     """A const-ARPA model; its states are histories. Kaldi: ConstArpaLmDeterministicFst."""
 
     def __init__(self, model: ConstArpa) -> None:
@@ -140,6 +154,12 @@ class LmDifference:
                 self._arcs.clear()
             self._arcs[key] = self._find(*self._states.states[state], word)
         return self._arcs[key]
+
+    def prepare(self, state: int, others: Callable[[], Iterator[int]]) -> None:
+        """Let both models prepare."""
+        pairs = self._states.states
+        self._old.prepare(pairs[state][0], lambda: (pairs[other][0] for other in others()))
+        self._new.prepare(pairs[state][1], lambda: (pairs[other][1] for other in others()))
 
     def _find(self, old_state: int, new_state: int, word: int) -> tuple[int, float] | None:
         old, new = self._old.arc(old_state, word), self._new.arc(new_state, word)
