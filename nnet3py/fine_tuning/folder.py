@@ -46,6 +46,8 @@ def write_folder(work: WorkFolder, options: FineTuneOptions, target: Path, model
     replace_model(options, target, model)
     if (work.graph / "HCLG.fst").is_file():
         _write_graph(work, folder, target / _inside(folder, folder.graph), options)
+        if folder.rnnlm:                           # it lacks the new words
+            shutil.rmtree(target / _inside(folder, folder.rnnlm))
 
 
 def replace_model(options: FineTuneOptions, target: Path, model: Path) -> None:

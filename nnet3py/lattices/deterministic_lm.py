@@ -5,7 +5,7 @@ States are numbered as they are met; lookups are cached. Kaldi: DeterministicOnD
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
 State = TypeVar("State")
+# Gives states, each with words that are likely to be looked up in it and in those that they lead to, one after another.
+Likely: TypeAlias = Callable[[], Iterator[tuple[int, list[int]]]]
 _MOST_KEPT = 5_000_000         # cached lookups; beyond that the cache is emptied
 _LONGEST_BACKOFF = 1000
 
@@ -31,17 +33,17 @@ class DeterministicLm(Protocol):
     def final_cost(self, state: int) -> float:
         """The cost of ending; infinity where the words cannot end."""
 
-    def prepare(self, state: int, others: Callable[[], Iterator[int]]) -> None:
-        """Prepare for lookups in ``state``, and soon perhaps in those that ``others()`` gives, the likeliest first.
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Prepare for lookups in ``state``, and for those that will soon be likely: ``likely()``.
 
-        So a model may compute what it needs for several states together. Lookups give the same without it.
+        So a model may compute what it needs for several lookups together. They give the same without it.
         """
 
 
 class _Ready:
     """Models that have nothing to prepare."""
 
-    def prepare(self, state: int, others: Callable[[], Iterator[int]]) -> None:
+    def prepare(self, state: int, likely: Likely) -> None:
         """Do nothing."""
 
 
@@ -155,11 +157,11 @@ class LmDifference:
             self._arcs[key] = self._find(*self._states.states[state], word)
         return self._arcs[key]
 
-    def prepare(self, state: int, others: Callable[[], Iterator[int]]) -> None:
+    def prepare(self, state: int, likely: Likely) -> None:
         """Let both models prepare."""
         pairs = self._states.states
-        self._old.prepare(pairs[state][0], lambda: (pairs[other][0] for other in others()))
-        self._new.prepare(pairs[state][1], lambda: (pairs[other][1] for other in others()))
+        self._old.prepare(pairs[state][0], lambda: ((pairs[other][0], words) for other, words in likely()))
+        self._new.prepare(pairs[state][1], lambda: ((pairs[other][1], words) for other, words in likely()))
 
     def _find(self, old_state: int, new_state: int, word: int) -> tuple[int, float] | None:
         old, new = self._old.arc(old_state, word), self._new.arc(new_state, word)

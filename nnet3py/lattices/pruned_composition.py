@@ -21,6 +21,7 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 _END = -1                        # stands for the end among the arcs of a state
+_LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # arcs, and words from them on, that a model may prepare for
 _DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that one is found soon
 
 
@@ -150,7 +151,7 @@ class PrunedComposition:
         state.turn += 1
         self._enqueue(number)
         if arc == _END or self._labels[arc]:
-            self._model.prepare(state.model_state, self._states_in_queue)
+            self._model.prepare(state.model_state, lambda: self._likely_lookups(state, arc))
         if arc == _END:
             state.final = self._model.final_cost(state.model_state)
             if state.final < math.inf:
@@ -169,9 +170,30 @@ class PrunedComposition:
         state.arcs.append((arc, target, model_cost, cost))
         self._num_arcs += 1
 
-    def _states_in_queue(self) -> Iterator[int]:
-        """The model's states that are likely to be asked for next, the likeliest near the beginning."""
-        return (self._states[number].model_state for _, number in self._queue)
+    def _likely_lookups(self, state: _Composed, arc: int) -> Iterator[tuple[int, list[int]]]:
+        """A state with the words after its arc; then those in the queue, with the words after arcs within the beam."""
+        yield state.model_state, self._best_words(arc)
+        if self._found_end:
+            nexts = []
+            for key, number in heapq.nsmallest(_LOOK_AHEAD, self._queue):
+                other = self._states[number]
+                turns = self._turns[other.lattice_state]
+                before = key - turns[other.turn][0]
+                for turn in range(other.turn, len(turns)):
+                    delta, following = turns[turn]
+                    if before + delta >= self._cutoff:
+                        break
+                    nexts.append((before + delta, other.model_state, following))
+            for _, model_state, following in sorted(nexts)[:_LOOK_AHEAD]:
+                yield model_state, self._best_words(following)
+
+    def _best_words(self, arc: int) -> list[int]:
+        """The words of an arc, or of none, and of the best arcs after it."""
+        words: list[int] = []
+        while arc != _END and len(words) < _WORDS_AHEAD:
+            words += [self._labels[arc]] if self._labels[arc] else []
+            arc = self._turns[self._targets[arc]][0][1]
+        return words
 
     def _recompute(self) -> None:
         """Compute costs from the start and to the end again, and put the states in order by them."""

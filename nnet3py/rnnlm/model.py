@@ -84,8 +84,9 @@ class RnnLanguageModel:
         if not self._words_path:
             raise UsageError(f"there is no words.txt with {self.files.network}", "give words=, or numbers of words")
         table = SymbolTable.read(self._words_path)
-        if max(table.names, default=0) >= self.embedding.num_words:
-            raise FormatError(f"the largest number of a word is {max(table.names)}, but the language model's words are "
+        lacking = table.first_beyond(self.embedding.num_words)
+        if lacking:
+            raise FormatError(f"the word '{lacking}' has number {table[lacking]}, but the language model's words are "
                               f"numbered up to {self.embedding.num_words - 1}", path=self._words_path,
                               hint="give the words.txt that the model was trained with")
         return table

@@ -58,18 +58,25 @@ class WordEmbedding:
             vector: np.ndarray = self._matrix[word]
             return vector
         kept = self._kept.get(word)
-        if kept is None:
-            kept = self.rows(np.array([word]))[0]
-            if len(self._kept) >= _KEPT_ROWS:
-                self._kept.clear()
-            self._kept[word] = kept
-        return kept
+        return self.rows(np.array([word]))[0] if kept is None else kept
 
     def rows(self, words: np.ndarray) -> np.ndarray:
         """The vectors of words, float32 (n, dim). ShapeError for a number that is no word's."""
         self.check(words)
         if self._features is None:
             return self._matrix[words]
+        kept, numbers = self._kept, words.tolist()
+        new = [word for word in dict.fromkeys(numbers) if word not in kept]
+        if len(kept) + len(new) > _KEPT_ROWS:
+            kept = self._kept = {}
+            new = list(dict.fromkeys(numbers))
+        if new:
+            kept.update(zip(new, self._made(np.array(new)), strict=True))
+        return np.stack([kept[word] for word in numbers]) if numbers else np.empty((0, self.dim), np.float32)
+
+    def _made(self, words: np.ndarray) -> np.ndarray:
+        """The vectors of words from their features, float32 (n, dim)."""
+        assert self._features is not None
         part = self._features.take_rows(words)
         vectors = np.zeros((len(words), self.dim), dtype=np.float32)
         filled = np.diff(part.row_starts) > 0
