@@ -329,6 +329,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                           "Put phones in place of words or of transition-ids."),
         "nbest-to-linear": Entry("nbest", "nbest_to_linear", "Split lattices of one path into their parts."),
         "linear-to-nbest": Entry("nbest", "linear_to_nbest", "Make lattices of one path from alignments and words."),
+        "nbest-to-lattice": Entry("nbest", "nbest_to_lattice", "Unite best paths to lattices."),
         "nbest-to-ctm": Entry("nbest", "nbest_to_ctm", "Print when each word of best paths was said."),
         "nbest-to-prons": Entry("nbest", "nbest_to_prons", "Print the words of best paths with their phones."),
     },

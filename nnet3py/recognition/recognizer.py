@@ -293,16 +293,20 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
 
 
 def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
-    """The folder's RNN language model. Nnet3Error if it has not all of the recogniser's words."""
+    """The folder's RNN language model. Nnet3Error if it has not all of the recogniser's words, or has other ones."""
     if not folder.rnnlm:
         return None
     model = RnnLanguageModel(folder.rnnlm, words=folder.words, device=device)
-    lacking = words.first_beyond(model.embedding.num_words)
-    if lacking:
-        raise Nnet3Error(f"the language model in {folder.rnnlm} lacks the word '{lacking}', number {words[lacking]} of "
-                         f"{folder.words}: its words are numbered up to {model.embedding.num_words - 1}",
-                         "it was made for other words; leave it out with --model-option=rnnlm=false, or "
-                         "options={'rnnlm': False}")
+    num_words, own = model.embedding.num_words, model.files.words
+    wrong = words.first_beyond(num_words)
+    if not wrong and os.path.dirname(own).startswith(os.path.normpath(folder.rnnlm)):
+        names = SymbolTable.read(own).names
+        wrong = next((name for number, name in words.names.items() if names.get(number, name) != name), "")
+    if wrong:
+        raise Nnet3Error(f"the language model in {folder.rnnlm}, of {num_words - 1} words, does not have the word "
+                         f"'{wrong}' of {folder.words} with its number, {words[wrong]}",
+                         "it was made for other words; --model-option=rnnlm=false, or options={'rnnlm': False}, does "
+                         "without it")
     return model
 
 

@@ -15,7 +15,10 @@ from nnet3py.transducers.lattice import expanded
 
 def rescored_with_rnnlm(lattice: CompactLattice, network: RnnlmNetwork, scale: float,
                         max_ngram_order: int) -> CompactLattice:
-    """The lattice with ``scale`` times the model's costs added to its graph costs, determinized."""
+    """The lattice with ``scale`` times the model's costs added to its graph costs, determinized.
+
+    ShapeError for a word that the model lacks.
+    """
     if scale == 0.0:
         return lattice
     composed = composed_with_rnnlm(scaled(lattice, Scales(1.0 / scale)), network, max_ngram_order)
@@ -27,6 +30,8 @@ def rescored_within_beam(lattice: CompactLattice, old: DeterministicLm, network:
     """The lattice with ``scale`` times what the model costs more than an old one; only paths within a beam.
 
     Acoustic costs must be scaled as they count against graph costs. Not determinized; empty if there is no path.
+    ShapeError for a word that the new model lacks.
     """
+    network.embedding.check(lattice.labels)
     model = LmDifference(old, HistoryLm(network, max_ngram_order), scale)
     return PrunedComposition(lattice, model, options).compose()
