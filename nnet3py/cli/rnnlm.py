@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.compute_setup import optimize_options, set_up
-from nnet3py.cli.lattice_lm import PRUNING, rescore_lattices, rescore_within_beam
+from nnet3py.cli.lattice_rescoring import PRUNING, rescore_lattices, rescore_within_beam
 from nnet3py.cli.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, with_default
 from nnet3py.cli.options import Options, declared, option
 from nnet3py.errors import FormatError
