@@ -71,6 +71,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.model_folder import read_model_folder as read_model_folder
     from nnet3py.recognition.recognizer import Recognizer as Recognizer
     from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
+    from nnet3py.rnnlm.model import RnnLanguageModel as RnnLanguageModel
     from nnet3py.runtime.batch import Utterance as Utterance
     from nnet3py.runtime.compute import (
         ComputeOptions as ComputeOptions,
@@ -161,6 +162,8 @@ _PUBLIC = {
     "DecoderOptions": "nnet3py.decoding.decoder_options",
     "DecodingGraph": "nnet3py.decoding.decoding_graph",
     "wer": "nnet3py.decoding.word_errors",
+    # language models
+    "RnnLanguageModel": "nnet3py.rnnlm.model",
     # other programs
     "export_onnx": "nnet3py.export.export_onnx",
     "to_torch": "nnet3py.export.torch_module",

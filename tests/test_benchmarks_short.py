@@ -124,6 +124,10 @@ FORMS = [
           {rf"  streams    nnet3py     2 (?:NOT )?in real time: p50 {NUMBER}  p99 {NUMBER}  max {NUMBER} ms .*": 1,
            rf"  processes  nnet3py     one {NUMBER} MB \({NUMBER} resident\), two {NUMBER} MB; .* {NUMBER} MB .*":
            1}),
+    Short("rnnlm", ("--lattices=2", "--only=small"),
+          {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
+           rf"  (?:vosk's|scripts'|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); {NUMBER} "
+           rf"histories a second, {NUMBER} at a time; {NUMBER} arcs a second are left": 3}),
     Short("startup", ("--runs=1", "--only=nnet3-info"),
           {rf"nnet3-info(?: --help)? +{NUMBER} +{NUMBER}   import [\w, ]+ +{NUMBER} +{NUMBER}   {NUMBER} {NUMBER}.*": 2,
            "Above the goal: .*": 1}),

@@ -48,6 +48,8 @@ def write_folder(work: WorkFolder, options: FineTuneOptions, target: Path, model
         for path, name in ((folder.graph, HCL), (folder.grammar, GRAMMAR), (folder.words, "words.txt")):
             if (work.graph / name).is_file():
                 _replace(work.graph / name, target / _inside(folder, path))
+    if folder.rnnlm and any((work.graph / name).is_file() for name in ("HCLG.fst", GRAMMAR)):
+        shutil.rmtree(target / _inside(folder, folder.rnnlm))               # it lacks the new words
 
 
 def replace_model(options: FineTuneOptions, target: Path, model: Path) -> None:

@@ -66,3 +66,5 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
                      "language model")
     if folder.new_grammar and needed.can_add_words:
         notes.append("the model for rescoring (rescore/) does not get new words")
+    if folder.rnnlm and needed.can_add_words:
+        notes.append("the RNN language model (rnnlm/) cannot get new words: a folder with new words is made without it")

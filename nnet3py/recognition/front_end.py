@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py import option_file
+from nnet3py.conf_file import checked_value, read_conf
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.feat.pitch import compute_pitch, pitch_options
@@ -21,7 +22,6 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.option_fields import defaults
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import checked_value, read_conf
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline
 from nnet3py.recognition.recognizer import folder_pipeline
