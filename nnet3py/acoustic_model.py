@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.errors import FormatError, Nnet3Error, NoSuchAttribute
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
 
@@ -21,7 +22,7 @@ _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an 
 
 
 @dataclass
-class AcousticModel:
+class AcousticModel(CallableModel):
     """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
 
     Attributes
@@ -33,15 +34,7 @@ class AcousticModel:
 
     transition_model: TransitionModel
     nnet: Nnet
-    priors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-
-    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
-        """:func:`nnet3py.compute` of its network, whose outputs do not have the priors divided out."""
-        return self.nnet(feats, ivector, **options)
-
-    def summary(self) -> Any:
-        """The table of its network: :func:`nnet3py.summary`."""
-        return import_module("nnet3py.inspection.summary").summary(self)
+    priors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:

@@ -11,6 +11,7 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.components.fields import InFiles, fields_info
 from nnet3py.errors import ShapeError
@@ -166,7 +167,7 @@ class Component(InFiles, Shown):
 
     # -- what the trainer asks -------------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, np.ndarray]:
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
         """What training changes, name -> float32 array. Views: editing them edits the component."""
         return {name: getattr(self, name) for name in self.PARAMETERS if getattr(self, name) is not None}
 

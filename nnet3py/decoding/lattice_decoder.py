@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.decoding import search_layout as layout
 from nnet3py.decoding.decoder_options import DecoderOptions
@@ -49,18 +50,18 @@ class BestPath(NamedTuple):
     costs; ``final_cost``: of the graph's state at the end, 0 if not requested or not final.
     """
 
-    inputs: np.ndarray
-    outputs: np.ndarray
-    weights: np.ndarray
+    inputs: NDArray[np.int32]
+    outputs: NDArray[np.int32]
+    weights: NDArray[np.float32]
     final_cost: float
 
     @property
-    def words(self) -> np.ndarray:
+    def words(self) -> NDArray[np.int32]:
         """int32, numbers of words."""
         return self.outputs[self.outputs != 0]
 
     @property
-    def alignment(self) -> np.ndarray:
+    def alignment(self) -> NDArray[np.int32]:
         """int32 (frames,), transition-ids."""
         return self.inputs[self.inputs != 0]
 

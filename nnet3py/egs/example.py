@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -106,7 +105,7 @@ class NnetExample(Shown):
         for io in self.io:
             io.features = compressed(io.features)
 
-    def structure(self) -> tuple[Any, ...]:
+    def structure(self) -> tuple[tuple[str, tuple[int, int], bytes], ...]:
         """What examples that can be merged share: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
         return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
@@ -58,3 +59,20 @@ class ExportOptions:
             if not (key.strip() and equals):
                 raise UsageError(f"--metadata: found '{key}', expected key=value,key=value")
         return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+class ExportSettings(TypedDict, total=False):
+    """The attributes of :class:`ExportOptions` by name, for functions that take them one by one."""
+
+    output: str
+    edges: str
+    frame_subsampling_factor: int | None
+    use_priors: bool
+    log_softmax: bool
+    apply_exp: bool
+    collapse: bool
+    streaming: bool
+    chunk_outputs: int
+    fixed_chunks: bool
+    comment: str
+    metadata: str

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from nnet3py.extras import install_command
 KINDS = ("int8", "float16")
 RANDOM_FRAMES = 200
 SAME_BEST = 0.95       # of the rows should have the same best column: others are near ties, and words rarely change
+
+Utterance: TypeAlias = "np.ndarray | tuple[np.ndarray, np.ndarray | None]"     # features, perhaps with an i-vector
 
 
 class Layer(NamedTuple):
@@ -124,7 +126,7 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
     return loss
 
 
-def quantize_file(path: str, kind: str, utterances: Sequence[Any]) -> Loss:
+def quantize_file(path: str, kind: str, utterances: Sequence[Utterance]) -> Loss:
     """Replace an ONNX file by one with smaller numbers, as :func:`quantize` makes it.
 
     ``utterances`` are those of :func:`utterances_for`; if there are none, random numbers take their place.
@@ -214,7 +216,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def utterances_for(running_inputs: Sequence[Any], utterances: Sequence[Any]) -> list[dict[str, np.ndarray]]:
+def utterances_for(running_inputs: Sequence[Any], utterances: Sequence[Utterance]) -> list[dict[str, np.ndarray]]:
     """The ``inputs`` of :func:`quantize`.
 
     Parameters

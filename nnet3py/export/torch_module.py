@@ -5,13 +5,14 @@ import dataclasses
 import itertools
 import linecache
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.export_options import ExportOptions, ExportSettings
 from nnet3py.export.models import graph_of, read
 from nnet3py.export.operations import Graph, all_ops, linear_weights
 from nnet3py.export.plain_weights import all_components, named_arrays, set_arrays
@@ -20,6 +21,9 @@ from nnet3py.extras import load
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Unpack
+
     from nnet3py.acoustic_model import AcousticModel
 
 NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
@@ -32,7 +36,7 @@ def import_torch() -> Any:
 
 
 def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
-             **settings: Any) -> Any:
+             **settings: Unpack[ExportSettings]) -> torch.nn.Module:
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
 
     Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
@@ -153,7 +157,8 @@ def _batch_norm(torch: Any, component: Any) -> Any:
 # -- back --------------------------------------------------------------------------------------------------------------
 
 
-def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
+def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
+               model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
     """A copy of a model's network with the parameters of a module from :func:`to_torch`.
 
     What did not change keeps its bytes. Learning rates and everything else unknown to torch stay as they are.
@@ -168,7 +173,7 @@ def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]
     ShapeError : a name or a shape that the network does not have
     """
     nnet = read(model)[0].copy()
-    state = module if isinstance(module, dict) else module.state_dict()
+    state = module if isinstance(module, Mapping) else module.state_dict()
     set_state(nnet, {name: tensor.detach().cpu().numpy() for name, tensor in state.items()})
     return nnet
 

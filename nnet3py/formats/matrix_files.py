@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.formats.holders import FLOAT_MATRIX, select_matrix_range
 from nnet3py.formats.matrices import read_matrix
@@ -22,7 +23,7 @@ def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
     return matrix if rows_and_columns is None else select_matrix_range(matrix, rows_and_columns)
 
 
-def read_matrices(rspecifier: str) -> Iterator[tuple[str, np.ndarray]]:
+def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """The matrices of a table: yields (key, float32 array (rows, cols)); compressed matrices are decoded.
 
     Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialBaseFloatMatrixReader.

@@ -57,7 +57,7 @@ class _Alignment:
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = with_super_final(lattice)[0]
-        possible = np.isfinite(lattice.weights).all(axis=1)
+        possible = np.asarray(np.isfinite(lattice.weights).all(axis=1))
         lattice = newly_sorted(trimmed(with_states(lattice, np.arange(lattice.num_states), possible)))
         if lattice.start < 0:
             raise LatticeError("the lattice is empty")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.cached_property import cached_property
@@ -76,7 +77,7 @@ class AlignedText(NamedTuple):
 
     words: tuple[AlignedWord, ...]
     phones: tuple[AlignedPhone, ...]
-    transition_ids: np.ndarray
+    transition_ids: NDArray[np.int32]
     log_likelihood: float
     seconds_per_frame: float
 

@@ -20,6 +20,7 @@ from nnet3py.network.model_place import (
     is_published,
     subsampling_of_folder,
 )
+from nnet3py.option_fields import OptionValue
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.conf_file import checked_value, find_file, read_conf
 from nnet3py.transducers.fst import has_output_symbols
@@ -88,11 +89,11 @@ class ModelFolder:
     old_grammar: str = ""
     new_grammar: str = ""
     feature_kind: str = "mfcc"
-    features: dict[str, Any] = field(default_factory=dict)
-    pitch: dict[str, Any] | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    ivectors: dict[str, Any] | None = None
-    cmvn: dict[str, Any] | None = None
+    features: dict[str, OptionValue] = field(default_factory=dict)
+    pitch: dict[str, OptionValue] | None = None
+    options: dict[str, OptionValue] = field(default_factory=dict)
+    ivectors: dict[str, OptionValue | dict[str, OptionValue]] | None = None
+    cmvn: dict[str, OptionValue] | None = None
     missing: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
 
@@ -121,7 +122,7 @@ class ModelFolder:
 
 
 def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
-                      options: Mapping[str, Any] | None = None) -> ModelFolder:
+                      options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
     """What can be known of a model before it is loaded.
 
     Parameters
@@ -142,7 +143,7 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
 
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
-                   options: Mapping[str, Any] | None = None) -> ModelFolder:
+                   options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
     """The same for a folder that may lack something: see ``missing``. Nnet3Error for anything but a model folder."""
     return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
 
@@ -275,7 +276,7 @@ class _Reader:
 
     def _named(self, option: str) -> str:
         """The file that an option names; empty for none."""
-        name = self.folder.options.get(option, "")
+        name = str(self.folder.options.get(option, ""))
         return find_file(name, self.folder.path) if name else ""
 
     def _read_features(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable
@@ -77,7 +78,7 @@ class Result(Shown):
     _maker: ResultMaker = field(repr=False)
     first_frame: int = field(default=0, repr=False)
     _segments: tuple[Result, ...] = field(default=(), repr=False)
-    speaker: np.ndarray | None = field(default=None, repr=False)
+    speaker: NDArray[np.float32] | None = field(default=None, repr=False)
     speaker_frames: int = field(default=0, repr=False)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.compiler.carried import carried_state, num_sequences
 from nnet3py.compiler.computation import Computation
@@ -243,7 +244,7 @@ class LoopedComputer:
             self.compute_chunks([Chunk(self.new_state(), frames) for _ in range(size)])
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
-                online_ivector_period: int = 0) -> np.ndarray:
+                online_ivector_period: int = 0) -> NDArray[np.float32]:
         """Output of one whole utterance, by the same chunks.
 
         Parameters
@@ -307,7 +308,7 @@ class LoopedStream:
         ready = self._state.num_chunks * (self._looped.frames_per_chunk // every)
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
-    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
+    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
         """Take more frames; returns the output that has become ready.
 
         Parameters
@@ -328,7 +329,7 @@ class LoopedStream:
         self.take(feats, ivector)
         return self._computed()
 
-    def finish(self) -> np.ndarray:
+    def finish(self) -> NDArray[np.float32]:
         """End the stream; returns the rest of the output, float32 (rows, output dim).
 
         Frames after the last one are copies of it. In all there is one row for every frame, or for every

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py import log
 from nnet3py.compiler.cache import CachingCompiler
@@ -17,10 +18,11 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.shown import Shown
+from nnet3py.training.data_types import FeaturesOrData, Minibatches, TargetsOfAll, TrainingData
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
 from nnet3py.training.minibatches import MinibatchOptions
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
-from nnet3py.training.training_data import Minibatches, training_data
+from nnet3py.training.training_data import training_data
 
 logger = logging.getLogger(__name__)
 
@@ -74,12 +76,12 @@ class History(Shown):
     best: int = 0
     checkpoints: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
         if name not in COLUMNS:
             raise Nnet3Error(f"a history has no {name!r}", f"it has {', '.join(COLUMNS)}")
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
         """All attributes by name, each an array (epochs,)."""
         return {name: self[name] for name in COLUMNS}
 
@@ -120,9 +122,9 @@ def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> 
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
 
-def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epochs: int = 1,
-          learning_rate: float | None = None, final_learning_rate: float | None = None, minibatch_size: int = 64,
-          minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
+def train(nnet: Nnet, data: FeaturesOrData, *targets: TargetsOfAll, validation: TrainingData | None = None,
+          num_epochs: int = 1, learning_rate: float | None = None, final_learning_rate: float | None = None,
+          minibatch_size: int = 64, minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
           callbacks: Sequence[Callback] = (), patience: int = 0,
           checkpoints: str | os.PathLike[str] | None = None) -> History:
     """Train a network in place as ``nnet3-train`` does: natural gradient, max-change, momentum.
@@ -161,7 +163,7 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
     if len(targets) > 1:
         raise UsageError(f"expected data, or features and targets, found {1 + len(targets)} arguments",
                          "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
-    data = (data, *targets) if targets else data
+    data = cast(TrainingData, (data, *targets) if targets else data)
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
     held = _held(minibatches or MinibatchOptions(), minibatch_size)
     source = training_data(nnet, data, held)
@@ -246,7 +248,7 @@ def _held(minibatches: MinibatchOptions, size: int) -> MinibatchOptions:
 
 
 def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, final_learning_rate: float | None,
-           patience: int, validation: Any) -> None:
+           patience: int, validation: TrainingData | None) -> None:
     rules = ((num_epochs >= 1, "num_epochs", num_epochs, "1 or more"),
              (minibatch_size >= 1, "minibatch_size", minibatch_size, "1 or more"),
              (patience >= 0, "patience", patience, "0 (never) or more"),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from nnet3py.network.locality import is_local
 from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
 from nnet3py.training.class_outputs import check_class_output
+from nnet3py.training.data_types import Minibatches, TrainingData
 from nnet3py.training.minibatches import (
     ExampleMinibatches,
     MinibatchOptions,
@@ -37,14 +38,7 @@ BUFFER = 5000            # examples of an archive among which it is shuffled
 Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
-class Minibatches(Protocol):
-    """A source of minibatches, pass after pass."""
-
-    def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``."""
-
-
-def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatches:
+def training_data(nnet: Nnet, data: TrainingData, options: MinibatchOptions) -> Minibatches:
     """Minibatches for a network.
 
     Parameters
@@ -70,13 +64,13 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
     ShapeError : features or targets of other dimensions than the network's
     """
     if hasattr(data, "minibatches"):
-        return data      # type: ignore[no-any-return]
+        return cast(Minibatches, data)
     if isinstance(data, str):
         return ArchiveMinibatches(data, options.minibatch_size)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, str) for part in data):
         if not options.dense_targets:
             check_class_output(nnet)
-        return TableMinibatches(nnet, *data, options)
+        return TableMinibatches(nnet, *cast("tuple[str, str]", data), options)
     if isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[0], np.ndarray):
         return _of_utterances(nnet, _utterances_of_arrays(data), options)
     if isinstance(data, tuple) and len(data) in (2, 3) and all(isinstance(part, Mapping) for part in data):
@@ -85,7 +79,7 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
         return _of_utterances(nnet, data.items(), options)
     if not isinstance(data, Iterable):
         raise UsageError(f"cannot train on {type(data).__name__}", _WANTED)
-    items = iter(data)
+    items: Iterator[Any] = iter(data)
     first = next(items, None)
     if first is None:
         raise UsageError("there is nothing to train on: the data is empty", _WANTED)

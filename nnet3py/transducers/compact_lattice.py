@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -67,15 +67,15 @@ class CompactLattice:
     """
 
     start: int
-    arc_starts: np.ndarray
-    labels: np.ndarray
-    next_states: np.ndarray
-    weights: np.ndarray
-    string_starts: np.ndarray
-    ids: np.ndarray
-    final_weights: np.ndarray
-    final_string_starts: np.ndarray
-    final_ids: np.ndarray
+    arc_starts: NDArray[np.int64]
+    labels: NDArray[np.int32]
+    next_states: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    string_starts: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    final_weights: NDArray[np.float32]
+    final_string_starts: NDArray[np.int64]
+    final_ids: NDArray[np.int32]
 
     @classmethod
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
