@@ -21,7 +21,7 @@ _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an 
                "inputs, 'ivector' among them")
 
 
-@dataclass
+@dataclass(eq=False)
 class AcousticModel(CallableModel):
     """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
 
@@ -35,6 +35,19 @@ class AcousticModel(CallableModel):
     transition_model: TransitionModel
     nnet: Nnet
     priors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+
+    def __repr__(self) -> str:
+        priors = f"priors of {len(self.priors)} pdfs" if len(self.priors) else "no priors"
+        return f"<AcousticModel: {self.transition_model!r}, {self.nnet!r}, {priors}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
+        if not isinstance(other, AcousticModel):
+            return NotImplemented
+        return self is other or (self.transition_model == other.transition_model and self.nnet == other.nnet
+                                 and np.array_equal(self.priors, other.priors))
+
+    __hash__ = object.__hash__          # of the object: models change
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:

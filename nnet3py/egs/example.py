@@ -4,7 +4,7 @@ Kaldi: ``NnetIo`` and ``NnetExample`` of ``nnet-example.h``.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matr
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.index import format_indexes
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.shown import Shown
 
@@ -126,15 +126,10 @@ def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
         yield from reader
 
 
-def write_egs(wspecifier: str, examples: Iterable[tuple[str, NnetExample]]) -> int:
-    """Write (key, NnetExample) pairs to a table, such as ``ark:egs.ark``; returns how many there were.
+def write_egs(wspecifier: str, examples: Mapping[str, NnetExample] | Iterable[tuple[str, NnetExample]]) -> int:
+    """Write a dict of examples, or (key, NnetExample) pairs, to a table, such as ``ark:egs.ark``; how many there were.
 
     Raises SpecifierError, ShapeError for an example whose rows and indexes differ in number, Nnet3Error. Kaldi:
     NnetExampleWriter.
     """
-    count = 0
-    with TableWriter(wspecifier, EXAMPLE) as writer:
-        for key, example in examples:
-            writer.write(key, example)
-            count += 1
-    return count
+    return write_table(wspecifier, EXAMPLE, examples)

@@ -40,6 +40,19 @@ class TransitionModel:
         self.log_probs = np.asarray(log_probs, dtype=np.float32)
         self._derive()
 
+    def __repr__(self) -> str:
+        return (f"<TransitionModel: {len(self.topology.entry_of_phone)} phones, {self.num_pdfs} pdfs, "
+                f"{self.num_transition_ids} transition-ids>")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same topology, transition-states and probabilities."""
+        if not isinstance(other, TransitionModel):
+            return NotImplemented
+        return self is other or (self.topology == other.topology and np.array_equal(self.tuples, other.tuples)
+                                 and np.array_equal(self.log_probs, other.log_probs))
+
+    __hash__ = object.__hash__          # of the object: probabilities change
+
     @property
     def num_transition_states(self) -> int:
         """Transition-states, which count from 1."""

@@ -101,6 +101,9 @@ class CompactLattice:
         """A lattice without states."""
         return cls.from_arcs(-1, [], [], [], [], [], [], [])
 
+    def __repr__(self) -> str:
+        return f"<CompactLattice: {self.num_states} states, {self.num_arcs} arcs>"
+
     @property
     def num_states(self) -> int:
         """The number of states; they are numbered from 0."""
