@@ -45,6 +45,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.formats.matrix_files import read_matrices as read_matrices
     from nnet3py.formats.matrix_files import write_matrices as write_matrices
     from nnet3py.hmm.transition_model import TransitionModel as TransitionModel
+    from nnet3py.hmm.transition_model import read_transition_model as read_transition_model
     from nnet3py.inspection.comparison import compare as compare
     from nnet3py.inspection.inspect import inspect as inspect
     from nnet3py.inspection.summary import summary as summary
@@ -101,6 +102,7 @@ _PUBLIC = {
     "read_nnet": "nnet3py.network.model_file",
     "read_model": "nnet3py.acoustic_model",
     "AcousticModel": "nnet3py.acoustic_model",
+    "read_transition_model": "nnet3py.hmm.transition_model",
     "TransitionModel": "nnet3py.hmm.transition_model",
     "info": "nnet3py.model_info",
     "summary": "nnet3py.inspection.summary",

@@ -114,6 +114,14 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
 def read_model(path: str | os.PathLike[str]) -> AcousticModel:
     """Read an acoustic model (``.mdl``), text or binary; of a model folder, its acoustic model.
 
+    Parameters
+    ----------
+    path : any rxfilename: a file, ``-``, ``command |``, ``file:offset``; or a model folder
+
+    Returns
+    -------
+    The model: ``.nnet``, ``.transition_model``, ``.priors``; it computes as its network does.
+
     Raises
     ------
     FormatError : bytes that are not an acoustic model; a raw network is refused with a hint

@@ -151,7 +151,7 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
         return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
     def predict(self, x: ArrayLike) -> np.ndarray:
-        """The likeliest class of each row."""
+        """The likeliest class of each row, of the type of ``y``, (rows,); ``x`` float (rows, features)."""
         likeliest = self._output(x).argmax(axis=1)
         return np.asarray(self.classes_[likeliest])
 

@@ -73,6 +73,7 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
     batch_size : examples of a minibatch; those left over at the end make smaller ones. None: single examples instead of
         minibatches, without the first axis
     shuffle : read archives in another order in each pass, and shuffle among ``buffer`` examples
+    buffer : among how many
     seed : of the order, which :meth:`set_epoch` changes
 
     A dict has, for each input and output of the examples, what :func:`tensors` says. Raises UsageError for options that
@@ -131,11 +132,20 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
 def tensors(example: NnetExample | NnetChainExample) -> Tensors:
     """Tensors by the names of an example's inputs and outputs.
 
+    Parameters
+    ----------
+    example : of one sequence: not a minibatch
+
+    Returns
+    -------
     A dense matrix becomes float32 (frames, dim), as does an i-vector, with one frame. A sparse one, as targets are,
     becomes int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else
     float32 (frames, dim). An output of a chain example stays what it is, with supervision and weights of frames:
-    ``nnet3py.torch.ChainLoss`` takes it. In minibatches those of all sequences are merged into one. Examples that hold
-    several sequences are ShapeErrors: they have been merged already.
+    ``nnet3py.torch.ChainLoss`` takes it. In minibatches those of all sequences are merged into one.
+
+    Raises
+    ------
+    ShapeError : an example that holds several sequences
     """
     by_name: Tensors = {}
     for io in example.inputs if isinstance(example, NnetChainExample) else example.io:

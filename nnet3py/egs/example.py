@@ -66,7 +66,12 @@ class NnetIo(Shown):
 
 @dataclass(repr=False)
 class NnetExample(Shown):
-    """An example: its inputs and outputs, in the file's order."""
+    """An example: what goes into a network, and what should come out.
+
+    Attributes
+    ----------
+    io : inputs and outputs, in the file's order
+    """
 
     io: list[NnetIo]
 
@@ -118,18 +123,46 @@ EXAMPLE: Holder[NnetExample] = Holder("training example", NnetExample.read, lamb
 
 
 def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
-    """The examples of a table: yields (key, NnetExample).
+    """The examples of a table, one after the other.
 
-    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialNnetExampleReader.
+    Parameters
+    ----------
+    rspecifier : such as ``ark:egs.ark``
+
+    Yields
+    ------
+    (key, NnetExample)
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no examples
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialNnetExampleReader.
     """
     with SequentialReader(rspecifier, EXAMPLE) as reader:
         yield from reader
 
 
 def write_egs(wspecifier: str, examples: Mapping[str, NnetExample] | Iterable[tuple[str, NnetExample]]) -> int:
-    """Write a dict of examples, or (key, NnetExample) pairs, to a table, such as ``ark:egs.ark``; how many there were.
+    """Write a table of examples.
 
-    Raises SpecifierError, ShapeError for an example whose rows and indexes differ in number, Nnet3Error. Kaldi:
-    NnetExampleWriter.
+    Parameters
+    ----------
+    wspecifier : such as ``ark:egs.ark``
+    examples : a dict, or pairs of a key and an example
+
+    Returns
+    -------
+    How many there were.
+
+    Raises
+    ------
+    SpecifierError : a wspecifier that cannot be used
+    ShapeError : an example whose rows and indexes differ in number
+    Nnet3Error : a file that cannot be written
+
+    Kaldi: NnetExampleWriter.
     """
     return write_table(wspecifier, EXAMPLE, examples)

@@ -33,11 +33,15 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     ----------
     model : a network, an acoustic model, the file of one, or a model folder; left as it is
     path : the file to write
-    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
+    options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
     quantize : "int8" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger
         ``nnet3py.export`` says what accuracy that costs
     quantize_on : features (frames, dim), or pairs of these and an i-vector, as ``nnet3py.front_end`` gives them, on
         which that is measured: half a minute of speech. Without them, int8 leaves more as it is
+
+    Returns
+    -------
+    The operations that were written.
 
     Raises
     ------

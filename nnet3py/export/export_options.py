@@ -13,10 +13,22 @@ EDGES = ("repeat", "given", "none")
 
 @dataclass
 class ExportOptions:
-    """What is exported.
+    """What is exported from a model, and how: for :func:`nnet3py.export_onnx` and :func:`nnet3py.to_torch`.
 
-    ``frame_subsampling_factor`` is the number of input frames for each row of output; None: as the model's folder
-    says, else 1.
+    Attributes
+    ----------
+    output : the node whose values are the output; ``*`` for all outputs of the network
+    edges : "repeat": inputs are whole utterances, whose first and last frames are repeated as in ``nnet3-compute``;
+        "given": inputs have the frames of context around them; "none": one row of output for each utterance, as in
+        ``nnet3-xvector-compute``
+    frame_subsampling_factor : input frames for each row of output; None: as the model's folder says, else 1
+    use_priors : subtract the logs of the priors of the model, which must be an acoustic model
+    log_softmax, apply_exp : end with a log-softmax, as of a chain model's output; end with an exponential
+    collapse : merge affine components that follow each other, as ``nnet3-compute`` does
+    streaming : ONNX only: make a model that takes chunk after chunk, with explicit states
+    chunk_outputs : rows of output for each chunk of a stream, for the metadata; 0: any number
+    fixed_chunks : ONNX only: with ``chunk_outputs``, make all chunks of a stream alike, from the first on
+    comment, metadata : a line for the metadata, and more of them, ``key=value,key=value``
     """
 
     output: str = opt("output", "output", f"Node whose values are the output; '{ALL_OUTPUTS}' for all outputs of the "

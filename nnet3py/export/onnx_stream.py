@@ -104,10 +104,10 @@ class OnnxStream:
         return self._run_chunks(ivector)
 
     def finish(self, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """End the stream; returns the rest of the output, in the form of :meth:`accept`.
+        """End the stream; returns the rest of the output, float32 (rows, output dim) or (N, rows, output dim).
 
-        In all there is one row for every frame, or for every ``frame_subsampling_factor`` frames. ``ivector`` : as for
-        :meth:`accept`.
+        In all there is one row for every frame, or for every ``frame_subsampling_factor`` frames. ``ivector``, float
+        (ivector dim,), as for :meth:`accept`.
         """
         self._is_finished = True
         missing = -(-self._num_frames // self._factor) - self._num_outputs

@@ -46,7 +46,12 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     Parameters
     ----------
     model : a network, an acoustic model, the file of one, or a model folder; left as it is
-    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is merged.
+    options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is
+        merged.
+
+    Returns
+    -------
+    A ``torch.nn.Module``.
 
     Raises
     ------
@@ -167,6 +172,10 @@ def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
     ----------
     module : the module, or its ``state_dict()``
     model : the network that it was made from
+
+    Returns
+    -------
+    A network, new.
 
     Raises
     ------

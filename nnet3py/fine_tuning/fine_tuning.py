@@ -143,7 +143,14 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
     terminal : a stream on which progress is shown; None to log it
     options : further fields of :class:`~nnet3py.fine_tuning.plan.FineTuneOptions`, such as ``layers="last"``
 
-    Raises Nnet3Error for a model or data that cannot be used, and UsageError for options.
+    Returns
+    -------
+    FineTuned : which folder to use, and word error rates before and after
+
+    Raises
+    ------
+    Nnet3Error : a model or data that cannot be used
+    UsageError : options that cannot be used
     """
     try:
         values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)

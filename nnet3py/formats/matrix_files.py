@@ -25,9 +25,25 @@ def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
 
 
 def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The matrices of a table: yields (key, float32 array (rows, cols)); compressed matrices are decoded.
+    """The matrices of a table, such as features, one after the other; compressed ones are decoded.
 
-    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialBaseFloatMatrixReader.
+    >>> feats = dict(nnet3py.read_matrices("scp:feats.scp"))
+
+    Parameters
+    ----------
+    rspecifier : of the table
+
+    Yields
+    ------
+    (key, float32 (rows, cols))
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no matrices
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialBaseFloatMatrixReader.
     """
     with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
         yield from reader

@@ -43,7 +43,7 @@ class DecodedText:
     Attributes
     ----------
     words : their names; their numbers where the names are not known
-    word_ids : int32, their numbers
+    word_ids : int32 (words,), their numbers
     transition_ids : int32 (frames,), of the best path
     graph_cost, acoustic_cost : of the best path; the acoustic cost is scaled
     lattice : the alternatives within the lattice beam, one path for each sequence of words; its acoustic costs are

@@ -134,7 +134,18 @@ class FrontEnd:
 def front_end(model: str | os.PathLike[str]) -> FrontEnd:
     """What makes of sounds what the model in a folder takes, as the recogniser does.
 
-    ``model`` is a folder as :class:`Recognizer` takes. Raises Nnet3Error for one that lacks files, or has bad ones.
+    Parameters
+    ----------
+    model : a folder as :class:`Recognizer` takes
+
+    Returns
+    -------
+    A :class:`FrontEnd`: ``front_end("a.wav")`` gives features, float32 (frames, dim), and the i-vector, float32 (dim,)
+    or None.
+
+    Raises
+    ------
+    Nnet3Error : a folder that lacks files, or has bad ones
     """
     return FrontEnd(read_model_folder(model))
 

@@ -133,7 +133,14 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
         weighting, and files by name: ``mfcc-config``, ``fbank-config``, ``ivector-extraction-config``, ``words``,
         ``word-boundary``, ``align-lexicon``
 
-    Raises Nnet3Error that names everything that is missing, and UsageError for an option that is not known.
+    Returns
+    -------
+    Its files and options.
+
+    Raises
+    ------
+    Nnet3Error : everything that is missing, by name
+    UsageError : an option that is not known
     """
     folder = look_at_folder(path, graph, options)
     if folder.missing:

@@ -228,7 +228,7 @@ class Recognizer:
         Parameters
         ----------
         sound : a file (WAVE, and what the extras ``sound`` and ``media`` read), ``-`` for standard input; or samples,
-            as :meth:`Stream.accept_waveform` takes them
+            bytes of 16-bit ones, int16 (samples,), or float (samples,) from -1 to 1
         sample_rate : of samples; None: what the model was made for. Files know theirs
         channel : which one of a file to take, from 0; None: their mean
         endpointing : begin a new segment wherever an utterance is over; the result's ``segments`` are these. Without, a

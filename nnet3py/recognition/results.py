@@ -28,7 +28,14 @@ _CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as vosk scales them before
 
 
 class Word(NamedTuple):
-    """A word that was said. ``start``, ``end``: seconds since the stream began; ``confidence`` from 0 to 1."""
+    """A word that was said.
+
+    Attributes
+    ----------
+    word : its name
+    start, end : seconds since the stream began
+    confidence : how sure it is, from 0 to 1
+    """
 
     word: str
     start: float
@@ -66,8 +73,8 @@ class Result(Shown):
         nothing was decoded
     segments : the results of the segments that this is made of; itself if it is only one
     first_frame : of the lattice, counted in decoded frames of the stream
-    speaker : float32, a vector that tells speakers apart by its angle to others; None without a speaker model, or if
-        too little was said. Of the first segment that has one, if there are several
+    speaker : float32 (dim,), a vector that tells speakers apart by its angle to others; None without a speaker model,
+        or if too little was said. Of the first segment that has one, if there are several
     speaker_frames : how many frames it was made of
     """
 

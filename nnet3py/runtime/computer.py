@@ -74,7 +74,12 @@ class Computer:
         self._pending = set(stages[0].inputs)
 
     def accept_input(self, name: str, matrix: np.ndarray) -> None:
-        """Copy the matrix (rows, dim) of an input node; before the backward run, an output node's derivative.
+        """Give the matrix of an input node; before the backward run, an output node's derivative. It is copied.
+
+        Parameters
+        ----------
+        name : of the node
+        matrix : float (rows, dim), the rows of the request in its order
 
         Raises
         ------

@@ -277,8 +277,19 @@ class LoopedComputer:
 class LoopedStream:
     """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
 
+    >>> stream = nnet3py.LoopedComputer(nnet).stream()
+    >>> rows = [stream.accept(feats[:35]), stream.accept(feats[35:]), stream.finish()]
+
     ``accept`` and ``finish`` compute. To compute several streams together, call ``take`` and ``end`` instead, give each
     ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and its results to ``accept_output``.
+
+    Parameters
+    ----------
+    looped : what computes it, and any number of other streams
+
+    Attributes
+    ----------
+    num_frames : taken so far
     """
 
     def __init__(self, looped: LoopedComputer) -> None:
@@ -339,7 +350,10 @@ class LoopedStream:
         return self._computed()
 
     def take(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> None:
-        """Take more frames, without computing. Parameters and errors as for :meth:`accept`."""
+        """Take more frames, without computing.
+
+        ``feats`` float (frames, input dim), ``ivector`` float (ivector dim,) or None; errors as for :meth:`accept`.
+        """
         if self._is_finished:
             raise Nnet3Error("the stream is finished and takes no more frames", "restart() it, or begin another one")
         feats = np.asarray(feats)

@@ -94,6 +94,11 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
         both in test mode, as :func:`nnet3py.compute` has them
     device : "cpu" or "cuda"
 
+    Returns
+    -------
+    Gradients : ``.input``, float32 (frames, input dim); ``.nnet``, whose parameters are the derivatives; ``.output``,
+        ``.value``, ``.ivector``
+
     Frames before the first and after the last are copies of these; their derivatives are added to the originals'.
     Self-repair, which training adds to derivatives of nonlinearities, is left out.
 

@@ -35,7 +35,7 @@ class SparseOfScipy(Protocol):
         """The same by rows."""
 
 
-Targets: TypeAlias = "np.ndarray | Sequence[float] | Sequence[Sequence[float]] | SparseMatrix | SparseOfScipy"
+Targets: TypeAlias = np.ndarray | Sequence[float] | Sequence[Sequence[float]] | SparseMatrix | SparseOfScipy
 
 
 def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:

@@ -67,6 +67,7 @@ class History(Shown):
 
     Attributes
     ----------
+    epochs : one for each pass
     best : the number of the epoch whose parameters the network has: with ``patience`` the one with the best validation
         objective, else the last; 0 before the first has ended
     checkpoints : the files that were written
@@ -82,7 +83,7 @@ class History(Shown):
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """All attributes by name, each an array (epochs,)."""
+        """All attributes by name, each float64 (epochs,)."""
         return {name: self[name] for name in COLUMNS}
 
     def __len__(self) -> int:
@@ -151,6 +152,10 @@ def train(nnet: Nnet, data: FeaturesOrData, *targets: TargetsOfAll, validation: 
         after the best pass; 0: it never ends early
     checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
         files for ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model``
+
+    Returns
+    -------
+    History : objectives and accuracies of each pass
 
     Raises
     ------

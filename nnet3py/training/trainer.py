@@ -46,7 +46,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TrainerOptions:
-    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's."""
+    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's.
+
+    Attributes
+    ----------
+    srand : seed of dropout and the like, and of the order of data
+    store_component_stats, zero_component_stats : gather statistics of nonlinearities; set them to zero at first
+    print_interval : minibatches from one log line to the next
+    max_param_change : limit on the 2-norm of a minibatch's change of all parameters; 0: none
+    momentum : of earlier changes, 0 or more and below 1
+    l2_regularize_factor : factor of the components' own l2 regularisation, for jobs side by side
+    batchnorm_stats_scale : factor of batch normalisation's statistics after each minibatch, from 0 to 1
+    backstitch_training_scale, backstitch_training_interval : how large a step back is, 0 for none, and how often
+    optimize, compiler : how computations are compiled, and where they are kept
+    debug : log every command as it runs
+    device : "cpu" or "cuda"
+    """
 
     srand: int = 0
     store_component_stats: bool = True
@@ -329,7 +344,13 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
 
 class NnetTrainer(MinibatchTrainer[NnetExample]):
-    """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``."""
+    """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``.
+
+    Parameters
+    ----------
+    nnet : the model; its statistics are zeroed first if the options say so
+    options : None: as :class:`TrainerOptions` begins
+    """
 
     def _request(self, eg: NnetExample) -> ComputationRequest:
         return example_request(self.nnet, eg, need_model_derivative=True,
