@@ -131,7 +131,7 @@ NOT_MEASURED = {
     "warmup": "it compiles kernels",
     "tune": "it measures products",
     "resident": "it loads everything",
-    **dict.fromkeys(("listen", "serve", "fine-tune", "vosk-transcriber"), "it loads a model for recognition"),
+    **dict.fromkeys(("align", "listen", "serve", "fine-tune", "vosk-transcriber"), "it loads a model for recognition"),
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
                      "nnet3-compute-prob", "nnet3-combine", "nnet3-chain-train", "nnet3-chain-train2",

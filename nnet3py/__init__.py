@@ -83,8 +83,10 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.runtime.computer import Computer as Computer
     from nnet3py.runtime.looped import LoopedComputer as LoopedComputer
     from nnet3py.runtime.looped import LoopedStream as LoopedStream
+    from nnet3py.training.array_trainer import Trainer as Trainer
     from nnet3py.training.gradients import Gradients as Gradients
     from nnet3py.training.gradients import gradients as gradients
+    from nnet3py.training.loss_function import Loss as Loss
     from nnet3py.training.minibatches import MinibatchOptions as MinibatchOptions
     from nnet3py.training.train import History as History
     from nnet3py.training.train import train as train
@@ -127,6 +129,8 @@ _PUBLIC = {
     # training
     "train": "nnet3py.training.train",
     "History": "nnet3py.training.train",
+    "Loss": "nnet3py.training.loss_function",
+    "Trainer": "nnet3py.training.array_trainer",
     "NnetTrainer": "nnet3py.training.trainer",
     "TrainerOptions": "nnet3py.training.trainer",
     "MinibatchOptions": "nnet3py.training.minibatches",

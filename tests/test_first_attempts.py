@@ -29,7 +29,9 @@ def nnet() -> nnet3py.Nnet:
     "nnet3py.train(nnet, (feats, classes))",
     "nnet3py.train(nnet, feats, np.eye(nnet.output_dim())[classes])", "nnet3py.summary(nnet)", "nnet3py.info(nnet)",
     "nnet.write('a.raw'), nnet3py.read_nnet('a.raw'), nnet3py.inspect('a.raw')", "nnet.copy()", "help(nnet3py.train)",
-    "nnet3py.NnetTrainer(nnet)", "nnet3py.UtteranceComputer(nnet)", "nnet3py.LoopedComputer(nnet)",
+    "nnet3py.NnetTrainer(nnet)", "nnet3py.Trainer(nnet)", "nnet3py.Trainer(nnet).step(feats, classes)",
+    "nnet3py.Loss(max)", "nnet3py.train(nnet, feats, classes, loss=lambda y, t: (0.0, 0 * y))",
+    "nnet3py.UtteranceComputer(nnet)", "nnet3py.LoopedComputer(nnet)",
     "nnet3py.LoopedComputer(nnet).stream()", "nnet3py.Computer(nnet3py.compile(nnet, nnet3py.ComputationRequest("
     "[nnet3py.IoSpecification.frames('input', 1, -5, 9)], "
     "[nnet3py.IoSpecification.frames('output', 1, 0, 2)])), nnet)"])
@@ -42,7 +44,10 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(("code", "advice"), [
     ("nnet.forward(feats)", "nnet(feats)"), ("nnet.predict(feats)", "nnet(feats)"),
-    ("nnet.fit(feats, feats)", "nnet3py.train"), ("nnet.eval()", "computes in test mode"),
+    ("nnet.fit(feats, feats)", "nnet3py.train"), ("nnet.step(feats)", "nnet3py.Trainer(nnet).step(feats, targets)"),
+    ("nnet3py.train(nnet, feats, feats, loss='mse')", "expected a function (output, target)"),
+    ("nnet3py.train(nnet, feats, feats, loss=lambda y, t: 1.0)", "returned float, expected (value, derivative)"),
+    ("nnet.eval()", "computes in test mode"),
     ("nnet.to('cuda')", "device='cuda'"), ("nnet.save('x')", "nnet.write"), ("nnet.layers", "nnet.summary()"),
     ("nnet.context", "nnet3py.info(nnet)"), ("nnet3py.torch_data", "import nnet3py.torch_data"),
     ("nnet.parameters()", "nnet[name].parameters()"), ("nnet.sumary()", "did you mean 'summary'"),

@@ -103,6 +103,10 @@ ANYTHING = {"__eq__", "__contains__", "__getattr__", "__getnewargs__", "__getsta
             "__sklearn_tags__"}
 
 
+# What only a loss of one's own looks into.
+OPAQUE = {"Loss.__call__: target", "Trainer.step: target"}
+
+
 def test_public_functions_neither_take_nor_give_just_anything() -> None:
     wrong = set()
     for value in public_values():
@@ -116,4 +120,4 @@ def test_public_functions_neither_take_nor_give_just_anything() -> None:
                 continue
             wrong |= {f"{name}: {argument}" for argument, given in inspect.get_annotations(function).items()
                       if not argument.startswith("_") and re.search(r"\b(Any|object)\b", str(given))}
-    assert sorted(wrong) == []
+    assert wrong == OPAQUE

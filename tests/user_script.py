@@ -73,6 +73,12 @@ def computing(nnet: nnet3py.Nnet) -> None:
     print(values.shape)
 
 
+def squares(output: Floats, target: NDArray[np.float32]) -> tuple[float, np.ndarray]:
+    """A loss: its value and its derivative."""
+    difference = output - target
+    return float((difference ** 2).mean()), 2 * difference / difference.size
+
+
 def training(nnet: nnet3py.Nnet) -> None:
     """Gradients, data in several forms, what happens after each pass."""
     feats = rng.standard_normal((40, 3)).astype(np.float32)
@@ -89,6 +95,14 @@ def training(nnet: nnet3py.Nnet) -> None:
     nnet3py.train(nnet, [(feats, classes), (feats[:20], classes[:20].tolist())],
                   minibatches=nnet3py.MinibatchOptions(num_frames="10"))
     nnet3py.train(nnet, {"a": feats}, {"a": classes})
+    nnet3py.train(nnet, feats, feats[:, :1], loss=squares, num_epochs=1)
+    trainer = nnet3py.Trainer(nnet, learning_rate=0.001, loss=nnet3py.Loss(squares, reduction="mean"), momentum=0.5)
+    value: float = trainer.step(feats[None], feats[None, :, :1])
+    output: Floats = trainer.forward(feats)
+    trainer.backward(np.ones_like(output))
+    state: dict[str, np.ndarray] = trainer.state_dict()
+    trainer.load_state_dict(state)
+    print(value > 0, trainer.num_steps, trainer.nnet is nnet)
     objective: NDArray[np.float64] = history["objective"]
     print(objective.shape, history.best, history.epochs[0].seconds >= 0)
 

@@ -31,6 +31,11 @@ output-node name=output input=affine
 """
 
 
+def absolute(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """A loss of tensors."""
+    return (output - target).abs().mean()
+
+
 def main() -> None:
     """All of it."""
     topology = chain_topology([1, 2, 3])
@@ -55,6 +60,13 @@ def main() -> None:
     weight: torch.Tensor = orthonormal_constraint_(torch.eye(3))
     trained: nnet3py.Nnet = nnet3py.from_torch(module, nnet)
     print(output.shape, value.item() > 0, again.item() > 0, weight.shape, trained != nnet)
+
+    feats, wanted = torch.randn(8, 4, 3), torch.zeros(8, 4, system.num_pdfs)
+    nnet3py.train(nnet, feats, wanted, loss=torch.nn.MSELoss())
+    nnet3py.train(nnet, DataLoader(torch.utils.data.TensorDataset(feats, wanted), batch_size=4),
+                  loss=nnet3py.Loss(absolute, tensors=True))
+    trainer = nnet3py.Trainer(nnet, loss=loss, learning_rate=0.001, frame_subsampling_factor=3)
+    print(trainer.step(torch.zeros(1, 30, 3), supervision) > 0)
 
     frames = nnet3py.IoSpecification.frames("input", 1, 0, 4).indexes
     example = nnet3py.NnetExample([nnet3py.NnetIo("input", frames, np.ones((4, 3), np.float32))])

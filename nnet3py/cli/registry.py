@@ -42,6 +42,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Recognition": {
         "nnet3-transcribe": Entry("transcribe", "transcribe",
                                   "Recognise what is said in files of sound: text, subtitles, words with times."),
+        "align": Entry("align", "align", "Find out when each word and phone of a known text is said in a sound.",
+                       launcher=False),
         "listen": Entry("listen", "listen", "Recognise what a microphone hears, while someone speaks.",
                         launcher=False),
         "serve": Entry("serve", "serve", "Serve recognition over WebSockets, to vosk's clients and browsers.",

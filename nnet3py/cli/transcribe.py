@@ -162,9 +162,13 @@ class _Work:
         """Log what was done; the exit status."""
         log.show_status("")
         taken = max(self._now() - self._begun, 1e-3)
-        log.log(f"Transcribed {self._done} sounds, {self._seconds:.1f} s, in {taken:.1f} s"
+        log.log(f"Transcribed {_sounds(self._done)}, {self._seconds:.1f} s, in {taken:.1f} s"
                 + (f"; {self._failed} failed" if self._failed else ""))
         return 1 if self._failed else 0
+
+
+def _sounds(count: int) -> str:
+    return f"{count} sound{'s' * (count != 1)}"
 
 
 def _in_jobs(model: str, sounds: list[Listed], options: Options) -> int:
@@ -210,7 +214,7 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
         except JobsFailed as error:
             log.warning(error.message)
     missing = to_do(waiting, folder, ending)
-    log.log(f"Transcribed {len(waiting) - len(missing)} sounds with {len(jobs)} jobs"
+    log.log(f"Transcribed {_sounds(len(waiting) - len(missing))} with {len(jobs)} job{'s' * (len(jobs) != 1)}"
             + (f"; {len(missing)} failed: {', '.join(sound.path for sound in missing[:3])}" if missing else ""))
     return 1 if missing else 0
 

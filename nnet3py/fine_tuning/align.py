@@ -24,7 +24,6 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
-from nnet3py.fine_tuning.model import words_graph
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
@@ -34,7 +33,7 @@ from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.collapse import prepare_for_test
-from nnet3py.recognition.aligning import best_alignment, graph_of_words
+from nnet3py.recognition.aligning import alignment_graph, best_alignment, graph_of_words
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
@@ -52,7 +51,7 @@ _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2
 _DEVIATION_OF_MAD = 1.4826            # a normal distribution's standard deviation, in median absolute deviations
 _FEW = 10                             # with fewer utterances no median is taken
 
-GraphOf = Callable[[Sequence[int]], Fst]
+GraphOf = Callable[[Sequence[int]], Fst | LookaheadGraph]
 
 
 @dataclass
@@ -146,9 +145,9 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
                                                              model), model)
 
         return by_lexicon
-    graph, _ = words_graph(folder, model)
+    graph = alignment_graph(folder, model)
 
-    def by_graph(words: Sequence[int]) -> Fst:
+    def by_graph(words: Sequence[int]) -> Fst | LookaheadGraph:
         return graph_of_words(graph, words)
 
     return by_graph

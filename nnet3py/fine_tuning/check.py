@@ -13,13 +13,14 @@ import numpy as np
 
 from nnet3py import log
 from nnet3py.decoding.lexicon import read_lexicon
+from nnet3py.decoding.spelling import Spelling
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
 from nnet3py.fine_tuning.sounds import Limits, read_sounds
 from nnet3py.fine_tuning.speech_data import read_data
-from nnet3py.fine_tuning.texts import Spelling, text_problems, unknown_words
+from nnet3py.fine_tuning.texts import text_problems, unknown_words
 from nnet3py.formats.wave_file import FULL_SCALE, WAVE, Wave
 from nnet3py.io.script import sort_key
 from nnet3py.io.streams import write_text

@@ -114,7 +114,7 @@ class SequentialReader(_Closing, Generic[Value]):
         return self._script_entries()
 
     def _archive_entries(self) -> Iterator[tuple[str, Value]]:
-        scanner = ArchiveScanner(self.stream, self.holder)
+        scanner = ArchiveScanner(self.stream.without_mark(), self.holder)
         while True:
             try:
                 entry = scanner.next()
@@ -135,6 +135,7 @@ class SequentialReader(_Closing, Generic[Value]):
 
     def _script_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         loaded = LoadedObject(self.holder)
+        self.stream.without_mark()
         while True:
             line = self.stream.readline()
             if not line:

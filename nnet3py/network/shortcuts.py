@@ -18,7 +18,8 @@ from nnet3py.shown import Shown
 # Names in other libraries, and what to type here.
 _ELSEWHERE = {
     **dict.fromkeys(("forward", "predict", "run", "compute", "infer"), "nnet(feats), or nnet3py.compute(nnet, feats)"),
-    **dict.fromkeys(("fit", "train", "step"), "nnet3py.train(nnet, (feats, targets))"),
+    **dict.fromkeys(("fit", "train"), "nnet3py.train(nnet, (feats, targets))"),
+    **dict.fromkeys(("step", "train_step", "optimizer"), "nnet3py.Trainer(nnet).step(feats, targets)"),
     **dict.fromkeys(("backward", "grad", "gradients"), "nnet3py.gradients(nnet, feats, targets=classes)"),
     **dict.fromkeys(("eval", "inference"), "nothing is to be done: nnet(feats) computes in test mode"),
     **dict.fromkeys(("to", "cuda", "cpu", "device"), "nnet3py.compute(nnet, feats, device='cuda')"),

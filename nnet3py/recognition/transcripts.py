@@ -3,15 +3,37 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from nnet3py.recognition.results import Result, Word
+    from nnet3py.recognition.results import Result
 
 # A subtitle: two lines of that many characters, shown that many seconds, without longer pauses in it.
 LINE, LINES = 42, 2
 _MOST_SECONDS, _PAUSE = 7.0, 1.0
+
+
+class TimedWord(Protocol):
+    """A word with times in seconds."""
+
+    @property
+    def word(self) -> str: ...
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+    @property
+    def confidence(self) -> float: ...
+
+
+class Timed(Protocol):
+    """Words with times, in segments: a result of recognition, or an alignment."""
+
+    @property
+    def words(self) -> Sequence[TimedWord]: ...
+    @property
+    def segments(self) -> Sequence[Timed]: ...
 
 
 def as_text(name: str, result: Result) -> str:
@@ -33,20 +55,20 @@ def as_dict(name: str, result: Result) -> dict[str, Any]:
         for segment in result.segments if segment.words]}
 
 
-def as_ctm(name: str, result: Result) -> str:
+def as_ctm(name: str, result: Timed) -> str:
     """A line for each word: name, channel 1, begin and duration in seconds, word, confidence."""
     name = "_".join(name.split()) or "-"
     return "".join(f"{name} 1 {word.start:.2f} {word.end - word.start:.2f} {word.word} {word.confidence:.2f}\n"
                    for word in result.words)
 
 
-def as_srt(name: str, result: Result) -> str:
+def as_srt(name: str, result: Timed) -> str:
     """Subtitles in SubRip's form."""
     return "".join(f"{number}\n{_clock(cue[0].start, ',')} --> {_clock(cue[-1].end, ',')}\n{_lines(cue)}\n\n"
                    for number, cue in enumerate(cues(result), 1))
 
 
-def as_vtt(name: str, result: Result) -> str:
+def as_vtt(name: str, result: Timed) -> str:
     """Subtitles in WebVTT's form."""
     return "WEBVTT\n\n" + "".join(
         f"{_clock(cue[0].start, '.')} --> {_clock(cue[-1].end, '.')}\n{_escaped(_lines(cue))}\n\n"
@@ -58,10 +80,10 @@ FORMATS: dict[str, Callable[[str, Result], str]] = {
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt", "ctm": ".ctm"}
 
 
-def cues(result: Result) -> Iterator[list[Word]]:
+def cues(result: Timed) -> Iterator[list[TimedWord]]:
     """The words that are shown together as a subtitle: of one segment, not too many, without a long pause."""
     for segment in result.segments:
-        cue: list[Word] = []
+        cue: list[TimedWord] = []
         for word in segment.words:
             if cue and (word.end - cue[0].start > _MOST_SECONDS or word.start - cue[-1].end > _PAUSE
                         or len(_wrapped([*cue, word])) > LINES):
@@ -72,11 +94,11 @@ def cues(result: Result) -> Iterator[list[Word]]:
             yield cue
 
 
-def _wrapped(cue: list[Word]) -> list[str]:
+def _wrapped(cue: list[TimedWord]) -> list[str]:
     return textwrap.wrap(" ".join(word.word for word in cue), LINE, break_long_words=False, break_on_hyphens=False)
 
 
-def _lines(cue: list[Word]) -> str:
+def _lines(cue: list[TimedWord]) -> str:
     return "\n".join(_wrapped(cue))
 
 

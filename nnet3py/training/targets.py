@@ -94,6 +94,15 @@ def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the 
     return SparseMatrix.from_arrays(wanted.row_starts, wanted.ids, wanted.weights, dim)
 
 
+def target_width(targets: Targets) -> int:
+    """The columns that a matrix of targets, of any kind that ``as_targets`` takes, has at least."""
+    if isinstance(targets, SparseMatrix | SparseOfScipy):
+        return int((targets if isinstance(targets, SparseMatrix) else targets.tocsr()).shape[1])
+    if are_classes(targets):
+        return int(np.max(targets, initial=0)) + 1
+    return int(np.shape(targets)[1]) if np.ndim(targets) > 1 else 1
+
+
 def _of_classes(classes: np.ndarray, num_rows: int, dim: int, where: str) -> Posterior:
     if len(classes) != num_rows:
         _check_shape(classes.shape, str(classes.dtype), num_rows, dim, where)

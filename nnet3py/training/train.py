@@ -5,9 +5,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,15 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.shown import Shown
-from nnet3py.training.data_types import FeaturesOrData, Minibatches, TargetsOfAll, TrainingData
+from nnet3py.training.data_types import Minibatches
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
 from nnet3py.training.minibatches import MinibatchOptions
+from nnet3py.training.output_objectives import LossLike, OutputObjectives
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 from nnet3py.training.training_data import training_data
+
+if TYPE_CHECKING:
+    from nnet3py.training.data_types import FeaturesOrData, TargetsOfAll, TrainingData
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,8 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Epoch:
     """A pass over the training data. Objectives are per frame, sums over outputs, the larger the better.
+
+    With losses in their place, they are minus the losses.
 
     Attributes
     ----------
@@ -123,7 +129,8 @@ def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> 
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
 
-def train(nnet: Nnet, data: FeaturesOrData, *targets: TargetsOfAll, validation: TrainingData | None = None,
+def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Mapping[str, LossLike] | None = None,
+          validation: TrainingData | None = None,
           num_epochs: int = 1, learning_rate: float | None = None, final_learning_rate: float | None = None,
           minibatch_size: int = 64, minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
           callbacks: Sequence[Callback] = (), patience: int = 0,
@@ -136,11 +143,14 @@ def train(nnet: Nnet, data: FeaturesOrData, *targets: TargetsOfAll, validation: 
     Parameters
     ----------
     nnet : changed in place
-    data : arrays, a list of (feats, targets), examples, the rspecifier of an archive of examples, or those of two
-        tables: see :func:`nnet3py.training.training_data.training_data`; targets are integers (frames,), or numbers
-        (frames, dim), dense or sparse
-    targets : at most one, for features given as ``data``: short for ``(data, targets)``
-    validation : the same for what objective and accuracy are measured on, after each pass
+    data : features and targets, arrays or tensors of PyTorch; or one argument: a list of (feats, targets), a data set
+        or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or those of two tables: see
+        :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers (frames, dim),
+        dense or sparse; with a loss of any width
+    loss : what is minimised in place of the objective of the output node: a function (output, target), which gives its
+        value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which says more; for all outputs, or a dict
+        by their names. Objectives in the history are then minus the loss
+    validation : one such argument, or a pair, for what objective and accuracy are measured on, after each pass
     num_epochs : passes over the data
     learning_rate : of the first pass, None: the network's own; each component multiplies it by its factor
     final_learning_rate : towards which it falls exponentially, None: it stays
@@ -159,22 +169,25 @@ def train(nnet: Nnet, data: FeaturesOrData, *targets: TargetsOfAll, validation: 
 
     Raises
     ------
-    UsageError : options that make no sense, or no data; or classes as targets of an output that is no log-softmax
+    UsageError : options that make no sense, or no data; classes as targets of an output that is no log-softmax, without
+        a loss; a loss that does not return what it should
     ShapeError : data whose dimensions are not the network's
-    NumericError : NaN or infinity in the data, or in the trained network
+    NumericError : NaN or infinity in the data, in the trained network, or in a loss or its derivative
     Nnet3Error : files that cannot be read or written
     """
     options = options or TrainerOptions()
-    if len(targets) > 1:
-        raise UsageError(f"expected data, or features and targets, found {1 + len(targets)} arguments",
+    if len(data) not in (1, 2):
+        raise UsageError(f"expected data, or features and targets, found {len(data)} arguments",
                          "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
-    data = cast(TrainingData, (data, *targets) if targets else data)
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
     held = _held(minibatches or MinibatchOptions(), minibatch_size)
-    source = training_data(nnet, data, held)
-    validator = None if validation is None else _Validator(training_data(nnet, validation, held), options)
+    objectives = OutputObjectives(nnet, loss)
+    has_loss = "output" in objectives.losses
+    source = training_data(nnet, data if len(data) == 2 else data[0], held, has_loss)
+    validator = None if validation is None else _Validator(training_data(nnet, validation, held, has_loss), options,
+                                                           objectives)
     folder = None if checkpoints is None else _folder(checkpoints)
-    trainer, history, best = NnetTrainer(nnet, options), History(), None
+    trainer, history, best = NnetTrainer(nnet, options, objectives), History(), None
     for number in range(num_epochs):
         rate = math.nan
         if learning_rate is not None:
@@ -221,8 +234,8 @@ def _totals(trainer: NnetTrainer) -> tuple[float, float]:
 class _Validator:
     """Objective and accuracy on held-out data; what is compiled for them is kept."""
 
-    def __init__(self, source: Minibatches, options: TrainerOptions) -> None:
-        self._egs = list(source.minibatches(0))
+    def __init__(self, source: Minibatches, options: TrainerOptions, objectives: OutputObjectives) -> None:
+        self._egs, self._objectives = list(source.minibatches(0)), objectives
         self._options = DiagnosticOptions(optimize=options.optimize, compiler=options.compiler, device=options.device)
         self._form: Nnet | None = None
         self._compiler: CachingCompiler | None = None
@@ -237,7 +250,7 @@ class _Validator:
         tested = self._form.copy()
         tested.scale(0.0)
         tested.add(1.0, nnet)
-        diagnostics = NnetDiagnostics(tested, self._options, compiler=self._compiler)
+        diagnostics = NnetDiagnostics(tested, self._options, compiler=self._compiler, objectives=self._objectives)
         for eg in self._egs:
             diagnostics.compute(eg)
         objective, weight = diagnostics.totals()
