@@ -273,8 +273,8 @@ class Trainer:
 
         Parameters
         ----------
-        derivative : of a loss with respect to the output, float (sequences, frames, dim) or (frames, dim), as that is; of
-            several outputs a dict by name, where those that are missing have none
+        derivative : of a loss with respect to the output, float (sequences, frames, dim) or (frames, dim), as that is;
+            of several outputs a dict by name, where those that are missing have none
         num_frames : what the loss is a mean over; None: all frames of the output; 1: nothing, it is a sum
 
         Raises
@@ -359,7 +359,7 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state, as if the training had never stopped: ``trainer.load_state_dict(np.load("state.npz"))``.
 
-        ``state`` has float and int arrays of the shapes that :meth:`state_dict` gives, (rows, cols) and others, by name.
+        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives, (rows, cols) and others.
 
         Raises
         ------

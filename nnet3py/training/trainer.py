@@ -11,7 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Generic, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
@@ -257,7 +257,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return {**arrays, **estimates(self._computers.ops, self.delta), **draws_state(self._draws),
                 "training.num_minibatches": np.array(self.num_minibatches), "training.seed": np.array(self._seed)}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state that a trainer of a network of the same structure had.
 
         Raises
