@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.errors import FormatError, Nnet3Error, NoSuchAttribute
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
 
@@ -20,8 +21,8 @@ _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an 
                "inputs, 'ivector' among them")
 
 
-@dataclass
-class AcousticModel:
+@dataclass(eq=False)
+class AcousticModel(CallableModel):
     """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
 
     Attributes
@@ -33,15 +34,20 @@ class AcousticModel:
 
     transition_model: TransitionModel
     nnet: Nnet
-    priors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    priors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
-    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
-        """:func:`nnet3py.compute` of its network, whose outputs do not have the priors divided out."""
-        return self.nnet(feats, ivector, **options)
+    def __repr__(self) -> str:
+        priors = f"priors of {len(self.priors)} pdfs" if len(self.priors) else "no priors"
+        return f"<AcousticModel: {self.transition_model!r}, {self.nnet!r}, {priors}>"
 
-    def summary(self) -> Any:
-        """The table of its network: :func:`nnet3py.summary`."""
-        return import_module("nnet3py.inspection.summary").summary(self)
+    def __eq__(self, other: object) -> bool:
+        """Whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
+        if not isinstance(other, AcousticModel):
+            return NotImplemented
+        return self is other or (self.transition_model == other.transition_model and self.nnet == other.nnet
+                                 and np.array_equal(self.priors, other.priors))
+
+    __hash__ = object.__hash__          # of the object: models change
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:
@@ -107,6 +113,14 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
 
 def read_model(path: str | os.PathLike[str]) -> AcousticModel:
     """Read an acoustic model (``.mdl``), text or binary; of a model folder, its acoustic model.
+
+    Parameters
+    ----------
+    path : any rxfilename: a file, ``-``, ``command |``, ``file:offset``; or a model folder
+
+    Returns
+    -------
+    The model: ``.nnet``, ``.transition_model``, ``.priors``; it computes as its network does.
 
     Raises
     ------

@@ -19,6 +19,10 @@ def info(nnet: Nnet, verbose: int = 0) -> str:
     nnet : the network
     verbose : at 2 and above some components add summaries of singular values
 
+    Returns
+    -------
+    Lines of ``key: value`` and of config, which end with a newline.
+
     Raises
     ------
     Nnet3Error : no output of a simple network can be computed, however much context it gets

@@ -164,3 +164,16 @@ def test_a_published_model_keeps_its_best_columns(tmp_path: Path) -> None:
     blind = quantize(path, small, "int8", given, is_real=False)
     assert blind.same_best >= 0.93 and small.stat().st_size < 0.35 * path.stat().st_size
     assert sum(len(utterance[0]) for utterance in on) > 500
+
+
+def test_plain_features_are_taken(model: Path, tmp_path: Path) -> None:
+    """As pairs with an i-vector, too; inputs by name give the same file."""
+    by_name = [{"input": feats[None]} for feats in utterances()]
+    losses = [quantize(model, tmp_path / f"{number}.onnx", "int8", given) for number, given in enumerate((
+        utterances(), [(feats, None) for feats in utterances()], by_name))]
+    assert len({loss.relative for loss in losses}) == 1 and losses[0].relative > 0
+    assert len({(tmp_path / f"{number}.onnx").read_bytes() for number in range(3)}) == 1
+    with pytest.raises(UsageError, match="no utterances"):
+        quantize(model, tmp_path / "a.onnx", "int8", [])
+    with pytest.raises(ShapeError, match="features to measure on"):
+        quantize(model, tmp_path / "a.onnx", "int8", [np.ones((5, 3), np.float32)])

@@ -58,10 +58,16 @@ def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOp
 
     Parameters
     ----------
+    nnet : the network
+    request : which rows are given and wanted
     optimize : whether to optimise and fuse it, or options that say what to do; results differ by rounding at most
     shortcut : work out sequences of one shape together; false is slower, with the same result
     cache_dir : a folder where computations are kept for other processes; None: the one that the environment variable
         NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+
+    Returns
+    -------
+    A list of commands, for :class:`nnet3py.Computer`; ``print(computation.describe(nnet))``.
 
     Raises
     ------

@@ -11,6 +11,7 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.components.fields import InFiles, fields_info
 from nnet3py.errors import ShapeError
@@ -120,11 +121,14 @@ class Component(InFiles, Shown):
         return np.asarray(available.all(axis=1)), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The order (and padding, t = NO_TIME) in which the component wants its input and output rows."""
+        """The order (and padding, t = NO_TIME) in which the component wants its input and output rows.
+
+        Both are int32 (rows, 3), as are the results.
+        """
         return inputs, outputs
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Precomputed:
-        """What ``propagate`` needs to know about the row indexes, or None for simple components."""
+        """What ``propagate`` needs to know about the row indexes, int32 (rows, 3); None for simple components."""
         return None
 
     def check_precomputed(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
@@ -166,8 +170,8 @@ class Component(InFiles, Shown):
 
     # -- what the trainer asks -------------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, np.ndarray]:
-        """What training changes, name -> float32 array. Views: editing them edits the component."""
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """What training changes, name -> float32 (rows, cols) or (dim,). Views: editing them edits the component."""
         return {name: getattr(self, name) for name in self.PARAMETERS if getattr(self, name) is not None}
 
     def num_parameters(self) -> int:

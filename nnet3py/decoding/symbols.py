@@ -40,6 +40,9 @@ class SymbolTable:
             raise FormatError(f"number 0 of a table of {what}s is '{self.names[0]}', but 0 stands for no {what}",
                               path=path, hint=f"begin with '{EPSILON} 0', and number the {what}s from 1")
 
+    def __repr__(self) -> str:
+        return f"<SymbolTable: {len(self.names):,} {self.what}s>"
+
     @classmethod
     def of(cls, names: Iterable[str], what: str = "word") -> SymbolTable:
         """Epsilon, then ``names``, numbered from 1."""

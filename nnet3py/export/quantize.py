@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from nnet3py.extras import install_command
 KINDS = ("int8", "float16")
 RANDOM_FRAMES = 200
 SAME_BEST = 0.95       # of the rows should have the same best column: others are near ties, and words rarely change
+
+Utterance: TypeAlias = "np.ndarray | tuple[np.ndarray, np.ndarray | None]"     # features, perhaps with an i-vector
 
 
 class Layer(NamedTuple):
@@ -82,7 +84,8 @@ class Loss(NamedTuple):
 
 
 def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str,
-             inputs: Sequence[dict[str, np.ndarray]], is_real: bool = True, least_same_best: float = SAME_BEST) -> Loss:
+             inputs: Sequence[Utterance | dict[str, np.ndarray]], is_real: bool = True,
+             least_same_best: float = SAME_BEST) -> Loss:
     """Write an ONNX file with weights in ``int8``, or all numbers in ``float16``, and measure the loss of accuracy.
 
     Inputs, outputs and the states of streams stay float32. With int8, so do the weights inside a recurrence's loop;
@@ -94,19 +97,39 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
     Parameters
     ----------
     path, target : the float32 file, and the one that is written
-    inputs : utterances on which the loss is measured: name of an input -> float32 (1, frames, dim) or (1, dim);
-        without context frames, even for models that take them, and for streams
+    kind : "int8" or "float16"
+    inputs : utterances on which the loss is measured: features, float (frames, dim), or pairs of these and an i-vector,
+        float (dim,); or all inputs by name, float32 (1, frames, dim) or (1, dim). Without context frames, even for
+        models that take them, and for streams
     is_real : whether these are what the model will be given. If not, nothing is known of its values: they are not
         rounded, and products of inputs stay as they are
     least_same_best : the share of rows whose largest column is to stay the same, with int8 and real inputs
 
+    Returns
+    -------
+    Loss : how far the outputs are from those of float32; ``print(loss.text())``
+
     Raises
     ------
+    UsageError : another kind, or no utterances
+    ShapeError : features of another dimension than the model's
     Nnet3Error : onnxruntime is not installed, or its tools fail
     """
     if kind not in KINDS:
         raise UsageError(f"--quantize={kind}: expected one of {', '.join(KINDS)}")
     path = os.fspath(path)
+    if not len(inputs):
+        raise UsageError("there are no utterances to measure the loss of accuracy on",
+                         "give features (frames, dim) of half a minute of speech, in a list")
+    plain = [given for given in inputs if not isinstance(given, dict)]
+    given_by_name = [given for given in inputs if isinstance(given, dict)]
+    if plain:
+        given_by_name += utterances_for(session(path).get_inputs(), plain)
+    return _quantized(path, target, kind, given_by_name, is_real, least_same_best)
+
+
+def _quantized(path: str, target: str | os.PathLike[str], kind: str, inputs: Sequence[dict[str, np.ndarray]],
+               is_real: bool, least_same_best: float) -> Loss:
     onnx = import_onnx()
     with tempfile.TemporaryDirectory() as folder, _quiet():
         quantized, layers = os.path.join(folder, "quantized.onnx"), []
@@ -124,7 +147,7 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
     return loss
 
 
-def quantize_file(path: str, kind: str, utterances: Sequence[Any]) -> Loss:
+def quantize_file(path: str, kind: str, utterances: Sequence[Utterance]) -> Loss:
     """Replace an ONNX file by one with smaller numbers, as :func:`quantize` makes it.
 
     ``utterances`` are those of :func:`utterances_for`; if there are none, random numbers take their place.
@@ -214,7 +237,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def utterances_for(running_inputs: Sequence[Any], utterances: Sequence[Any]) -> list[dict[str, np.ndarray]]:
+def utterances_for(running_inputs: Sequence[Any], utterances: Sequence[Utterance]) -> list[dict[str, np.ndarray]]:
     """The ``inputs`` of :func:`quantize`.
 
     Parameters

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.export_options import ExportOptions, ExportSettings
 from nnet3py.export.least_frames import least_frames
 from nnet3py.export.models import graph_of, read, select_outputs
 from nnet3py.export.operations import Graph, all_ops, linear_weights
@@ -19,6 +20,9 @@ from nnet3py.extras import load
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Unpack
+
     from nnet3py.acoustic_model import AcousticModel
 
 WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
@@ -31,7 +35,7 @@ def import_torch() -> Any:
 
 
 def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
-             **settings: Any) -> Any:
+             **settings: Unpack[ExportSettings]) -> torch.nn.Module:
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
 
     Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
@@ -47,7 +51,12 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     Parameters
     ----------
     model : a network, an acoustic model, the file of one, or a model folder; left as it is
-    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is merged.
+    options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is
+        merged.
+
+    Returns
+    -------
+    A ``torch.nn.Module``.
 
     Raises
     ------
@@ -161,7 +170,8 @@ def _batch_norm(torch: Any, component: Any) -> Any:
 # -- back --------------------------------------------------------------------------------------------------------------
 
 
-def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
+def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
+               model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
     """A copy of a model's network with the parameters of a module from :func:`to_torch`.
 
     What did not change keeps its bytes. Learning rates and everything else unknown to torch stay as they are.
@@ -171,12 +181,16 @@ def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]
     module : the module, also one that was compiled or made parallel; or its ``state_dict()``
     model : the network that it was made from
 
+    Returns
+    -------
+    A network, new.
+
     Raises
     ------
     ShapeError : a name or a shape that the network does not have
     """
     nnet = read(model)[0].copy()
-    state = module if isinstance(module, dict) else module.state_dict()
+    state = module if isinstance(module, Mapping) else module.state_dict()
     set_state(nnet, {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()})
     return nnet
 

@@ -88,6 +88,10 @@ def compare(a: Model, b: Model) -> Comparison:
     ----------
     a, b : networks, acoustic models, or the files of some
 
+    Returns
+    -------
+    The comparison: ``.same``, ``.different``; printed, a table.
+
     Raises
     ------
     UsageError : something else

@@ -77,10 +77,16 @@ def summary(nnet: Nnet | AcousticModel) -> Summary:
     """The network, or that of an acoustic model, as a table of its nodes, to print or to show in a notebook.
 
     >>> print(nnet3py.summary(nnet))        # or nnet.summary()
-    node     type                   takes              input  output  parameters
-    input    input                                                40
-    affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872
-    ...
+    node     type                   takes              input  output  parameters input    input
+    40 affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872 ...
+
+    Parameters
+    ----------
+    nnet : a network or an acoustic model
+
+    Returns
+    -------
+    The table: ``.rows`` and ``.facts`` for programs.
     """
     nnet = network_of(nnet)
     units, links = node_units(nnet)

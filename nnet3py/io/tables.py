@@ -5,7 +5,7 @@ Kaldi: ``SequentialTableReader``, ``TableWriter`` of ``kaldi-table.h``; random a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -24,7 +24,7 @@ from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_i
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenWriter
 
-__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter"]
+__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "write_table"]
 
 logger = logging.getLogger(__name__)
 
@@ -288,3 +288,14 @@ class TableWriter(_Closing, Generic[Value]):
         for stream in (self._archive, self._script):
             if stream is not None:
                 stream.close()
+
+
+def write_table(wspecifier: str, holder: Holder[Value],
+                entries: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> int:
+    """Write all entries, of a dict or (key, value) pairs; how many there were. Raises as :class:`TableWriter`."""
+    count = 0
+    with TableWriter(wspecifier, holder) as writer:
+        for key, value in entries.items() if isinstance(entries, Mapping) else entries:
+            writer.write(key, value)
+            count += 1
+    return count

@@ -96,7 +96,18 @@ def _grown(array: np.ndarray, needed: int) -> np.ndarray:
 
 
 def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: float) -> CompactLattice:
-    """The lattice with ``scale`` times the model's costs added, determinized; empty if the model has no path of it."""
+    """A lattice with the costs of a const-ARPA model added. Kaldi: lattice-lmrescore-const-arpa.
+
+    Parameters
+    ----------
+    lattice : compact
+    model : read by ``nnet3py.fst.const_arpa.ConstArpa.read``
+    scale : of its costs; -1 takes them away
+
+    Returns
+    -------
+    The lattice, determinized; empty if the model has no path of it.
+    """
     if scale == 0.0:
         return lattice
     graph = scaled(lattice, Scales(1.0 / scale))
@@ -105,9 +116,18 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
-    """The lattice with ``scale`` times the costs of the model's best paths added, determinized.
+    """A lattice with the costs of the best paths of a language model, an FST, added. Kaldi: lattice-lmrescore.
 
-    Back-off arcs of the model are epsilons, which may be taken although the word has an arc of its own.
+    Parameters
+    ----------
+    lattice : compact
+    model : made of the FST, an acceptor of words; its back-off arcs are epsilons, which may be taken although the word
+        has an arc of its own
+    scale : of its costs; -1 takes them away
+
+    Returns
+    -------
+    The lattice, determinized; empty if the model has no path of it.
     """
     if scale == 0.0:
         return lattice

@@ -18,10 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 def apply_edits(nnet: Nnet, text: str, path: str | None = None) -> None:
-    """Run edit directives on the network, in place and in order.
+    """Run edit directives on the network, in place and in order: the language of ``nnet3-copy --edits``.
+
+    >>> nnet3py.apply_edits(nnet, "set-learning-rate-factor name=tdnn1* learning-rate-factor=0")
 
     Parameters
     ----------
+    nnet : changed in place
     text : a directive per line, each a word and ``key=value`` pairs; a ``#`` begins a comment
     path : where the text comes from, for messages
 

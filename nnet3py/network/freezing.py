@@ -27,6 +27,7 @@ def freeze(nnet: Nnet, pattern: str | Sequence[str]) -> list[str]:
 
     Parameters
     ----------
+    nnet : changed in place
     pattern : of components' names, or several of them; ``*`` is any text, even none
 
     Returns
@@ -53,6 +54,7 @@ def unfreeze(nnet: Nnet, pattern: str | Sequence[str] = "*") -> list[str]:
 
     Parameters
     ----------
+    nnet : changed in place
     pattern : of components' names, or several of them; ``*`` is any text, even none
 
     Returns

@@ -22,10 +22,16 @@ from nnet3py.network.whole_model import RANDOM_TYPES, is_a
 
 
 def for_inference(nnet: Nnet, training_mode: bool = False) -> Nnet:
-    """The network to compute outputs with: a copy of ``nnet`` in test mode, collapsed, with parameters of its own.
+    """The network to compute outputs with: in test mode, with components collapsed.
 
-    One that :func:`~nnet3py.network.collapse.prepare_for_test` has made is in this form already, and is returned as it
-    is. So is any network with ``training_mode``: its batch normalisation and dropout then do what they are set to.
+    Parameters
+    ----------
+    nnet : left as it is
+    training_mode : give the network itself; its batch normalisation and dropout then do what they are set to
+
+    Returns
+    -------
+    A copy, with parameters of its own. A network that was prepared so before is returned as it is.
     """
     return nnet if training_mode or is_prepared(nnet) else prepare_for_test(nnet.copy())
 

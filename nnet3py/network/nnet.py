@@ -97,18 +97,24 @@ class Nnet(Shortcuts):
                    if is_updatable(mine) and is_updatable(theirs))
 
     def squares(self) -> np.ndarray:
-        """For each component, the sum of squares of its trainable parameters, float64; 0 if it has none."""
+        """For each component, the sum of squares of its trainable parameters, float64 (components,); 0 without any."""
         return np.array([component.dot_product(component) if is_updatable(component) else 0.0
                          for component in self.components])
 
     def scale_components(self, factors: np.ndarray) -> None:
-        """Multiply parameters and statistics of each component by its factor, in place; 0 makes exact zeros."""
+        """Multiply parameters and statistics of each component by its factor, in place; 0 makes exact zeros.
+
+        ``factors`` is float (components,).
+        """
         for component, factor in zip(self.components, factors, strict=True):
             if factor != 1.0:
                 component.scale(float(factor))
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
-        """Add to each component its factor times that of ``other``, in place; nothing for 0."""
+        """Add to each component its factor times that of ``other``, in place; nothing for 0.
+
+        ``factors`` is float (components,).
+        """
         for component, factor, theirs in zip(self.components, factors, other.components, strict=True):
             if factor != 0.0:
                 component.add(float(factor), theirs)

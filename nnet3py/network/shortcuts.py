@@ -5,14 +5,12 @@ Each is short for something longer, partly in higher-level modules, which are im
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, cast
 
 from nnet3py.components.base import Component
 from nnet3py.config_line import did_you_mean
 from nnet3py.errors import Nnet3Error, NoSuchAttribute
+from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.surgery_nodes import NodeEdits
 from nnet3py.shown import Shown
@@ -41,19 +39,13 @@ _ELSEWHERE = {
 }
 
 
-class Shortcuts(NodeEdits, Shown):
+class Shortcuts(NodeEdits, CallableModel, Shown):
     """Short ways to inspect and use a network."""
 
-    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
-        """:func:`nnet3py.compute` of this network: float (frames, dim) -> float32 (frames, output dim).
-
-        >>> nnet(feats).shape
-        (100, 10)
-        """
-        return import_module("nnet3py.runtime.compute").compute(self, feats, ivector, **options)
-
-    def __getitem__(self, name: str) -> Component | Any:       # Any: a node, which a type checker cannot tell apart
+    def __getitem__(self, name: str) -> Component:
         """The component of that name; or of that component node; or the input, output or dim-range node.
+
+        To a type checker it is a component, as a name does not tell: nodes are what ``nnet.node(name)`` gives.
 
         >>> nnet["affine1"].output_dim
         32
@@ -65,7 +57,8 @@ class Shortcuts(NodeEdits, Shown):
                 return self.component(name)
             if name in self.node_names:
                 node = self.node(name)
-                return self.components[node.component_index] if isinstance(node, ComponentNode) else node
+                # a node for those who look at a prompt; type checkers are told of components only
+                return self.components[node.component_index] if isinstance(node, ComponentNode) else cast(Any, node)
         names = [*dict.fromkeys((*self.component_names, *(node for node, _ in self.named_nodes())))]
         hint = did_you_mean(name, names) if isinstance(name, str) else None
         raise Nnet3Error(f"the network has no component or node {name!r}", hint or f"it has {', '.join(names)}")
@@ -86,13 +79,6 @@ class Shortcuts(NodeEdits, Shown):
                     return _ELSEWHERE.get(name)
                 return did_you_mean(name, [public for public in dir(self) if not public.startswith("_")])
             raise NoSuchAttribute(f"a network has no '{name}'", advice)
-
-    def summary(self) -> Any:
-        """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
-
-        The same as :func:`nnet3py.summary`.
-        """
-        return import_module("nnet3py.inspection.summary").summary(self)
 
     def __repr__(self) -> str:
         parameters = sum(component.num_parameters() for component in self.components)

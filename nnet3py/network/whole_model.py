@@ -69,14 +69,26 @@ def has_batchnorm(nnet: Nnet) -> bool:
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Let batch normalisation use its stored statistics (True) or each minibatch's own, in place."""
+    """Let batch normalisation use its stored statistics, or each minibatch's own, in place.
+
+    Parameters
+    ----------
+    nnet : changed in place
+    test_mode : True: the stored ones
+    """
     with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, "BatchNormComponent"):
             component.set_test_mode(test_mode)
 
 
 def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Switch dropout and the like to expected values (True) or back, in place."""
+    """Switch dropout and the like to expected values, or back, in place.
+
+    Parameters
+    ----------
+    nnet : changed in place
+    test_mode : True: expected values
+    """
     with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, *RANDOM_TYPES):
             component.test_mode = test_mode
@@ -90,7 +102,14 @@ def set_dropout_proportion(nnet: Nnet, proportion: float) -> None:
 
 
 def set_learning_rate(nnet: Nnet, rate: float, names: str = "*") -> None:
-    """Set the learning rate of each trainable component whose name matches to ``rate`` times its factor, in place."""
+    """Set the learning rate of components, each to ``rate`` times its learning-rate factor, in place.
+
+    Parameters
+    ----------
+    nnet : changed in place
+    rate : 0 or more
+    names : a pattern of components' names, in which ``*`` is any text, even none
+    """
     matcher = name_matcher(names)
     with compiled_form_may_change(nnet):
         for name, component in nnet.named_components():

@@ -10,6 +10,7 @@ from heapq import nlargest
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py import log
 from nnet3py.acoustic_model import read_model
@@ -84,7 +85,7 @@ class AlignedText(NamedTuple):
 
     words: tuple[AlignedWord, ...]
     phones: tuple[AlignedPhone, ...]
-    transition_ids: np.ndarray
+    transition_ids: NDArray[np.int32]
     log_likelihood: float
     seconds_per_frame: float
 

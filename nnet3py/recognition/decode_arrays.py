@@ -4,9 +4,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.conf_file import checked_value
@@ -19,7 +20,7 @@ from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.network.model_place import model_in, subsampling_beside
-from nnet3py.option_fields import with_values
+from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEndOutput
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
@@ -42,7 +43,7 @@ class DecodedText:
     Attributes
     ----------
     words : their names; their numbers where the names are not known
-    word_ids : int32, their numbers
+    word_ids : int32 (words,), their numbers
     transition_ids : int32 (frames,), of the best path
     graph_cost, acoustic_cost : of the best path; the acoustic cost is scaled
     lattice : the alternatives within the lattice beam, one path for each sequence of words; its acoustic costs are
@@ -51,8 +52,8 @@ class DecodedText:
     """
 
     words: tuple[str, ...]
-    word_ids: np.ndarray = field(repr=False)
-    transition_ids: np.ndarray = field(repr=False)
+    word_ids: NDArray[np.int32] = field(repr=False)
+    transition_ids: NDArray[np.int32] = field(repr=False)
     graph_cost: float
     acoustic_cost: float
     lattice: CompactLattice = field(repr=False)
@@ -65,7 +66,7 @@ class DecodedText:
 
 
 def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrFile | None = None, *,
-           ivector: np.ndarray | None = None, options: DecoderOptions | Mapping[str, Any] | None = None,
+           ivector: np.ndarray | None = None, options: DecoderOptions | Mapping[str, OptionValue] | None = None,
            acoustic_scale: float | None = None, words: str | os.PathLike[str] | SymbolTable | None = None,
            device: str = "cpu") -> DecodedText:
     """The words of an utterance, from the network's outputs or from features.
@@ -176,7 +177,7 @@ class _Parts:
         has_priors = self._model is not None and len(self._model.priors)
         return float(tables.LOOPED["acoustic-scale"]) if has_priors else _CHAIN_SCALE
 
-    def options(self, given: DecoderOptions | Mapping[str, Any] | None) -> DecoderOptions:
+    def options(self, given: DecoderOptions | Mapping[str, OptionValue] | None) -> DecoderOptions:
         """How wide the search is."""
         if isinstance(given, DecoderOptions):
             return given

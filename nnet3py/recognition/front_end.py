@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py import option_file
 from nnet3py.conf_file import checked_value, read_conf
@@ -20,7 +21,7 @@ from nnet3py.feat.vad import VadOptions, voiced_frames
 from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.option_fields import defaults
+from nnet3py.option_fields import OptionValue, defaults
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline
@@ -36,11 +37,11 @@ _MOST_LONGER = 2               # frames by which pitch and other features may di
 _VAD_WINDOW = 300              # frames over which an x-vector's features are normalised
 
 Sounds = str | os.PathLike[str] | Block
-Config = str | os.PathLike[str] | Mapping[str, Any]
+Config = str | os.PathLike[str] | Mapping[str, OptionValue]
 
 
 def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", config: Config | None = None, *,
-             channel: int | None = None, warp: float = 1.0) -> np.ndarray:
+             channel: int | None = None, warp: float = 1.0) -> NDArray[np.float32]:
     """Features of a sound, as Kaldi's programs compute them: ``compute-mfcc-feats`` and others.
 
     Parameters
@@ -90,8 +91,8 @@ class FrontEndOutput(NamedTuple):
     without.
     """
 
-    features: np.ndarray
-    ivector: np.ndarray | None
+    features: NDArray[np.float32]
+    ivector: NDArray[np.float32] | None
 
 
 class FrontEnd:
@@ -133,13 +134,24 @@ class FrontEnd:
 def front_end(model: str | os.PathLike[str]) -> FrontEnd:
     """What makes of sounds what the model in a folder takes, as the recogniser does.
 
-    ``model`` is a folder as :class:`Recognizer` takes. Raises Nnet3Error for one that lacks files, or has bad ones.
+    Parameters
+    ----------
+    model : a folder as :class:`Recognizer` takes
+
+    Returns
+    -------
+    A :class:`FrontEnd`: ``front_end("a.wav")`` gives features, float32 (frames, dim), and the i-vector, float32 (dim,)
+    or None.
+
+    Raises
+    ------
+    Nnet3Error : a folder that lacks files, or has bad ones
     """
     return FrontEnd(read_model_folder(model))
 
 
 def vad(feats: np.ndarray, *, energy_threshold: float = 5.0, energy_mean_scale: float = 0.5, frames_context: int = 0,
-        proportion_threshold: float = 0.6) -> np.ndarray:
+        proportion_threshold: float = 0.6) -> NDArray[np.bool_]:
     """Which frames are voiced, by their energy. Kaldi: ``compute-vad``.
 
     Parameters
@@ -172,7 +184,7 @@ def speech_frames(samples: np.ndarray, rate: float) -> np.ndarray:
 
 
 def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, rate: float | None = None,
-            config: Config | None = None, *, channel: int | None = None) -> np.ndarray:
+            config: Config | None = None, *, channel: int | None = None) -> NDArray[np.float32]:
     """The vector of a sound's speaker, by an x-vector network.
 
     Parameters

@@ -21,6 +21,7 @@ from nnet3py.network.model_place import (
     is_published,
     subsampling_of_folder,
 )
+from nnet3py.option_fields import OptionValue
 from nnet3py.recognition import option_tables as tables
 from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
 from nnet3py.transducers.fst import has_output_symbols
@@ -92,11 +93,11 @@ class ModelFolder:
     new_grammar: str = ""
     rnnlm: str = ""
     feature_kind: str = "mfcc"
-    features: dict[str, Any] = field(default_factory=dict)
-    pitch: dict[str, Any] | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    ivectors: dict[str, Any] | None = None
-    cmvn: dict[str, Any] | None = None
+    features: dict[str, OptionValue] = field(default_factory=dict)
+    pitch: dict[str, OptionValue] | None = None
+    options: dict[str, OptionValue] = field(default_factory=dict)
+    ivectors: dict[str, OptionValue | dict[str, OptionValue]] | None = None
+    cmvn: dict[str, OptionValue] | None = None
     missing: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
 
@@ -125,7 +126,7 @@ class ModelFolder:
 
 
 def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
-                      options: Mapping[str, Any] | None = None) -> ModelFolder:
+                      options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
     """What can be known of a model before it is loaded.
 
     Parameters
@@ -136,7 +137,14 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
         weighting, and files by name: ``mfcc-config``, ``fbank-config``, ``ivector-extraction-config``, ``words``,
         ``word-boundary``, ``align-lexicon``
 
-    Raises Nnet3Error that names everything that is missing, and UsageError for an option that is not known.
+    Returns
+    -------
+    Its files and options.
+
+    Raises
+    ------
+    Nnet3Error : everything that is missing, by name
+    UsageError : an option that is not known
     """
     folder = look_at_folder(path, graph, options)
     if folder.missing:
@@ -146,7 +154,7 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
 
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
-                   options: Mapping[str, Any] | None = None) -> ModelFolder:
+                   options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
     """The same for a folder that may lack something: see ``missing``. Nnet3Error for anything but a model folder."""
     return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
 
@@ -274,7 +282,7 @@ class _Reader:
 
     def _named(self, option: str) -> str:
         """The file that an option names; empty for none."""
-        name = self.folder.options.get(option, "")
+        name = str(self.folder.options.get(option, ""))
         return find_file(name, self.folder.path) if name else ""
 
     def _read_features(self) -> None:

@@ -23,7 +23,7 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.text_lines import read_integer_lines
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.collapse import prepare_for_test
-from nnet3py.option_fields import with_values
+from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.endpoint import is_silence
 from nnet3py.recognition.find_model import find_model
@@ -71,7 +71,7 @@ class Recognizer:
     """
 
     def __init__(self, path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None, *,
-                 options: Mapping[str, Any] | None = None, device: str = "cpu",
+                 options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
                  speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> None:
         folder = self.folder = read_model_folder(path, graph, options)
         for line in folder.unused:
@@ -99,13 +99,15 @@ class Recognizer:
         self.decoder(self._graph)                          # raises what does not fit together
 
     @classmethod
-    def find(cls, lang: str | None = None, *, name: str | None = None, **settings: Any) -> Recognizer:
+    def find(cls, lang: str | None = None, *, name: str | None = None, graph: str | os.PathLike[str] | None = None,
+             options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
+             speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> Recognizer:
         """The recognizer of a published model by its language or name, such as ``Recognizer.find("ko")``.
 
         It is looked for in the folders where vosk looks: :func:`~nnet3py.recognition.find_model.find_model`, which says
-        what it raises. ``settings`` are those of the class.
+        what it raises. The other parameters are those of the class.
         """
-        return cls(find_model(lang, name), **settings)
+        return cls(find_model(lang, name), graph, options=options, device=device, speaker_model=speaker_model)
 
     @property
     def endpoint_options(self) -> EndpointOptions:
@@ -228,7 +230,7 @@ class Recognizer:
         Parameters
         ----------
         sound : a file (WAVE, and what the extras ``sound`` and ``media`` read), ``-`` for standard input; or samples,
-            as :meth:`Stream.accept_waveform` takes them
+            bytes of 16-bit ones, int16 (samples,), or float (samples,) from -1 to 1
         sample_rate : of samples; None: what the model was made for. Files know theirs
         channel : which one of a file to take, from 0; None: their mean
         endpointing : begin a new segment wherever an utterance is over; the result's ``segments`` are these. Without, a

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable
@@ -32,7 +33,14 @@ _CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as vosk scales them before
 
 
 class Word(NamedTuple):
-    """A word that was said. ``start``, ``end``: seconds since the stream began; ``confidence`` from 0 to 1."""
+    """A word that was said.
+
+    Attributes
+    ----------
+    word : its name
+    start, end : seconds since the stream began
+    confidence : how sure it is, from 0 to 1
+    """
 
     word: str
     start: float
@@ -70,8 +78,8 @@ class Result(Shown):
         nothing was decoded
     segments : the results of the segments that this is made of; itself if it is only one
     first_frame : of the lattice, counted in decoded frames of the stream
-    speaker : float32, a vector that tells speakers apart by its angle to others; None without a speaker model, or if
-        too little was said. Of the first segment that has one, if there are several
+    speaker : float32 (dim,), a vector that tells speakers apart by its angle to others; None without a speaker model,
+        or if too little was said. Of the first segment that has one, if there are several
     speaker_frames : how many frames it was made of
     speaker_name : who spoke, where speakers were told apart (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
@@ -83,7 +91,7 @@ class Result(Shown):
     _maker: ResultMaker = field(repr=False)
     first_frame: int = field(default=0, repr=False)
     _segments: tuple[Result, ...] = field(default=(), repr=False)
-    speaker: np.ndarray | None = field(default=None, repr=False)
+    speaker: NDArray[np.float32] | None = field(default=None, repr=False)
     speaker_frames: int = field(default=0, repr=False)
     speaker_name: str = ""
 

@@ -61,6 +61,10 @@ class Stream:
         self._partial: tuple[int, str] = (0, "")           # of how many frames, and what it is
         self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # the same, and when it was looked for
 
+    def __repr__(self) -> str:
+        ended = ", finished" if self._is_finished else ", endpoint" if self._endpoint else ""
+        return f"<Stream: {self.seconds:.2f} s of {self.sample_rate:g} samples a second decoded{ended}>"
+
     def accept_waveform(self, block: Block) -> bool:
         """Take more sound, and decode what can be; returns :attr:`endpoint`.
 

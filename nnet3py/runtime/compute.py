@@ -9,9 +9,9 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, cast, overload
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from nnet3py.runtime.batch import MinibatchComputer
 from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, ComputeOptions, Utterance
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
     from nnet3py.acoustic_model import AcousticModel
 
 __all__ = ["ComputeOptions", "UtteranceComputer", "compute"]
@@ -65,7 +68,7 @@ class UtteranceComputer(MinibatchComputer):
                          training_mode)
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
-                online_ivector_period: int = 0) -> np.ndarray:
+                online_ivector_period: int = 0) -> Array:
         """Output of one utterance.
 
         Parameters
@@ -162,29 +165,50 @@ def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComp
 _memory = _Memory()
 
 
-Features = np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]
-Progress = Callable[[int, int], None]
+Model: TypeAlias = "Nnet | AcousticModel | str | os.PathLike[str]"
+Features: TypeAlias = "np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]"
+NodeNames: TypeAlias = "list[str] | tuple[str, ...]"        # not any sequence: a string is one, too
+Array: TypeAlias = "NDArray[np.float32]"
+Outputs: TypeAlias = "Array | dict[str, Array] | dict[str, dict[str, Array]] | list[Array] | list[dict[str, Array]]"
+Progress = Callable[[int, int], object]
 
 
+class ComputeSettings(TypedDict, total=False):
+    """What :func:`compute` can be told by name, besides ``output``."""
+
+    frames_per_chunk: int
+    device: str
+    cache_dir: str | os.PathLike[str] | None
+    frame_subsampling_factor: int | None
+    progress: bool | Progress
+    online_ivector_period: int | None
+
+
+# Arrays are iterable, too: those overloads come first.
 @overload
-def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
-            ivector: np.ndarray | None = None, frames_per_chunk: int = 50, device: str = "cpu",
-            cache_dir: str | os.PathLike[str] | None = None, *, output: str = "output",
+def compute(model: Model, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: str = "output",     # type: ignore[overload-overlap]
+            **settings: Unpack[ComputeSettings]) -> Array: ...
+@overload
+def compute(model: Model, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: NodeNames,     # type: ignore[overload-overlap]
+            **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
+@overload
+def compute(model: Model, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *, output: str = "output",
+            **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
+@overload
+def compute(model: Model, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *, output: NodeNames,
+            **settings: Unpack[ComputeSettings]) -> dict[str, dict[str, Array]]: ...
+@overload
+def compute(model: Model, feats: Iterable[np.ndarray], ivector: Features | None = None, *, output: str = "output",
+            **settings: Unpack[ComputeSettings]) -> list[Array]: ...
+@overload
+def compute(model: Model, feats: Iterable[np.ndarray], ivector: Features | None = None, *, output: NodeNames,
+            **settings: Unpack[ComputeSettings]) -> list[dict[str, Array]]: ...
+
+
+def compute(model: Model, feats: Features, ivector: Features | None = None, frames_per_chunk: int = 50,
+            device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *, output: str | NodeNames = "output",
             frame_subsampling_factor: int | None = None, progress: bool | Progress = False,
-            online_ivector_period: int | None = None) -> np.ndarray: ...
-
-
-@overload
-def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
-            frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
-            output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
-            progress: bool | Progress = False, online_ivector_period: int | None = None) -> Any: ...
-
-
-def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
-            frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
-            output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
-            progress: bool | Progress = False, online_ivector_period: int | None = None) -> Any:
+            online_ivector_period: int | None = None) -> Outputs:
     """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
     Preparations are kept, so that the next call with the same network does little but compute. A network whose
@@ -212,8 +236,8 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     Returns
     -------
     float32 (ceil(frames / frame_subsampling_factor), dim of the node); for a list of nodes a dict of these by node. For
-    several features a list or a dict of such results (for a three-dimensional array such an array, if the output is one
-    node); they are computed together, which is faster.
+    several features a list or a dict of such results (for a three-dimensional array such an array, or a dict of these);
+    they are computed together, which is faster.
 
     Raises
     ------
@@ -243,18 +267,19 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     vectors = _several_ivectors(ivector, several)
     utterances = [_utterance(key, np.asarray(matrix), vectors[key], online_ivector_period)
                   for key, matrix in several.items()]
-    outputs = {}
+    outputs: dict[str, np.ndarray] = {}
     computed = computer.compute_all(utterances, online_ivector_period or 0)
     for key, result in log.progress(computed, "computing", len(utterances)) if progress is True else computed:
         if not isinstance(result, np.ndarray):
             with within(f"utterance {key}"):
                 raise result
-        outputs[key] = _by_node(result, columns)
+        outputs[key] = result
         if callable(progress):
             progress(len(outputs), len(utterances))
-    if isinstance(feats, np.ndarray) and columns is None:
-        return np.stack([np.asarray(value) for value in outputs.values()])
-    return outputs if isinstance(feats, Mapping) else list(outputs.values())
+    if isinstance(feats, np.ndarray):
+        return _by_node(np.stack(list(outputs.values())), columns)
+    by_key = {key: _by_node(values, columns) for key, values in outputs.items()}
+    return cast(Outputs, by_key if isinstance(feats, Mapping) else list(by_key.values()))
 
 
 def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: int | None) -> Utterance:
@@ -282,7 +307,7 @@ def _several(feats: Features) -> dict[str, np.ndarray] | None:
     return {str(i): matrix for i, matrix in enumerate(listed)}
 
 
-def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
     """The i-vector, or None, for each of several matrices."""
     if ivector is None:
         return dict.fromkeys(several)
@@ -305,7 +330,7 @@ def _columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
     return {name: slice(begin, end) for name, begin, end in zip(nodes, [0, *ends], ends, strict=False)}
 
 
-def _by_node(values: np.ndarray, columns: dict[str, slice] | None) -> np.ndarray | dict[str, np.ndarray]:
+def _by_node(values: np.ndarray, columns: dict[str, slice] | None) -> Array | dict[str, Array]:
     if columns is None:
         return values
-    return {name: np.ascontiguousarray(values[:, place]) for name, place in columns.items()}
+    return {name: np.ascontiguousarray(values[..., place]) for name, place in columns.items()}

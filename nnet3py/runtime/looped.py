@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.compiler.carried import carried_state, num_sequences
 from nnet3py.compiler.computation import Computation
@@ -248,7 +249,7 @@ class LoopedComputer:
             self.compute_chunks([Chunk(self.new_state(), frames) for _ in range(size)])
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
-                online_ivector_period: int = 0) -> np.ndarray:
+                online_ivector_period: int = 0) -> NDArray[np.float32]:
         """Output of one whole utterance, by the same chunks.
 
         Parameters
@@ -281,8 +282,19 @@ class LoopedComputer:
 class LoopedStream:
     """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
 
+    >>> stream = nnet3py.LoopedComputer(nnet).stream()
+    >>> rows = [stream.accept(feats[:35]), stream.accept(feats[35:]), stream.finish()]
+
     ``accept`` and ``finish`` compute. To compute several streams together, call ``take`` and ``end`` instead, give each
     ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and its results to ``accept_output``.
+
+    Parameters
+    ----------
+    looped : what computes it, and any number of other streams
+
+    Attributes
+    ----------
+    num_frames : taken so far
     """
 
     def __init__(self, looped: LoopedComputer) -> None:
@@ -312,7 +324,7 @@ class LoopedStream:
         ready = self._state.num_chunks * (self._looped.frames_per_chunk // every)
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
-    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
+    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
         """Take more frames; returns the output that has become ready.
 
         Parameters
@@ -333,7 +345,7 @@ class LoopedStream:
         self.take(feats, ivector)
         return self._computed()
 
-    def finish(self) -> np.ndarray:
+    def finish(self) -> NDArray[np.float32]:
         """End the stream; returns the rest of the output, float32 (rows, output dim).
 
         Frames after the last one are copies of it. In all there is one row for every frame, or for every
@@ -343,7 +355,10 @@ class LoopedStream:
         return self._computed()
 
     def take(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> None:
-        """Take more frames, without computing. Parameters and errors as for :meth:`accept`."""
+        """Take more frames, without computing.
+
+        ``feats`` float (frames, input dim), ``ivector`` float (ivector dim,) or None; errors as for :meth:`accept`.
+        """
         if self._is_finished:
             raise Nnet3Error("the stream is finished and takes no more frames", "restart() it, or begin another one")
         feats = np.asarray(feats)

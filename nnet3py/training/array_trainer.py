@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.config_line import did_you_mean
@@ -29,10 +30,12 @@ from nnet3py.training.output_objectives import (
     loss_objective,
 )
 from nnet3py.training.tensors import as_array, is_array
-from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions, TrainerSettings
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+    from nnet3py.training.data_types import Array
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class Trainer:
 
     def __init__(self, nnet: Nnet, *, loss: LossLike | Mapping[str, LossLike] | None = None,
                  learning_rate: float | None = None, frame_subsampling_factor: int = 1, padding: bool = True,
-                 options: TrainerOptions | None = None, **settings: Any) -> None:
+                 options: TrainerOptions | None = None, **settings: Unpack[TrainerSettings]) -> None:
         names = [each.name for each in fields(TrainerOptions)]
         for name in settings:
             if name not in names:
@@ -189,7 +192,8 @@ class Trainer:
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def step(self, feats: Any, target: Any, ivector: Any = None, *, num_frames: float | None = None) -> float:
+    def step(self, feats: Array, target: object, ivector: Array | None = None, *,
+             num_frames: float | None = None) -> float:
         """Train on one minibatch.
 
         Parameters
@@ -225,7 +229,15 @@ class Trainer:
         self._trainer.train(_Minibatch(inputs, wanted))
         return sum(self._trainer.values.values())
 
-    def forward(self, feats: Any, ivector: Any = None, outputs: str | Iterable[str] = "output") -> Any:
+    @overload
+    def forward(self, feats: Array, ivector: Array | None = None,
+                outputs: str = "output") -> NDArray[np.float32]: ...
+    @overload
+    def forward(self, feats: Array, ivector: Array | None = None, *,
+                outputs: list[str] | tuple[str, ...]) -> dict[str, NDArray[np.float32]]: ...
+
+    def forward(self, feats: Array, ivector: Array | None = None, outputs: str | list[str] | tuple[str, ...] = "output"
+                ) -> NDArray[np.float32] | dict[str, NDArray[np.float32]]:
         """Compute outputs in training mode, for :meth:`backward`, which takes the step.
 
         Parameters
@@ -256,13 +268,13 @@ class Trainer:
             values = {name: value[0] for name, value in values.items()}
         return values[names[0]] if pending.has_one_name else values
 
-    def backward(self, derivative: Any, *, num_frames: float | None = None) -> None:
+    def backward(self, derivative: Array | Mapping[str, Array], *, num_frames: float | None = None) -> None:
         """Take the step for the outputs of the last :meth:`forward`.
 
         Parameters
         ----------
-        derivative : of a loss with respect to the output, of its shape; of several outputs a dict by name, where those
-            that are missing have none
+        derivative : of a loss with respect to the output, float (sequences, frames, dim) or (frames, dim), as that is;
+            of several outputs a dict by name, where those that are missing have none
         num_frames : what the loss is a mean over; None: all frames of the output; 1: nothing, it is a sum
 
         Raises
@@ -338,13 +350,16 @@ class Trainer:
     def state_dict(self) -> dict[str, np.ndarray]:
         """All that changes in a training, copies by name: ``np.savez("state.npz", **trainer.state_dict())``.
 
-        Parameters and statistics of the network, momentum, the estimates of natural gradient, random numbers, the
-        number of steps, the learning rate. Not in it: options, the loss, averages for the log.
+        Parameters, float32 (rows, cols) or (dim,), and statistics of the network, momentum, the estimates of natural
+        gradient, random numbers, the number of steps, the learning rate. Not in it: options, the loss, averages for
+        the log.
         """
         return {**self._trainer.state(), "training.learning_rate": np.array(self._rate)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state, as if the training had never stopped: ``trainer.load_state_dict(np.load("state.npz"))``.
+
+        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives, (rows, cols) and others.
 
         Raises
         ------

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.compiler import compile
@@ -24,13 +24,19 @@ from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.network_io import NetworkIo
 from nnet3py.training.objective import compute_objective
-from nnet3py.training.targets import as_supervision
+from nnet3py.training.targets import Targets, as_supervision
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
-@dataclass(frozen=True)
-class Gradients:
+class _InputAndNnet(NamedTuple):
+    """What :class:`Gradients` unpack as."""
+
+    input: NDArray[np.float32]
+    nnet: Nnet
+
+
+class Gradients(_InputAndNnet):
     """What :func:`gradients` found; unpacks as ``input, nnet``.
 
     Attributes
@@ -42,14 +48,18 @@ class Gradients:
     ivector : float32 (ivector dim,), the derivative for the i-vector; None without one
     """
 
-    input: np.ndarray
-    nnet: Nnet
-    output: np.ndarray = field(repr=False)
+    output: NDArray[np.float32]
     value: float
-    ivector: np.ndarray | None = None
+    ivector: NDArray[np.float32] | None
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.input, self.nnet))
+    def __new__(cls, input: NDArray[np.float32], nnet: Nnet, output: NDArray[np.float32], value: float,
+                ivector: NDArray[np.float32] | None = None) -> Gradients:
+        self = super().__new__(cls, input, nnet)
+        self.output, self.value, self.ivector = output, value, ivector
+        return self
+
+    def __getnewargs__(self) -> tuple[object, ...]:       # for copies and pickle
+        return *self, self.output, self.value, self.ivector
 
     def __repr__(self) -> str:
         arrays = {"input": self.input, "output": self.output, "ivector": self.ivector}
@@ -58,7 +68,7 @@ class Gradients:
 
 
 def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
-              output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Any = None,
+              output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Targets | None = None,
               ivector: np.ndarray | None = None, output: str = "output", frame_subsampling_factor: int | None = None,
               training_mode: bool = False, device: str = "cpu") -> Gradients:
     """Derivatives with respect to features and parameters, for one utterance computed in one piece.
@@ -83,6 +93,11 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
     training_mode : batch-norm with the utterance's own statistics, and dropout, as they are set in the network; else
         both in test mode, as :func:`nnet3py.compute` has them
     device : "cpu" or "cuda"
+
+    Returns
+    -------
+    Gradients : ``.input``, float32 (frames, input dim); ``.nnet``, whose parameters are the derivatives; ``.output``,
+        ``.value``, ``.ivector``
 
     Frames before the first and after the last are copies of these; their derivatives are added to the originals'.
     Self-repair, which training adds to derivatives of nonlinearities, is left out.
@@ -175,7 +190,7 @@ def _request(left: int, right: int, last: int, factor: int, has_ivector: bool) -
                               need_model_derivative=True)
 
 
-def _objective(form: Nnet, values: np.ndarray, targets: Any) -> tuple[float, np.ndarray]:
+def _objective(form: Nnet, values: np.ndarray, targets: Targets) -> tuple[float, np.ndarray]:
     supervision, deriv = as_supervision(targets, *values.shape), np.empty_like(values)
     kind = form.descriptor_of(form.node_index("output")).objective
     return compute_objective(get_ops("cpu"), kind, supervision, values, deriv).value, deriv

@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.general import check_finite
 from nnet3py.training.targets import NO_TARGET
 from nnet3py.training.tensors import as_array, import_torch, is_array, is_module, is_tensor
+
+if TYPE_CHECKING:
+    from nnet3py.training.data_types import LossFunction
 
 _PAIR = "(value, derivative), a number and an array of the output's shape"
 _DIVERGED = "has the training diverged? try a lower learning rate; or does the loss take the logarithm of 0?"
@@ -45,16 +48,17 @@ class Loss:
     UsageError : what cannot be called, a reduction that does not exist
     """
 
-    def __init__(self, function: Callable[..., Any], *, tensors: bool | None = None, reduction: str | None = None,
+    def __init__(self, function: LossFunction, *, tensors: bool | None = None, reduction: str | None = None,
                  classes: bool | None = None) -> None:
         if not callable(function):
             raise UsageError(f"loss={function!r} is a {type(function).__name__}, expected a function (output, target)",
                              f"a function that returns {_PAIR}; or a module of torch, such as "
                              "torch.nn.CrossEntropyLoss()")
+        self.function: Callable[..., Any] = function
         if isinstance(function, type):
             raise UsageError(f"the loss is the class {function.__name__}, expected an object of it",
                              f"loss={function.__name__}(…)")
-        self.function, self.classes = function, classes
+        self.classes = classes
         inner = function.func if isinstance(function, functools.partial) else function
         self.name = getattr(inner, "__name__", type(inner).__name__)
         self.takes_rows = _is_of_torch(inner) and tensors is not False
@@ -68,7 +72,7 @@ class Loss:
         kind = "tensors" if self.tensors else "arrays"
         return f"<Loss {self.name}: of {kind}, a {self.reduction} over frames>"
 
-    def __call__(self, output: np.ndarray, target: Any, *, where: str = "the output",
+    def __call__(self, output: np.ndarray, target: object, *, where: str = "the output",
                  with_derivative: bool = True) -> tuple[float, np.ndarray | None]:
         """The value, and the derivative with respect to the output, as the function has them.
 

@@ -26,7 +26,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class MinibatchOptions:
-    """How utterances become minibatches. Contexts in frames; -1: what the network needs."""
+    """How utterances become minibatches.
+
+    Attributes
+    ----------
+    left_context, right_context : frames around those with targets; -1: what the network needs
+    num_frames : frames with targets in an example, the usual length first: ``"8"``, ``"150,110,90"``
+    minibatch_size : examples of a minibatch, ``"64"``, ``"1:64"``
+    dense_targets : targets in tables are matrices (frames, dim), not integer vectors (frames,)
+    """
 
     left_context: int = -1
     right_context: int = -1

@@ -25,8 +25,9 @@ from nnet3py.training.targets import NO_TARGET
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
+    from nnet3py.training.data_types import LossFunction
 
-LossLike: TypeAlias = "Loss | Callable[..., Any]"
+LossLike: TypeAlias = "Loss | LossFunction"
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py import log
 from nnet3py.compiler.cache import CachingCompiler
@@ -17,11 +18,15 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.shown import Shown
+from nnet3py.training.data_types import Minibatches
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
 from nnet3py.training.minibatches import MinibatchOptions
 from nnet3py.training.output_objectives import LossLike, OutputObjectives
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
-from nnet3py.training.training_data import Minibatches, training_data
+from nnet3py.training.training_data import training_data
+
+if TYPE_CHECKING:
+    from nnet3py.training.data_types import FeaturesOrData, TargetsOfAll, TrainingData
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +73,7 @@ class History(Shown):
 
     Attributes
     ----------
+    epochs : one for each pass
     best : the number of the epoch whose parameters the network has: with ``patience`` the one with the best validation
         objective, else the last; 0 before the first has ended
     checkpoints : the files that were written
@@ -77,13 +83,13 @@ class History(Shown):
     best: int = 0
     checkpoints: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
         if name not in COLUMNS:
             raise Nnet3Error(f"a history has no {name!r}", f"it has {', '.join(COLUMNS)}")
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All attributes by name, each an array (epochs,)."""
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """All attributes by name, each float64 (epochs,)."""
         return {name: self[name] for name in COLUMNS}
 
     def __len__(self) -> int:
@@ -123,7 +129,8 @@ def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> 
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
 
-def train(nnet: Nnet, *data: Any, loss: LossLike | Mapping[str, LossLike] | None = None, validation: Any = None,
+def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Mapping[str, LossLike] | None = None,
+          validation: TrainingData | None = None,
           num_epochs: int = 1, learning_rate: float | None = None, final_learning_rate: float | None = None,
           minibatch_size: int = 64, minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
           callbacks: Sequence[Callback] = (), patience: int = 0,
@@ -155,6 +162,10 @@ def train(nnet: Nnet, *data: Any, loss: LossLike | Mapping[str, LossLike] | None
         after the best pass; 0: it never ends early
     checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
         files for ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model``
+
+    Returns
+    -------
+    History : objectives and accuracies of each pass
 
     Raises
     ------
@@ -255,7 +266,7 @@ def _held(minibatches: MinibatchOptions, size: int) -> MinibatchOptions:
 
 
 def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, final_learning_rate: float | None,
-           patience: int, validation: Any) -> None:
+           patience: int, validation: TrainingData | None) -> None:
     rules = ((num_epochs >= 1, "num_epochs", num_epochs, "1 or more"),
              (minibatch_size >= 1, "minibatch_size", minibatch_size, "1 or more"),
              (patience >= 0, "patience", patience, "0 (never) or more"),

@@ -11,7 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
@@ -56,7 +56,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TrainerOptions:
-    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's."""
+    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's.
+
+    Attributes
+    ----------
+    srand : seed of dropout and the like, and of the order of data
+    store_component_stats, zero_component_stats : gather statistics of nonlinearities; set them to zero at first
+    print_interval : minibatches from one log line to the next
+    max_param_change : limit on the 2-norm of a minibatch's change of all parameters; 0: none
+    momentum : of earlier changes, 0 or more and below 1
+    l2_regularize_factor : factor of the components' own l2 regularisation, for jobs side by side
+    batchnorm_stats_scale : factor of batch normalisation's statistics after each minibatch, from 0 to 1
+    backstitch_training_scale, backstitch_training_interval : how large a step back is, 0 for none, and how often
+    optimize, compiler : how computations are compiled, and where they are kept
+    debug : log every command as it runs
+    device : "cpu" or "cuda"
+    """
 
     srand: int = 0
     store_component_stats: bool = True
@@ -89,6 +104,25 @@ class TrainerOptions:
         for holds, name, value, wanted in rules:
             if not holds:
                 raise UsageError(f"--{name}={value:g} must be {wanted}")
+
+
+class TrainerSettings(TypedDict, total=False):
+    """The attributes of :class:`TrainerOptions` by name, for what takes them one by one."""
+
+    srand: int
+    store_component_stats: bool
+    zero_component_stats: bool
+    print_interval: int
+    max_param_change: float
+    momentum: float
+    l2_regularize_factor: float
+    batchnorm_stats_scale: float
+    backstitch_training_scale: float
+    backstitch_training_interval: int
+    optimize: OptimizeOptions
+    compiler: CompilerOptions
+    debug: bool
+    device: str
 
 
 class Part(Protocol):
@@ -223,7 +257,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return {**arrays, **estimates(self._computers.ops, self.delta), **draws_state(self._draws),
                 "training.num_minibatches": np.array(self.num_minibatches), "training.seed": np.array(self._seed)}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state that a trainer of a network of the same structure had.
 
         Raises

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
 from nnet3py.training.array_minibatches import LoaderMinibatches
 from nnet3py.training.class_outputs import check_class_output
+from nnet3py.training.data_types import Minibatches
 from nnet3py.training.minibatches import (
     ExampleMinibatches,
     MinibatchOptions,
@@ -37,13 +38,6 @@ from nnet3py.training.tensors import as_array, is_array, is_loader, items_of
 BUFFER = 5000            # examples of an archive among which it is shuffled
 
 Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
-
-
-class Minibatches(Protocol):
-    """A source of minibatches, pass after pass."""
-
-    def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``."""
 
 
 def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bool = False) -> Minibatches:
