@@ -32,6 +32,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.egs.example import write_egs as write_egs
     from nnet3py.errors import Nnet3Error as Nnet3Error
     from nnet3py.export.export_onnx import export_onnx as export_onnx
+    from nnet3py.export.from_onnx import from_onnx as from_onnx
     from nnet3py.export.torch_module import from_torch as from_torch
     from nnet3py.export.torch_module import to_torch as to_torch
     from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
@@ -153,6 +154,7 @@ _PUBLIC = {
     "wer": "nnet3py.decoding.word_errors",
     # other programs
     "export_onnx": "nnet3py.export.export_onnx",
+    "from_onnx": "nnet3py.export.from_onnx",
     "to_torch": "nnet3py.export.torch_module",
     "from_torch": "nnet3py.export.torch_module",
     # components of one's own

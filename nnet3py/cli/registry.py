@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "nnet3-info": Entry("model_info", "info", "Print what a network consists of."),
         "nnet3-copy": Entry("model_copy", "copy", "Copy a network; optionally edit, scale or convert it."),
         "nnet3-export": Entry("export", "export", "Write a model as ONNX, torch, npz or safetensors."),
-        "nnet3-import": Entry("export", "import_weights", "Put weights from ONNX, torch or npz back into a model."),
+        "nnet3-import": Entry("export", "import_weights", "Make a model of ONNX, or put ONNX, torch or npz into one."),
         "nnet3-compile": Entry("compile", "compile_request",
                                "Show what the compiler makes of a network and a request."),
         "nnet3-average": Entry("average", "average", "Average the parameters of several networks."),

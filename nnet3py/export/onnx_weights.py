@@ -15,7 +15,7 @@ from nnet3py.export.operations import Graph, Op, all_ops
 from nnet3py.export.plain_weights import all_components, batch_norm_arrays, named_arrays, set_arrays
 from nnet3py.network.nnet import Nnet
 
-STATISTICS = 1e-5        # relative: files hold mean and variance as float32, from which scale and offset are rounded anew
+STATISTICS = 1e-5        # relative: model files hold mean and variance as float32; scale and offset are rounded anew
 
 
 def set_from_onnx(nnet: Nnet, path: str | os.PathLike[str]) -> list[str]:
@@ -46,15 +46,16 @@ def set_weights(nnet: Nnet, file: OnnxFile, options: ExportOptions) -> list[str]
     for op in all_ops(graph):
         if op.kind == "linear":
             _take_linear(graph, op, initializers, arrays, given)
-    matrices = {op.settings["weight"] for op in all_ops(graph) if op.kind == "linear"}
-    of_batch_norm: set[str] = set()
+    taken = {op.settings["weight"] for op in all_ops(graph) if op.kind == "linear"}
     for op in all_ops(graph):
         if op.kind == "batch_norm":
-            of_batch_norm |= {op.settings["scale"], op.settings["offset"]}
+            taken |= {op.settings["scale"], op.settings["offset"]}
             given |= _batch_norm(graph, op, initializers, all_components(nnet)[op.settings["component"]])
     for weight in graph.weights.values():
+        if weight.name in taken:
+            continue
         array = initializers.get(weight.name)
-        if weight.name in matrices | of_batch_norm or not weight.component or array is None or _same(array, weight.array):
+        if array is None or not weight.component or _same(array, weight.array):
             continue
         if weight.name not in arrays or not weight.is_parameter:
             raise _not_one(weight.name)
