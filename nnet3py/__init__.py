@@ -61,6 +61,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
     from nnet3py.recognition.decode_arrays import decode as decode
+    from nnet3py.recognition.decode_phones import DecodedPhones as DecodedPhones
+    from nnet3py.recognition.decode_phones import decode_phones as decode_phones
     from nnet3py.recognition.front_end import features as features
     from nnet3py.recognition.front_end import front_end as front_end
     from nnet3py.recognition.front_end import vad as vad
@@ -141,6 +143,8 @@ _PUBLIC = {
     "xvector": "nnet3py.recognition.front_end",
     "decode": "nnet3py.recognition.decode_arrays",
     "DecodedText": "nnet3py.recognition.decode_arrays",
+    "decode_phones": "nnet3py.recognition.decode_phones",
+    "DecodedPhones": "nnet3py.recognition.decode_phones",
     "align": "nnet3py.recognition.aligning",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",

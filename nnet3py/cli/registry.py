@@ -332,6 +332,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "prepare-lang": Entry("prepare_lang", "prepare_lang", "Make a lang folder from a lexicon."),
         "make-graph": Entry("make_graph", "make_graph",
                             "Make the decoding graph from a lexicon, a grammar and a model."),
+        "make-phone-loop": Entry("make_phone_loop", "make_phone_loop",
+                                 "Make a decoding graph of phones from a model alone."),
         "make-grammar-fst": Entry("grammar_fst", "make_grammar_fst",
                                   "Put the graphs of a grammar's nonterminals into one file."),
         "compile-train-graphs": Entry("align_compiled", "compile_train_graphs", "Make the graphs of known words."),

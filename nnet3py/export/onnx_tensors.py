@@ -147,7 +147,7 @@ class Tensor:
         array = array.reshape((1,) * (len(self.axes) - array.ndim) + array.shape)
         sizes: list[int] = []
         for number, axis in enumerate(self.axes):
-            size, own = array.shape[number], self.shape[number]
+            size, own = int(array.shape[number]), self.shape[number]
             if size not in (1, own) or (size > 1 and any(atom.kind != FEATURES for atom in axis)):
                 raise CannotBe(f"an array of shape {array.shape} is not the same for all frames of a value of shape "
                                f"{self.shape}")

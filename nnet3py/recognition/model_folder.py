@@ -72,6 +72,7 @@ class ModelFolder:
     ivectors : options and files of i-vectors; None without i-vectors
     cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
     missing : what it cannot do without, and what to do about it
+    missing_graph : those of ``missing`` that only a search for words needs
     unused : what is there that nothing is made of, a line each
     """
 
@@ -94,6 +95,7 @@ class ModelFolder:
     ivectors: dict[str, Any] | None = None
     cmvn: dict[str, Any] | None = None
     missing: list[str] = field(default_factory=list)
+    missing_graph: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
 
     @property
@@ -163,7 +165,9 @@ class _Reader:
         folder = self.folder
         folder.model = folder.model or self._one_of("am/final.mdl", "final.mdl") or self._lack(
             "there is no acoustic model, am/final.mdl or final.mdl")
+        before = len(folder.missing)
         self._find_graph()
+        folder.missing_graph = folder.missing[before:]
         self._attempt(self._read_options)
         self._attempt(self._read_features)
         self._attempt(self._read_ivectors)
