@@ -146,13 +146,31 @@ class Context:
 
     def at(self, x: Tensor, offset: int) -> str:
         """The descriptor of a value some frames later."""
-        return x.source if offset == 0 or x.is_constant else f"Offset({x.source}, {offset})"
+        return x.source if x.is_constant else _later(x.source, offset)
 
     def node(self, x: Tensor, hint: str) -> Tensor:
         """The value as a node of its own, which ranges of columns can be taken of."""
         if self.network.is_layer(x.source):
             return x
         return x.with_node(self.network.layer(hint, "NoOpComponent", f"dim={x.dim}", x.source))
+
+    def copy(self, x: Tensor, hint: str) -> str:
+        """A second name for a value's node: a part of a descriptor cannot have one node with two factors."""
+        x = self.node(x, hint)
+        return self.network.dim_range(f"{hint}.needed", x.source, 0, x.dim)
+
+    def limited(self, x: Tensor, hint: str) -> Tensor:
+        """The value as a node that has no values before its first row and after its last."""
+        if not (x.early or x.late):
+            return x
+        x = self.node(x, hint)
+        copy = self.copy(x, hint)
+        needed = [f"Scale(0.0, {_later(copy, offset)})" for offset in sorted({-x.early, x.late}) if offset]
+        total = x.source
+        for each in needed:
+            total = f"Sum({total}, {each})"
+        name = self.network.layer(f"{hint}.limited", "NoOpComponent", f"dim={x.dim}", total)
+        return replace(x.with_node(name), early=0, late=0)
 
     def stored_as(self, x: Tensor, atoms: Axis, hint: str) -> Tensor:
         """The value with its columns in another order, that of ``atoms``."""
@@ -176,6 +194,7 @@ class Context:
             return first, second.source
         if first.step != second.step:
             raise CannotBe(f"its inputs have another number of frames: every {first.step}th and every {second.step}th")
+        first = replace(first, early=min(first.early, second.early), late=min(first.late, second.late))
         return first, self.at(second, second.shift - first.shift)
 
     def _like(self, op: OnnxOp, first: Tensor, second: Tensor) -> Tensor:
@@ -193,6 +212,10 @@ class Context:
             raise CannotBe(f"the columns of its inputs have other axes: {sizes[0]} and {sizes[1]}")
         partner = dict(zip(first.columns, second.columns, strict=True))
         return self.stored_as(second, tuple(partner[atom] for atom in first.stored), op.hint)
+
+
+def _later(descriptor: str, offset: int) -> str:
+    return descriptor if offset == 0 else f"Offset({descriptor}, {offset})"
 
 
 def only(values: Sequence[int], what: str) -> int:

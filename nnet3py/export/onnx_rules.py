@@ -103,7 +103,7 @@ def _slice(context: Context, op: OnnxOp) -> Value:
 def _cut(context: Context, op: OnnxOp, x: Tensor, axis: int, part: slice) -> Tensor:
     """Some of an axis."""
     rows = range(x.shape[axis])[part]
-    if len(rows) == x.shape[axis]:
+    if rows == range(x.shape[axis]):
         return x
     if not len(rows) or rows.step < 1:
         raise CannotBe(f"{part.start}:{part.stop}:{part.step} of an axis of {x.shape[axis]}: nothing, or backwards")
@@ -117,7 +117,7 @@ def _cut(context: Context, op: OnnxOp, x: Tensor, axis: int, part: slice) -> Ten
 def _cut_time(x: Tensor, axis: int, rows: range) -> Tensor:
     if x.is_constant:
         return x.with_node(x.source, _exchanged(x.axes, axis, (Atom(TIME, len(rows)),)))
-    last = x.shape[axis] - 1 - rows[-1]
+    last = x.shape[axis] - rows.stop                       # not what a step of several rows passes over
     if rows.step > 1 and (x.before or x.after):
         raise CannotBe("it follows a Pad, after which a network can only have a convolution")
     before, after = max(0, x.before - rows.start), max(0, x.after - last)
@@ -127,7 +127,8 @@ def _cut_time(x: Tensor, axis: int, rows: range) -> Tensor:
     if early:
         source, shift = f"Offset({x.source}, {early})", shift - early
     return replace(x, axes=_exchanged(x.axes, axis, (Atom(TIME, len(rows)),)), source=source, step=step, shift=shift,
-                   before=before, after=after, is_input=False)
+                   before=before, after=after, early=x.early + x.step * first,
+                   late=x.late + x.step * max(0, last - x.after), is_input=False)
 
 
 def _exchanged(axes: tuple[Axis, ...], place: int, axis: Axis) -> tuple[Axis, ...]:
@@ -261,6 +262,9 @@ def _sub(context: Context, op: OnnxOp) -> Value:
 def _sum(context: Context, op: OnnxOp, first: Tensor, second: Tensor, sign: float) -> Tensor:
     if first.is_constant and not second.is_constant and sign == 1.0:
         first, second = second, first
+    is_other = second.source != first.source or sign != 1.0
+    if is_other and second.node == first.node:
+        second = second.with_node(context.copy(second, op.hint))
     first, other = context.together(op, first, second)
     return first.with_node(context.network.layer(op.hint, "NoOpComponent", f"dim={first.dim}",
                                                  f"Sum({first.source}, {_scaled(other, sign)})"))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _FIXED = "does the graph have a fixed number of frames or sequences in it? export it with any number of both"
 BATCH, TIME, FEATURES = "sequences", "frames", "columns"
 
@@ -41,6 +43,7 @@ class Tensor:
     stored : the atoms of columns as the node has them, the last varying fastest
     source : a descriptor, without offset
     before, after : rows of zeros at the beginning and end of the axis of frames, which are not the node's
+    early, late : frames before the first and after the last row for which the node has values, too
     is_constant : the same at all times
     is_input : the network's own input, perhaps with its axes in another order
     """
@@ -52,6 +55,8 @@ class Tensor:
     shift: int = 0
     before: int = 0
     after: int = 0
+    early: int = 0
+    late: int = 0
     is_constant: bool = False
     is_input: bool = field(default=False)
 
@@ -64,6 +69,11 @@ class Tensor:
     def dim(self) -> int:
         """Columns of the node."""
         return math.prod(atom.size for atom in self.stored)
+
+    @property
+    def node(self) -> str:
+        """The node that the descriptor reads."""
+        return next(name for name in _NAME.findall(self.source) if name not in ("Scale", "Offset", "ReplaceIndex"))
 
     @property
     def columns(self) -> Axis:

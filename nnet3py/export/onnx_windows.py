@@ -21,6 +21,7 @@ class Window(NamedTuple):
     needed : offsets at which there must be frames; with ``offsets``, they say for which times there is an output
     rows : of the output
     step, shift : of the output's rows
+    early, late : frames before the first and after the last row for which the taps are there, too
     """
 
     offsets: list[int]
@@ -29,6 +30,8 @@ class Window(NamedTuple):
     rows: int
     step: int
     shift: int
+    early: int
+    late: int
 
 
 class Spatial(NamedTuple):
@@ -81,27 +84,31 @@ def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (
         raise CannotBe(f"its output is {-spare} frames longer than its input, which that of a network cannot be",
                        "pad less, or cut the output right after it")
     step = x.step * axis.stride
-    # with zeros, rows belong to the frames of the input; else to the middle of what they read
-    middle = x.shift if has_zeros else x.shift + x.step * (axis.reach // 2)
-    shift = middle // step * step
-    early = x.shift - shift
-    taps = [x.step * (first_tap + i * axis.dilation) + early for i in range(axis.size)]
-    needed = sorted({early, early + x.step * spare}) if has_zeros else []
+    shift = (x.shift + x.step * (spare // 2)) // step * step      # as many frames are lost before as after
+    first = x.shift - shift
+    taps = [x.step * (first_tap + i * axis.dilation) + first for i in range(axis.size)]
+    needed = sorted({first, first + x.step * spare}) if has_zeros else []
     is_padding = [has_zeros and not needed[0] <= tap <= needed[-1] for tap in taps]
     context.has_zeros |= any(is_padding)
-    if context.replicates:
+    early, late = x.early, x.late
+    if has_zeros and (context.replicates or not any(is_padding)):       # perhaps the zeros are cut off
+        early, late = early + min(taps) - needed[0], late + needed[-1] - max(taps)
         needed, is_padding = [], [False] * len(taps)
+    elif has_zeros:
+        early, late = 0, 0
     rows = axis.outputs(x.shape[x.time_axis]) - sum(cut)
-    return Window(taps, is_padding, needed if any(is_padding) else [], rows, step, shift)
+    return Window(taps, is_padding, needed, rows, step, shift, early, late)
 
 
-def _frames(context: Context, x: Tensor, window: Window) -> list[str]:
+def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str]:
     """The descriptors of the taps; the first also asks for the frames that must be there."""
     parts = [f"IfDefined({context.at(x, tap)})" if is_padding else context.at(x, tap)
              for tap, is_padding in zip(window.offsets, window.is_padding, strict=True)]
-    for offset in window.needed:
-        if offset not in window.offsets or window.is_padding[window.offsets.index(offset)]:
-            parts[0] = f"Sum({parts[0]}, Scale(0.0, {context.at(x, offset)}))"
+    more = [offset for offset in window.needed if offset not in window.offsets]
+    if more:
+        copy = x.with_node(context.copy(x, op.hint))
+        for offset in more:
+            parts[0] = f"Sum({parts[0]}, Scale(0.0, {context.at(copy, offset)}))"
     return parts
 
 
@@ -110,7 +117,7 @@ def _after(x: Tensor, window: Window, source: str, axes: tuple[Axis, ...], store
     time = x.time_axis
     axes = (*axes[:time], (Atom(TIME, window.rows),), *axes[time + 1:])
     return replace(x, axes=axes, stored=stored, source=source, step=window.step, shift=window.shift, before=0, after=0,
-                   is_input=False)
+                   early=window.early, late=window.late, is_input=False)
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -122,7 +129,10 @@ def _conv(context: Context, op: OnnxOp) -> Value:
     if len(x.axes) > 4 or x.is_constant:
         raise CannotBe(f"it has {len(x.axes) - 2} dimensions, one of them of frames; a network has 1 or 2")
     spatial = _spatial(op, list(weight.shape[2:]), list(x.shape[2:]))
-    cut = _cut_off(context, op, x, spatial[x.time_axis - 2])
+    time = spatial[x.time_axis - 2]
+    cut = _cut_off(context, op, x, time)
+    if (time.before or time.after or x.before or x.after) and not context.replicates:
+        x = context.limited(x, op.hint)
     groups = int(op.get("group", 1))
     if len(x.axes) == 4:
         other = 5 - x.time_axis
@@ -136,7 +146,7 @@ def _conv(context: Context, op: OnnxOp) -> Value:
     if groups > 1:
         return _in_groups(context, op, x, spatial[0], weight, bias, groups, cut)
     window = _window(context, x, spatial[0], cut)
-    parts = _frames(context, x, window)
+    parts = _frames(context, op, x, window)
     order = x.column_order(x.axes[1])
     matrix = weight.transpose(0, 2, 1)[:, :, order].reshape(weight.shape[0], -1)
     name = context.network.affine(op.hint, np.ascontiguousarray(matrix, np.float32), bias, _appended(parts))
@@ -171,7 +181,7 @@ def _in_groups(context: Context, op: OnnxOp, x: Tensor, axis: Spatial, weight: n
     """A matrix for each group of columns; for groups of a single column, a factor for each tap."""
     window, network = _window(context, x, axis, cut), context.network
     x = context.in_order(x, op.hint)
-    parts, outputs = _frames(context, x, window), weight.shape[0]
+    parts, outputs = _frames(context, op, x, window), weight.shape[0]
     new = columns_of(outputs)
     if groups == x.dim == outputs:
         scaled = [network.layer(f"{op.hint}.tap{i}", "NaturalGradientPerElementScaleComponent", f"dim={x.dim}", part,
@@ -270,7 +280,7 @@ def _average_pool(context: Context, op: OnnxOp) -> Value:
         only([axis.size for i, axis in enumerate(spatial) if i != x.time_axis - 2] + [1],
              "it averages columns, with a kernel of")
     window = _window(context, x, spatial[x.time_axis - 2])
-    parts = [f"Scale({1.0 / len(window.offsets)!r}, {part})" for part in _frames(context, x, window)]
+    parts = [f"Scale({1.0 / len(window.offsets)!r}, {part})" for part in _frames(context, op, x, window)]
     return _after(x, window, context.network.layer(op.hint, "NoOpComponent", f"dim={x.dim}", _nested(parts)), x.axes,
                   x.stored)
 
@@ -299,7 +309,7 @@ def _max_pool(context: Context, op: OnnxOp) -> Value:
         op.hint, "MaxpoolingComponent",
         f"input-x-dim={time.size} input-y-dim={heights} input-z-dim={filters} pool-x-size={time.size} "
         f"pool-y-size={height.size} pool-z-size=1 pool-x-step=1 pool-y-step={height.stride} pool-z-step=1",
-        _appended(_frames(context, x, window)))
+        _appended(_frames(context, op, x, window)))
     return _after(x, window, name, tuple(axes), stored)
 
 

@@ -113,7 +113,7 @@ class Scorer:
         if not self.has_priors:
             return output
         if self.model.priors.size != output.shape[1]:
-            raise ShapeError(f"the model has {self.model.priors.size} priors, and its network {output.shape[1]} outputs",
+            raise ShapeError(f"the model has {self.model.priors.size} priors, its network {output.shape[1]} outputs",
                              "set them with nnet3-am-adjust-priors")
         return output - np.log(self.model.priors)
 
