@@ -256,7 +256,8 @@ def test_an_acoustic_model_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert message in capfd.readouterr().err
 
 
-def test_graphs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_graphs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                             capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     path = str(DATA / "onnx" / "same_length.onnx")
     assert import_weights.execute([QUIET, path, "a.raw"]) == 0

@@ -68,7 +68,8 @@ def test_sound_features_and_log_likelihoods_are_the_same(output: FrontEndOutput,
 
 
 def test_a_cost_for_each_phone_makes_fewer(log_likes: np.ndarray) -> None:
-    counts = [len(nnet3py.decode_phones(demo_folder(), log_likes, insertion_penalty=cost).phones) for cost in (-4, 0, 4)]
+    counts = [len(nnet3py.decode_phones(demo_folder(), log_likes, insertion_penalty=cost).phones)
+              for cost in (-4, 0, 4)]
     assert counts[0] > counts[1] > counts[2] > 1
 
 

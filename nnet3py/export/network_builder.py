@@ -10,6 +10,7 @@ import numpy as np
 from nnet3py.export.plain_weights import set_arrays
 from nnet3py.network.nnet import Nnet
 
+_INPUTS_AND_OUTPUTS = ("input", "output", "ivector")      # not for components, whose names these often are elsewhere
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -38,7 +39,7 @@ class NetworkBuilder:
         self._layers: list[Layer] = []
         self._ranges: dict[int, list[str]] = {}
         self._outputs: list[str] = []
-        self._names: set[str] = {"input", "output", "ivector"}
+        self._names: set[str] = set(_INPUTS_AND_OUTPUTS)
 
     def input(self, name: str, dim: int) -> None:
         """An input of that name."""
@@ -52,6 +53,7 @@ class NetworkBuilder:
     def new_name(self, hint: str) -> str:
         """An unused name like ``hint``."""
         plain = _NO_NAME.sub("_", hint).strip(".") or "layer"
+        plain = f"{plain}.affine" if plain in _INPUTS_AND_OUTPUTS else plain
         plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
         name, count = plain, 1
         while name in self._names:
@@ -95,7 +97,9 @@ class NetworkBuilder:
         layer = next((layer for layer in self._layers if layer.name == name and layer.type == "LinearComponent"), None)
         if layer is None:
             return ""
-        layer.name = self.new_name(hint) if hint else name
+        if hint:
+            self._names.discard(name)
+            layer.name = self.new_name(hint)
         layer.type = "NaturalGradientAffineComponent"
         layer.arrays = {"linear_params": layer.arrays["params"], "bias_params": bias}
         return layer.name
