@@ -359,7 +359,7 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state, as if the training had never stopped: ``trainer.load_state_dict(np.load("state.npz"))``.
 
-        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives, (rows, cols) and others.
+        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives.
 
         Raises
         ------
