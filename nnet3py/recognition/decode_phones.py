@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
+from nnet3py.option_fields import OptionValue
 from nnet3py.recognition.aligning import AlignedPhone, phone_names
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.scorer import Model, Scorer
@@ -59,7 +59,8 @@ def decode_phones(model: Model, sound: Sounds | FrontEndOutput, rate: float | No
                   tree: str | os.PathLike[str] | ContextDependency | None = None,
                   phone_lm: str | os.PathLike[str] | Fst | None = None,
                   phones: str | os.PathLike[str] | Mapping[int, str] | None = None,
-                  acoustic_scale: float | None = None, options: DecoderOptions | Mapping[str, Any] | None = None,
+                  acoustic_scale: float | None = None,
+                  options: DecoderOptions | Mapping[str, OptionValue] | None = None,
                   device: str = "cpu") -> DecodedPhones:
     """Find the phones of an utterance by the acoustic model alone: no words, no lexicon.
 
