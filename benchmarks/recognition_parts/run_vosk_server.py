@@ -1,7 +1,7 @@
 """Run vosk-server's asr_server.py with any version of websockets: newer ones call handlers without a path.
 
-Without pings: on a machine that is slower than real time they come back after the sound that waits, so that it would cut
-off all clients, and nothing could be measured.
+Without pings: on a machine that is slower than real time they come back after the sound that waits, so that it would
+cut off all clients, and nothing could be measured.
 
     python run_vosk_server.py asr_server.py PORT MODEL
 """
