@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
+
+from nnet3py.errors import NoSuchAttribute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,7 +16,17 @@ if TYPE_CHECKING:
     from nnet3py.runtime.compute import ComputeSettings, Features, NodeNames, Outputs
 
 
-class CallableModel:
+class _ModelType(type):
+    """The type of networks and acoustic models: what it lacks as well, such as ``Nnet.load``, it says where to find."""
+
+    if not TYPE_CHECKING:
+        def __getattr__(cls, name: str) -> Any:
+            """AttributeError, which says what to type instead."""
+            advice = getattr(cls, "_ELSEWHERE", {}).get(name) if name != "_ELSEWHERE" else None
+            raise NoSuchAttribute(f"{cls.__name__} has no '{name}'", lambda: advice)
+
+
+class CallableModel(metaclass=_ModelType):
     """What computes outputs where it is called. The work is done by higher-level modules, imported by name."""
 
     # Arrays are iterable, too: those overloads come first.

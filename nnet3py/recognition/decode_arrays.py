@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.decoding.decoder import Decoder
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -24,7 +25,7 @@ from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.conf_file import checked_value
 from nnet3py.recognition.front_end import FrontEndOutput
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
-from nnet3py.recognition.recognizer import read_decoding_graph
+from nnet3py.recognition.recognizer import Recognizer, read_decoding_graph
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
@@ -65,7 +66,10 @@ class DecodedText:
         return " ".join(self.words)
 
 
-def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrFile | None = None, *,
+@arguments_elsewhere(
+    beam_or_max_active_or_lattice_beam="options={'beam': 13}", scale_or_acwt="acoustic_scale=", fst_or_hclg="graph=",
+    ivectors="ivector=", feats_or_features="they come second: decode(folder, feats)")
+def decode(model: Model | Recognizer, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrFile | None = None, *,
            ivector: np.ndarray | None = None, options: DecoderOptions | Mapping[str, OptionValue] | None = None,
            acoustic_scale: float | None = None, words: str | os.PathLike[str] | SymbolTable | None = None,
            device: str = "cpu") -> DecodedText:
@@ -73,7 +77,8 @@ def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrF
 
     Parameters
     ----------
-    model : a model folder, an acoustic model or its file; or, for log-likelihoods, only its transition model
+    model : a model folder, a recognizer, an acoustic model or its file; or, for log-likelihoods, only its transition
+        model
     log_likes : float (frames, pdfs), log-likelihoods without the acoustic scale, with the priors divided out: outputs
         of :func:`compute` for a chain model, of :class:`UtteranceComputer` with priors for others. Or features, float
         (frames, dim of the network's input), if that is another number of columns; or what :func:`front_end` made of
@@ -95,7 +100,7 @@ def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrF
     ShapeError : arrays of another number of columns than model and graph have
     Nnet3Error : files that are missing or do not fit each other; no path through the graph is left
     """
-    parts = _Parts(model, graph, words)
+    parts = _Parts(model.folder.path if isinstance(model, Recognizer) else model, graph, words)
     if isinstance(log_likes, FrontEndOutput):
         log_likes, ivector = parts.compute(log_likes.features, log_likes.ivector if ivector is None else ivector,
                                            device), None
@@ -104,7 +109,8 @@ def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrF
     if matrix.ndim != 2 or matrix.shape[1] not in (num_pdfs, input_dim):
         features = f", or features of dimension {input_dim}" if input_dim else ""
         raise ShapeError(f"expected log-likelihoods (frames, {num_pdfs}){features}, found an array of shape "
-                         f"{matrix.shape}", "the model must be that of the graph and of the arrays")
+                         f"{matrix.shape}", "of a sound: nnet3py.Recognizer(folder).transcribe('a.wav')"
+                         if matrix.ndim < 2 else "the model must be that of the graph and of the arrays")
     if matrix.shape[1] != num_pdfs:
         matrix = parts.compute(matrix, ivector, device)
     scale = parts.acoustic_scale() if acoustic_scale is None else float(acoustic_scale)
