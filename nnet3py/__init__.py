@@ -65,6 +65,9 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
     from nnet3py.recognition.decode_arrays import decode as decode
+    from nnet3py.recognition.diarization import DiarizationOptions as DiarizationOptions
+    from nnet3py.recognition.diarization import Turn as Turn
+    from nnet3py.recognition.diarization import diarize as diarize
     from nnet3py.recognition.front_end import features as features
     from nnet3py.recognition.front_end import front_end as front_end
     from nnet3py.recognition.front_end import vad as vad
@@ -76,6 +79,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.results import Word as Word
     from nnet3py.recognition.stream import Stream as Stream
     from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
+    from nnet3py.rnnlm.model import RnnLanguageModel as RnnLanguageModel
     from nnet3py.runtime.batch import Utterance as Utterance
     from nnet3py.runtime.compute import ComputeOptions as ComputeOptions
     from nnet3py.runtime.compute import UtteranceComputer as UtteranceComputer
@@ -159,6 +163,9 @@ _PUBLIC = {
     "decode": "nnet3py.recognition.decode_arrays",
     "DecodedText": "nnet3py.recognition.decode_arrays",
     "align": "nnet3py.recognition.aligning",
+    "diarize": "nnet3py.recognition.diarization",
+    "DiarizationOptions": "nnet3py.recognition.diarization",
+    "Turn": "nnet3py.recognition.diarization",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",
     "Recognizer": "nnet3py.recognition.recognizer",
@@ -174,6 +181,8 @@ _PUBLIC = {
     "DecodingGraph": "nnet3py.decoding.decoding_graph",
     "wer": "nnet3py.decoding.word_errors",
     "WordErrors": "nnet3py.decoding.word_errors",
+    # language models
+    "RnnLanguageModel": "nnet3py.rnnlm.model",
     # other programs
     "export_onnx": "nnet3py.export.export_onnx",
     "ExportOptions": "nnet3py.export.export_options",

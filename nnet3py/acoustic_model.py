@@ -5,7 +5,7 @@ import copy
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,13 +50,7 @@ class AcousticModel(CallableModel, Advising):
         "tree": "it is a file of its own, beside the model",
         "clone": "model.copy()"})
 
-    if not TYPE_CHECKING:
-        def __new__(cls, *arguments: Any, **settings: Any) -> AcousticModel:
-            """UsageError for a path: people expect that a file is read."""
-            if arguments and isinstance(arguments[0], str | os.PathLike):
-                raise UsageError("AcousticModel() is made of a transition model and a network",
-                                 "nnet3py.read_model('final.mdl') reads a file")
-            return super().__new__(cls)
+    _FROM_FILE: ClassVar[str] = "nnet3py.read_model('final.mdl') reads a file"
 
     transition_model: TransitionModel
     nnet: Nnet

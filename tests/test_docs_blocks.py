@@ -40,7 +40,8 @@ RUN_BY = {
     "fine-tuning.md": "test_cli_fine_tune.py", "graphs.md": "test_docs_blocks.py", "lattices.md": "test_docs_blocks.py",
     "models.md": "test_docs_models.py", "python.md": "test_docs_python.py",
     "pytorch.md": "test_docs_pytorch.py",
-    "recognition.md": "test_docs_recognition.py",
+    "recognition.md": "test_docs_recognition.py", "rnnlm.md": "test_docs_rnnlm.py",
+    "serving.md": "test_docs_serving.py",
     "training.md": "test_docs_training.py", "tutorial.md": "test_docs_tutorial.py",
     "xconfig.md": "test_xconfig_page.py",
 }

@@ -40,7 +40,7 @@ e.g.:
  align vosk-model-small-ko-0.22 a.wav a.txt > a.TextGrid
  align --format=ctm --demo a.wav "set a timer for ten minutes"
  align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
-""", arguments=(1, 3), detached_values=True, options=[
+""", arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
     option("format", str, "textgrid", "What to write: textgrid, json, ctm, srt or vtt", choices=tuple(FORMATS)),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),

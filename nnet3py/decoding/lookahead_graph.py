@@ -167,8 +167,9 @@ class LookaheadGraph:
         word_of_label[no_words[no_words < len(word_of_label)]] = 0
         inputs = arcs[:, search_layout.ARC_INPUT].astype(np.int32)
         inputs = np.where(self.is_disambig[inputs] != 0, 0, inputs)
-        words, targets = word_of_label[outputs], arcs[:, search_layout.ARC_NEXT].astype(np.int64)
-        sources = np.repeat(np.arange(len(num_arcs)), num_arcs)
+        targets, sources = arcs[:, search_layout.ARC_NEXT], np.repeat(np.arange(len(num_arcs)), num_arcs)
+        word_of_label[outputs[(inputs == 0) & (sources == targets)]] = 0        # of loops, on which there is no word
+        words = word_of_label[outputs]
         stays = (inputs != 0) | (words != 0) | (sources != targets)
         return Fst.from_arcs(lookahead.start, lookahead.states[:, search_layout.FINAL].view(np.float32).copy(),
                              sources[stays], inputs[stays], words[stays],

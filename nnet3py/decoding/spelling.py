@@ -9,7 +9,7 @@ from nnet3py.decoding.grammar import grammar_words
 from nnet3py.decoding.symbols import SymbolTable
 
 _PUNCTUATION = ".,;:!?\"()[]{}…«»„“”‚‘’—–-*_/\\|"
-_MARKS = "<[#!"              # what begins like this is not a word: <unk>, [noise], #nonterm
+MARKS = ("<", "[", "#", "!")  # what begins like this is not a word: <unk>, [noise], #nonterm
 
 
 class Spelling:
@@ -26,7 +26,7 @@ class Spelling:
     """
 
     def __init__(self, words: SymbolTable, more: Iterable[str] = ()) -> None:
-        self.known = {word for word in grammar_words(words) if not word.startswith(tuple(_MARKS))} | set(more)
+        self.known = {word for word in grammar_words(words) if not word.startswith(MARKS)} | set(more)
         letters = Counter(letter for word in self.known for letter in word)
         self._letters, self._scripts = set(letters), set(map(_script, letters))
         self._is_upper = sum(count for letter, count in letters.items() if letter.isupper()) > sum(

@@ -111,6 +111,12 @@ class SymbolTable:
         """The numbers of ``#0``, ``#1``, ..., ascending."""
         return sorted(number for number, name in self.names.items() if _DISAMBIGUATION.fullmatch(name))
 
+    def first_beyond(self, limit: int) -> str:
+        """The name with the least number that is at least ``limit`` and no disambiguation symbol's; empty for none."""
+        beyond = sorted((number, name) for number, name in self.names.items()
+                        if number >= limit and not _DISAMBIGUATION.fullmatch(name))
+        return beyond[0][1] if beyond else ""
+
     def extended(self, names: Iterable[str]) -> SymbolTable:
         """A table with ``names`` numbered after the largest number; names that it already has keep theirs."""
         names = [name for name in names if name not in self.ids]
@@ -140,6 +146,10 @@ class StoredSymbolTable(SymbolTable):
 
     def _name(self, place: int) -> str:
         return self._symbols.symbol(place).decode("utf-8", "replace")
+
+    def first_beyond(self, limit: int) -> str:
+        """As for other tables, without reading names where no number is so large."""
+        return super().first_beyond(limit) if (self._symbols.keys >= limit).any() else ""
 
     def __len__(self) -> int:
         return len(self._symbols)

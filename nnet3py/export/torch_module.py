@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import linecache
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,8 @@ import numpy as np
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ExportOptions, ExportSettings
-from nnet3py.export.models import graph_of, read
+from nnet3py.export.least_frames import least_frames
+from nnet3py.export.models import graph_of, read, select_outputs
 from nnet3py.export.operations import Graph, all_ops, linear_weights
 from nnet3py.export.plain_weights import all_components, named_arrays, set_arrays
 from nnet3py.export.torch_source import TorchSource
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from nnet3py.acoustic_model import AcousticModel
 
+WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
 NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
-_numbers = itertools.count(1)
 
 
 def import_torch() -> Any:
@@ -40,8 +39,14 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
 
     Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
-    ``module.tdnn1.affine``. Inputs and outputs are those of :func:`~nnet3py.export.export_onnx.export_onnx`. The module
-    is in evaluation mode; ``module.source`` is its source. ``torch.jit.script`` takes it.
+    ``module.tdnn1.affine``. The module is in evaluation mode; ``module.source`` is its source. ``torch.save``,
+    ``pickle`` and ``copy.deepcopy`` take it, as do ``torch.compile``, ``torch.export`` and ``torch.jit.script``.
+
+    ``module(input, ivector=None)`` takes float tensors, (sequences, frames, dim) and (sequences, dim), then further
+    inputs by name, and returns float (sequences, output frames, output dim); with several outputs, a list of these.
+    It raises ShapeError, or UsageError for another type of numbers than that of the parameters.
+
+    Batch normalisation that has no statistics yet begins as ``nn.BatchNorm1d`` does, with mean 0 and variance 1.
 
     Parameters
     ----------
@@ -57,25 +62,26 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     ------
     Nnet3Error : what cannot be exported; torch is not installed
     """
+    return _to_torch(model, options or ExportOptions(**settings), needs_statistics=False)
+
+
+def _to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions,
+              needs_statistics: bool) -> Any:
     torch = import_torch()
-    options = dataclasses.replace(options or ExportOptions(**settings), collapse=False)
+    from nnet3py.export.torch_network import network_class
+
+    options = dataclasses.replace(options, collapse=False)
     if options.streaming:
         raise UsageError("torch modules for streams are not made; export ONNX with --streaming")
     nnet, _ = read(model, options.use_priors)
-    graph = graph_of(model, options)
-    writer = TorchSource(graph)
-    source = writer.source()
-    file = f"<nnet3py torch module {next(_numbers)}>"
-    linecache.cache[file] = len(source), None, source.splitlines(True), file     # for torch.jit and for tracebacks
-    names: dict[str, Any] = {"__name__": f"nnet3py_exported_{len(linecache.cache)}"}
-    exec(compile(source, file, "exec"), names)
-    module = names["Network"]()
+    graph = graph_of(model, options, needs_statistics)
+    writer = TorchSource(graph, least_frames(select_outputs(nnet, options.output), graph))
+    module = network_class(writer.source())()
     _add_components(torch, module, graph, all_components(nnet))
     for buffer, name in writer.constants.items():
         module.register_buffer(buffer, torch.from_numpy(graph.weights[name].array.copy()), persistent=False)
     for buffer, columns in writer.columns.items():
         module.register_buffer(buffer, torch.tensor(columns), persistent=False)
-    module.source = source
     return module.eval()
 
 
@@ -145,7 +151,9 @@ def _linear(torch: Any, graph: Graph, settings: dict[str, Any], component: Compo
 
 
 def _moments(component: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of batch normalisation's statistics, float32."""
+    """Mean and variance of batch normalisation's statistics, float32; 0 and 1 if there are none yet."""
+    if component.count[0] == 0:
+        return np.zeros(component.block_dim, np.float32), np.ones(component.block_dim, np.float32)
     mean = component.sum / component.count[0]
     variance = np.maximum(component.sumsq / component.count[0] - mean**2, 0.0)
     return mean.astype(np.float32), variance.astype(np.float32)
@@ -170,7 +178,7 @@ def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
 
     Parameters
     ----------
-    module : the module, or its ``state_dict()``
+    module : the module, also one that was compiled or made parallel; or its ``state_dict()``
     model : the network that it was made from
 
     Returns
@@ -183,7 +191,7 @@ def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
     """
     nnet = read(model)[0].copy()
     state = module if isinstance(module, Mapping) else module.state_dict()
-    set_state(nnet, {name: tensor.detach().cpu().numpy() for name, tensor in state.items()})
+    set_state(nnet, {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()})
     return nnet
 
 
@@ -196,7 +204,7 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
     given: dict[str, np.ndarray] = {}
     moments: dict[str, dict[str, np.ndarray]] = {}
     for name, array in state.items():
-        component, _, attribute = name.rpartition(".")
+        component, attribute = _component_and_attribute(name, components)
         if component not in components:
             raise ShapeError(f"'{name}' belongs to no component of the network")
         if attribute in ("running_mean", "running_var"):
@@ -206,6 +214,15 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
     for component, values in moments.items():
         given |= _statistics(component, components[component], values)
     return set_arrays(nnet, given)
+
+
+def _component_and_attribute(name: str, components: dict[str, Component]) -> tuple[str, str]:
+    """What a parameter's name says, without what ``torch.compile`` and data parallelism put before it."""
+    component, _, attribute = name.rpartition(".")
+    while component not in components and name.startswith(WRAPPERS):
+        name = name.partition(".")[2]
+        component = name.rpartition(".")[0]
+    return component, attribute
 
 
 def _attribute(component: str, attribute: str, arrays: dict[str, np.ndarray]) -> str:
@@ -230,14 +247,18 @@ def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dic
 
 
 def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str, options: ExportOptions) -> None:
-    """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py."""
+    """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py.
+
+    Raises Nnet3Error for what cannot be exported, among it batch normalisation without statistics: such a file is to be
+    used as it is.
+    """
     import io
     import warnings
 
     from nnet3py.io.streams import open_output
 
     torch = import_torch()
-    module, buffer = to_torch(model, options), io.BytesIO()
+    module, buffer = _to_torch(model, options, needs_statistics=True), io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")               # torch.jit is deprecated, but has no replacement yet
         torch.jit.save(torch.jit.script(module), buffer)
@@ -266,4 +287,4 @@ def read_state(path: str) -> dict[str, np.ndarray]:
                 raise FormatError(f"this is neither a TorchScript file nor a state_dict: {error}", path=path) from error
     if not isinstance(state, dict) or not all(hasattr(tensor, "numpy") for tensor in state.values()):
         raise FormatError("expected a state_dict, names and tensors", path=path)
-    return {name: tensor.detach().numpy() for name, tensor in state.items()}
+    return {name: tensor.detach().float().numpy() for name, tensor in state.items()}

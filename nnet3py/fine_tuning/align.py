@@ -6,6 +6,7 @@ for this utterance more than for others, the text belongs to another utterance.
 """
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import logging
 import shutil
@@ -25,6 +26,7 @@ from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -156,8 +158,13 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
 def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
                         model: TransitionModel) -> DecodingGraph | LookaheadGraph:
     """The graph for recognition that has the words of the text: a new one if there is one."""
-    graph_file = work.graph / "HCLG.fst"
-    return DecodingGraph.read(str(graph_file), model) if graph_file.is_file() else read_decoding_graph(folder, model)
+    graph_file, grammar = work.graph / "HCLG.fst", work.graph / GRAMMAR
+    if graph_file.is_file():
+        return DecodingGraph.read(str(graph_file), model)
+    if grammar.is_file():
+        hcl = str(work.graph / HCL) if (work.graph / HCL).is_file() else folder.graph
+        folder = dataclasses.replace(folder, graph=hcl, grammar=str(grammar))
+    return read_decoding_graph(folder, model)
 
 
 def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,

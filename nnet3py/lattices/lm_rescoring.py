@@ -8,12 +8,13 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
+from nnet3py.lattices.composed import ComposedArcs, composed_lattice
 from nnet3py.lattices.composition import Composer
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.scaling import Scales, scaled
-from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
-from nnet3py.transducers.compact_lattice import CompactLattice, taken
-from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.lattices.states import LatticeError, top_sorted
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.lattice import expanded
 
 _USES = ["nnet3py.fst.const_arpa_loops"]
@@ -82,18 +83,8 @@ class _Rooms:
         ends = np.empty(size, dtype=np.float32)
         unigrams, pool, scores, overflow = model.arrays
         _final_costs(unigrams, pool, scores, overflow, model.unk, model.eos, self.histories, self.lengths, ends)
-        states, model_ends = keys >> 32, ends[keys & 0xFFFFFFFF]
-        finals = lattice.final_weights[states]
-        finals[:, 0] += model_ends
-        finals[~np.isfinite(model_ends)] = NO_WEIGHT
-        arcs = made[:, 1]
-        weights = lattice.weights[arcs]
-        weights[:, 0] += costs
-        _, ids = taken(lattice.string_starts, lattice.ids, arcs)
-        _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
-        return trimmed(CompactLattice.from_arcs(
-            0, finals, made[:, 0], lattice.labels[arcs], weights, lattice.lengths[arcs], ids, made[:, 2],
-            lattice.final_lengths[states], final_ids))
+        return composed_lattice(lattice, keys >> 32, ends[keys & 0xFFFFFFFF],
+                                ComposedArcs(made[:, 0], made[:, 2], made[:, 1], costs))
 
 
 def _grown(array: np.ndarray, needed: int) -> np.ndarray:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import os
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,14 +29,8 @@ class Nnet(Shortcuts):
     path : the file that it was read from, as given; None if it was made otherwise
     """
 
-    if not TYPE_CHECKING:
-        def __new__(cls, *arguments: Any, **settings: Any) -> Nnet:
-            """UsageError for any argument: people expect that a file is read."""
-            if arguments or settings:
-                raise UsageError("Nnet() makes an empty network, and takes no arguments",
-                                 "nnet3py.read_nnet('final.raw') reads a file, nnet3py.Nnet.from_config(text) config "
+    _FROM_FILE: ClassVar[str] = ("nnet3py.read_nnet('final.raw') reads a file, nnet3py.Nnet.from_config(text) config "
                                  "lines")
-            return super().__new__(cls)
 
     def __init__(self) -> None:
         super().__init__()

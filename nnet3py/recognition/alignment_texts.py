@@ -31,6 +31,7 @@ class _Words(NamedTuple):
     """The words of an alignment, as a result of recognition has them: one segment."""
 
     words: tuple[_Word, ...]
+    speaker_name: str = ""
 
     @property
     def segments(self) -> Sequence[_Words]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.advice import arguments_elsewhere
+from nnet3py.conf_file import checked_value
 from nnet3py.decoding.decoder import Decoder
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -22,7 +23,6 @@ from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import checked_value
 from nnet3py.recognition.front_end import FrontEndOutput
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
 from nnet3py.recognition.recognizer import Recognizer, read_decoding_graph

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nnet3py import option_file
 from nnet3py.advice import arguments_elsewhere
+from nnet3py.conf_file import checked_value, read_conf
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.feat.pitch import compute_pitch, pitch_options
@@ -23,7 +24,6 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.option_fields import OptionValue, defaults
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import checked_value, read_conf
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline
 from nnet3py.recognition.recognizer import folder_pipeline
@@ -76,7 +76,7 @@ def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", confi
             raise UsageError(f"there are no features '{each}'", f"expected one of {', '.join(KINDS)}, or two of them "
                              "with a plus sign: mfcc+pitch")
     values = _values(config, kinds)
-    samples, rate = _sound(sound, rate, channel)
+    samples, rate = read_sound(sound, rate, channel)
     parts = []
     for each in kinds:
         own = {name: value for name, value in values.items() if name in _options_of(each)}
@@ -124,7 +124,7 @@ class FrontEnd:
         ``sound``, ``rate``, ``channel`` : as for :func:`features`. Raises Nnet3Error for what is no sound. Program:
         compute-online-feats.
         """
-        samples, rate = _sound(sound, rate, channel)
+        samples, rate = read_sound(sound, rate, channel)
         pipeline = FeaturePipeline(self._models)
         pipeline.accept_waveform(samples, rate)
         pipeline.finish()
@@ -180,6 +180,14 @@ def vad(feats: np.ndarray, *, energy_threshold: float = 5.0, energy_mean_scale: 
     return voiced_frames(frames, options) > 0
 
 
+def speech_frames(samples: np.ndarray, rate: float) -> np.ndarray:
+    """Which frames of 10 ms are voiced, bool (frames,), by :func:`vad` of Kaldi's standard features.
+
+    ``samples``: float32 (samples,) of the range of 16 bits, ``rate`` of them a second.
+    """
+    return vad(_speech(samples, rate, {}, "mfcc", 1.0))
+
+
 def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, rate: float | None = None,
             config: Config | None = None, *, channel: int | None = None) -> NDArray[np.float32]:
     """The vector of a sound's speaker, by an x-vector network.
@@ -201,7 +209,7 @@ def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, 
     if isinstance(model, SpeakerModel):
         if config is not None:
             raise UsageError("a speaker model has features of its own, and takes no config")
-        samples, rate = _sound(sound, rate, channel)
+        samples, rate = read_sound(sound, rate, channel)
         frames = model.features.compute(samples, rate)
         if not len(frames):
             raise Nnet3Error("the sound is shorter than a window")
@@ -218,7 +226,7 @@ def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, 
 # -- sounds and options ------------------------------------------------------------------------------------------------
 
 
-def _sound(sound: Sounds, rate: float | None, channel: int | None = None) -> tuple[np.ndarray, float]:
+def read_sound(sound: Sounds, rate: float | None, channel: int | None = None) -> tuple[np.ndarray, float]:
     """float32 (samples,) of the range of 16 bits, and how many there are a second."""
     if isinstance(sound, str | os.PathLike):
         opened = open_sound(os.fspath(sound), channel)

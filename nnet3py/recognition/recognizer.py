@@ -18,7 +18,7 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import Graph
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.feat.speech import speech_options
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.text_lines import read_integer_lines
@@ -37,6 +37,7 @@ from nnet3py.recognition.speaker import SpeakerModel, SpeakerStream
 from nnet3py.recognition.stream import Block, Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions
+from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.runtime.looped import LoopedComputer
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Recognizer(Advising):
     folder : what is known of the model's files
     sample_rate : of the sound that the model was made for; other sound is resampled
     words : the names of words
+    speaker_model : what tells speakers apart; None without
 
     Raises
     ------
@@ -105,8 +107,8 @@ class Recognizer(Advising):
         self._results = ResultMaker(
             self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
-            rescorer(folder.old_grammar, folder.new_grammar))
-        self._speaker_model = _speaker_model(speaker_model)
+            rescorer(folder.old_grammar, folder.new_grammar, _rnnlm(folder, self.words, device)))
+        self.speaker_model = _speaker_model(speaker_model)
         self.decoder(self._graph)                          # raises what does not fit together
 
     @classmethod
@@ -162,7 +164,7 @@ class Recognizer(Advising):
                       self._determinize_options, at_once, self._speaker_stream(speaker_model))
 
     def _speaker_stream(self, speaker_model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerStream | None:
-        model = self._speaker_model if speaker_model is None else _speaker_model(speaker_model)
+        model = self.speaker_model if speaker_model is None else _speaker_model(speaker_model)
         if model is None:
             return None
         return SpeakerStream(model, is_silence(self._transitions, self._endpoint_options.silence_phones),
@@ -311,6 +313,24 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
                           frame_subsampling_factor=values["frame-subsampling-factor"],
                           acoustic_scale=acoustic_scale(folder, model), priors=model.priors, device=device,
                           cache_dir=default_folder())
+
+
+def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
+    """The folder's RNN language model. Nnet3Error if it has not all of the recogniser's words, or has other ones."""
+    if not folder.rnnlm:
+        return None
+    model = RnnLanguageModel(folder.rnnlm, words=folder.words, device=device)
+    num_words, own = model.embedding.num_words, model.files.words
+    wrong = words.first_beyond(num_words)
+    if not wrong and os.path.dirname(own).startswith(os.path.normpath(folder.rnnlm)):
+        names = SymbolTable.read(own).names
+        wrong = next((name for number, name in words.names.items() if names.get(number, name) != name), "")
+    if wrong:
+        raise Nnet3Error(f"the language model in {folder.rnnlm}, of {num_words - 1} words, does not have the word "
+                         f"'{wrong}' of {folder.words} with its number, {words[wrong]}",
+                         "it was made for other words; --model-option=rnnlm=false, or options={'rnnlm': False}, does "
+                         "without it")
+    return model
 
 
 def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerModel | None:

@@ -16,16 +16,21 @@ from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
+from nnet3py.lattices.deterministic_lm import ConstArpaLm
 from nnet3py.lattices.mbr import minimum_bayes_risk
+from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.shown import Shown
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
 
 NUM_ALTERNATIVES = 10
+# vosk's, with an RNN language model.
+_RNNLM_SCALE, _RNNLM_ORDER, _RNNLM_PRUNING = 0.5, 4, PrunedCompositionOptions(beam=3.0, max_arcs=3000)
 _CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as vosk scales them before it works out confidences
 
 
@@ -78,6 +83,7 @@ class Result(Advising, Shown):
     speaker : float32 (dim,), a vector that tells speakers apart by its angle to others; None without a speaker model,
         or if too little was said. Of the first segment that has one, if there are several
     speaker_frames : how many frames it was made of
+    speaker_name : who spoke, where speakers were told apart (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
 
     _WHAT: ClassVar[str] = "a result"
@@ -97,6 +103,7 @@ class Result(Advising, Shown):
     _segments: tuple[Result, ...] = field(default=(), repr=False)
     speaker: NDArray[np.float32] | None = field(default=None, repr=False)
     speaker_frames: int = field(default=0, repr=False)
+    speaker_name: str = ""
 
     @property
     def text(self) -> str:
@@ -250,8 +257,12 @@ def aligner(model: TransitionModel, word_boundary: str,
     return None
 
 
-def rescorer(old_grammar: str, new_grammar: str) -> Callable[[CompactLattice], CompactLattice] | None:
-    """What takes the costs of ``rescore/G.fst`` off, and adds those of ``rescore/G.carpa``; None for empty names."""
+def rescorer(old_grammar: str, new_grammar: str,
+             rnnlm: RnnLanguageModel | None = None) -> Callable[[CompactLattice], CompactLattice] | None:
+    """What takes the costs of ``rescore/G.fst`` off, and adds those of ``rescore/G.carpa``; None for empty names.
+
+    Then half of these are replaced by those of an RNN language model, if there is one, as vosk does it.
+    """
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.io.object_files import read_object
     from nnet3py.lattices.lm_rescoring import as_acceptor_of_words, rescored_with_const_arpa, rescored_with_fst
@@ -261,4 +272,12 @@ def rescorer(old_grammar: str, new_grammar: str) -> Callable[[CompactLattice], C
         return None
     old = Composer(as_acceptor_of_words(read_object(old_grammar, read_fst)))
     new = ConstArpa.read(new_grammar)
-    return lambda lattice: rescored_with_const_arpa(rescored_with_fst(lattice, old, -1.0), new, 1.0)
+
+    def rescored(lattice: CompactLattice) -> CompactLattice:
+        lattice = rescored_with_const_arpa(rescored_with_fst(lattice, old, -1.0), new, 1.0)
+        if rnnlm is not None and lattice.start >= 0:
+            lattice = rnnlm.rescore(lattice, ConstArpaLm(new), scale=_RNNLM_SCALE, max_ngram_order=_RNNLM_ORDER,
+                                    pruning=_RNNLM_PRUNING)
+        return lattice
+
+    return rescored

@@ -50,11 +50,14 @@ class Chunk(NamedTuple):
     state : the stream's
     feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` says
     ivector : float (ivector dim,); None: zero, or the network takes none
+    result : gets what the stream carries after the chunk, and ``state`` is left as it is, so that a stream can go on in
+        more than one way; None: ``state`` is changed
     """
 
     state: StreamState
     feats: np.ndarray
     ivector: np.ndarray | None = None
+    result: StreamState | None = None
 
 
 class LoopedComputer(Advising):
@@ -229,9 +232,11 @@ class LoopedComputer(Advising):
         if self.io.ivector_dim:
             inputs["ivector"] = [self._no_ivector if chunk.ivector is None else chunk.ivector for chunk in chunks]
         size = min(next(size for size in BATCH_SIZES if size >= len(chunks)), self.max_batch)
-        output = self._batch(size).run(number, [chunk.state.slot for chunk in chunks], inputs)
-        for chunk in chunks:
-            chunk.state.num_chunks += 1
+        results = [chunk.result or chunk.state for chunk in chunks]
+        output = self._batch(size).run(number, [chunk.state.slot for chunk in chunks], inputs,
+                                       [result.slot for result in results])
+        for chunk, result in zip(chunks, results, strict=True):
+            result.num_chunks = chunk.state.num_chunks + 1
         return output
 
     def _finished(self, rows: np.ndarray) -> np.ndarray | NumericError:
