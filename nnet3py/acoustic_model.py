@@ -1,14 +1,18 @@
 """Acoustic models: a transition model, a network and priors in one file. Kaldi: ``AmNnetSimple``."""
 from __future__ import annotations
 
+import copy
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.errors import FormatError, Nnet3Error, NoSuchAttribute, ShapeError
+from nnet3py.advice import Advising, elsewhere
+from nnet3py.components.base import Component
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
@@ -16,13 +20,14 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.shortcuts import ELSEWHERE
 
 _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
                "inputs, 'ivector' among them")
 
 
 @dataclass(eq=False)
-class AcousticModel(CallableModel):
+class AcousticModel(CallableModel, Advising):
     """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
 
     Attributes
@@ -31,6 +36,21 @@ class AcousticModel(CallableModel):
     nnet : must be simple: an ``input``, an ``output``, perhaps an ``ivector``
     priors : float32 (pdfs,), or (0,) for none
     """
+
+    _WHAT: ClassVar[str] = "an acoustic model"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "forward predict run compute infer": "model(feats), or nnet3py.compute(model, feats)",
+        "fit train": "nnet3py.train(model, (feats, targets))",
+        "eval inference": "nothing is to be done: model(feats) computes in test mode",
+        "save dump to_file": "model.write('final.mdl')",
+        "load from_file from_pretrained": "nnet3py.read_model('final.mdl')",
+        "layers modules children named_modules": "for name in model: model[name]; or model.summary()",
+        "parameters named_parameters state_dict weights": "for name in model: model[name].parameters()",
+        "num_pdfs phones topology": "model.transition_model.num_pdfs, model.transition_model.topology.phones",
+        "tree": "it is a file of its own, beside the model",
+        "clone": "model.copy()"})
+
+    _FROM_FILE: ClassVar[str] = "nnet3py.read_model('final.mdl') reads a file"
 
     transition_model: TransitionModel
     nnet: Nnet
@@ -49,12 +69,33 @@ class AcousticModel(CallableModel):
 
     __hash__ = object.__hash__          # of the object: models change
 
-    if not TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            """AttributeError, which says that the network has it, if so."""
-            def advice() -> str | None:
-                return f"its network has, model.nnet.{name}" if name != "nnet" and hasattr(self.nnet, name) else None
-            raise NoSuchAttribute(f"an acoustic model has no '{name}'", advice)
+    def __getitem__(self, name: str) -> Component:
+        """A component of its network: ``nnet[name]``."""
+        return self.nnet[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a component or a node of its network has that name."""
+        return name in self.nnet
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the components of its network."""
+        return iter(self.nnet)
+
+    def __len__(self) -> int:
+        """How many components its network has."""
+        return len(self.nnet)
+
+    def _advice(self, name: str) -> str | None:
+        """What to type instead of an attribute: its network has it, or what a network's advice says."""
+        if name in self._ELSEWHERE or name.startswith("_") or "nnet" not in self.__dict__:
+            return self._ELSEWHERE.get(name)
+        if hasattr(self.nnet, name):
+            return f"its network has, model.nnet.{name}"
+        return f"with nnet = model.nnet: {ELSEWHERE[name]}" if name in ELSEWHERE else super()._advice(name)
+
+    def copy(self) -> AcousticModel:
+        """A deep copy."""
+        return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
         """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
@@ -81,6 +122,9 @@ class AcousticModel(CallableModel):
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
         """Read transition model, network, contexts (which are ignored) and priors; the header is consumed."""
+        if isinstance(reader, str | os.PathLike):
+            raise UsageError("AcousticModel.read takes an open file",
+                             "nnet3py.read_model('final.mdl') reads one by its name")
         return cls.read_after(TransitionModel.read(reader), reader)
 
     @classmethod
@@ -110,11 +154,6 @@ class AcousticModel(CallableModel):
     def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
         """Write to a file of its own (``path`` may be any wxfilename)."""
         write_object(path, self.write_to, binary)
-
-
-def network_of(model: Nnet | AcousticModel) -> Nnet:
-    """The network itself, or that of an acoustic model."""
-    return model.nnet if isinstance(model, AcousticModel) else model
 
 
 def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:

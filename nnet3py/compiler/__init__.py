@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.compiler.optimize import OptimizeOptions
     from nnet3py.compiler.request import ComputationRequest
-    from nnet3py.network.nnet import Nnet
+    from nnet3py.network.any_model import AnyModel
 
 _MODULE_OF = {"CachingCompiler": "cache", "Computation": "computation", "ComputationRequest": "request",
               "IoSpecification": "request", "OptimizeOptions": "optimize"}
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"nnet3py.compiler.{_MODULE_OF[name]}"), name)
 
 
-def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOptions = True,
+def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | OptimizeOptions = True,
             shortcut: bool = True, cache_dir: str | os.PathLike[str] | None = None) -> Computation:
     """Make the command list for ``request``.
 
@@ -76,6 +76,8 @@ def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOp
     """
     from nnet3py.compiler.cache import CachingCompiler
     from nnet3py.compiler.optimize import OptimizeOptions
+    from nnet3py.network.any_model import network_of
 
+    nnet = network_of(nnet)
     options = optimize if isinstance(optimize, OptimizeOptions) else OptimizeOptions(optimize=bool(optimize))
     return CachingCompiler(nnet, options, capacity=1, use_shortcut=shortcut, cache_dir=cache_dir).compile(request)

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import overload
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
@@ -77,8 +78,20 @@ class SymbolTable:
     def __contains__(self, name: str) -> bool:
         return name in self.ids
 
-    def __getitem__(self, name: str) -> int:
-        """The number of ``name``; FormatError if it has none."""
+    def __iter__(self) -> Iterator[str]:
+        """The names, epsilon among them."""
+        return iter(self.ids)
+
+    @overload
+    def __getitem__(self, name: str) -> int: ...
+    @overload
+    def __getitem__(self, name: int) -> str: ...
+
+    def __getitem__(self, name: str | int) -> int | str:
+        """The number of a name, or the name of a number; FormatError if there is none."""
+        return self.text([name]) if isinstance(name, int) else self._number(name)
+
+    def _number(self, name: str) -> int:
         try:
             return self.ids[name]
         except KeyError:
@@ -144,7 +157,7 @@ class StoredSymbolTable(SymbolTable):
     def __contains__(self, name: str) -> bool:
         return self._symbols.place_of_symbol(name.encode()) >= 0
 
-    def __getitem__(self, name: str) -> int:
+    def _number(self, name: str) -> int:
         place = self._symbols.place_of_symbol(name.encode())
         if place < 0:
             raise FormatError(f"there is no {self.what} '{name}' among the {len(self):,} of {self.path}")

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.io.object_files import read_object
@@ -214,6 +214,9 @@ class TransitionModel:
     @classmethod
     def read(cls, reader: TokenReader) -> TransitionModel:
         """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is not a transition model."""
+        if isinstance(reader, str | os.PathLike):
+            raise UsageError("TransitionModel.read takes an open file",
+                             "nnet3py.read_transition_model('final.mdl') reads one by its name")
         reader.expect("<TransitionModel>")
         topology = HmmTopology.read(reader)
         token = reader.token()

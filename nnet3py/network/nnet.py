@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import copy
 import os
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3py.components.updatable import UpdatableComponent, is_updatable
-from nnet3py.errors import ShapeError
+from nnet3py.errors import ShapeError, UsageError
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.body import read_body, write_body
@@ -27,6 +28,9 @@ class Nnet(Shortcuts):
     prepared_version : the version after ``prepare_for_test``; -1 if it was not called
     path : the file that it was read from, as given; None if it was made otherwise
     """
+
+    _FROM_FILE: ClassVar[str] = ("nnet3py.read_nnet('final.raw') reads a file, nnet3py.Nnet.from_config(text) config "
+                                 "lines")
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,6 +160,8 @@ class Nnet(Shortcuts):
         FormatError : bytes that are not a network
         ConfigError : config lines in it that cannot be used
         """
+        if isinstance(reader, str | os.PathLike):
+            raise UsageError("Nnet.read takes an open file", "nnet3py.read_nnet('final.raw') reads one by its name")
         config, components = read_body(reader)
         nnet = cls()
         nnet.component_names, nnet.components = list(components), list(components.values())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nnet3py import log
 from nnet3py.acoustic_model import read_model
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import default_folder
@@ -30,7 +31,7 @@ from nnet3py.lattices.linear import linear_lattice, word_times
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
-from nnet3py.recognition.recognizer import acoustic_scale, read_decoding_graph, read_phrase_graph
+from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph, read_phrase_graph
 from nnet3py.recognition.results import aligner
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
@@ -132,8 +133,8 @@ class Aligner:
     Nnet3Error : the folder lacks something; says what
     """
 
-    def __init__(self, model: str | os.PathLike[str], *, device: str = "cpu") -> None:
-        folder = self.folder = read_model_folder(model)
+    def __init__(self, model: str | os.PathLike[str] | Recognizer, *, device: str = "cpu") -> None:
+        folder = self.folder = read_model_folder(model.folder.path if isinstance(model, Recognizer) else model)
         if not (folder.word_boundary or folder.align_lexicon):
             raise Nnet3Error(f"{folder.path} does not say where words begin and end",
                              "aligning needs phones/word_boundary.int or phones/align_lexicon.int beside the graph")
@@ -298,14 +299,16 @@ class Aligner:
         return self._phones.get(phone, str(phone))
 
 
-def align(model: str | os.PathLike[str] | Aligner, sound: Sounds | FrontEndOutput, text: str | Sequence[str],
-          rate: float | None = None, *, ivector: np.ndarray | None = None, channel: int | None = None,
-          unknown_words: str = "error") -> AlignedText:
+@arguments_elsewhere(sample_rate_or_sr="rate=", transcript_or_words="text=", ivectors="ivector=")
+def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | FrontEndOutput,
+          text: str | Sequence[str], rate: float | None = None, *, ivector: np.ndarray | None = None,
+          channel: int | None = None, unknown_words: str = "error") -> AlignedText:
     """Where the words and phones of a known text are in a sound (forced alignment).
 
     Parameters
     ----------
-    model : the folder of a model for recognition, or an :class:`Aligner`, which has read it already
+    model : the folder of a model for recognition, or a :class:`Recognizer` of it; or an :class:`Aligner`, which has
+        read it already
     sound : a file of sound; or samples as :func:`features` takes them; or what :func:`front_end` made of a sound; or
         features alone, float (frames, dim) of the network's input
     text : the words that were said, with blanks between them or in a list; in the result they are spelt as here.

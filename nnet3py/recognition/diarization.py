@@ -28,7 +28,13 @@ _RTTM_FIELDS = 8               # of a line, at least
 
 
 class Turn(NamedTuple):
-    """Speech of one speaker. ``start``, ``end``: seconds; ``speaker``: a name, the same for all turns of one."""
+    """Speech of one speaker.
+
+    Attributes
+    ----------
+    start, end : seconds from the beginning of the sound
+    speaker : a name, the same for all turns of one
+    """
 
     start: float
     end: float

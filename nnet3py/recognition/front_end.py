@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3py import option_file
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.conf_file import checked_value, read_conf
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
@@ -40,6 +41,10 @@ Sounds = str | os.PathLike[str] | Block
 Config = str | os.PathLike[str] | Mapping[str, OptionValue]
 
 
+@arguments_elsewhere(
+    sample_rate_or_sr_or_sampling_rate="rate=", options="config=", feature_type_or_type="kind=",
+    num_ceps_or_num_mel_bins_or_n_mels_or_n_mfcc_or_num_bins="config={'num-ceps': 40, 'num-mel-bins': 40}",
+    dither="config={'dither': 0}")
 def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", config: Config | None = None, *,
              channel: int | None = None, warp: float = 1.0) -> NDArray[np.float32]:
     """Features of a sound, as Kaldi's programs compute them: ``compute-mfcc-feats`` and others.

@@ -5,11 +5,12 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.decoding.decoder_options import DecoderOptions
@@ -45,7 +46,7 @@ _KEPT_GRAPHS = 8           # of phrases and boosted words, for streams that ask 
 _CHAIN_SCALE = 1.0
 
 
-class Recognizer:
+class Recognizer(Advising):
     """A model for recognition, of any layout that :mod:`~nnet3py.recognition.model_folder` knows.
 
     Parameters
@@ -70,9 +71,21 @@ class Recognizer:
     UsageError : an option that is not known
     """
 
+    _WHAT: ClassVar[str] = "a recognizer"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "recognize recognise decode predict transcribe_file": "recognizer.transcribe('a.wav')",
+        "accept_waveform AcceptWaveform accept feed": "stream = recognizer.stream(); stream.accept_waveform(samples)",
+        "vocabulary vocab lexicon symbols": "recognizer.words", "rate sampling_rate": "recognizer.sample_rate",
+        "align": "nnet3py.align('model-folder', 'a.wav', 'the words')",
+        "model nnet": "nnet3py.read_model(recognizer.folder.model)", "beam options": "Recognizer(folder, options={"
+        "'beam': 13})", "Result FinalResult PartialResult": "of a stream: stream.result().text, stream.partial"})
+
     def __init__(self, path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None, *,
                  options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
                  speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"a recognizer is made of a model folder, found {type(path).__name__}",
+                             "nnet3py.Recognizer('model-folder'): it needs the graph and the features' options, too")
         folder = self.folder = read_model_folder(path, graph, options)
         for line in folder.unused:
             logger.warning("%s", line)
@@ -220,8 +233,15 @@ class Recognizer:
             raise UsageError(f"the model does not know the word '{word}'", f"its words are in {self.folder.words}")
         return number
 
+    def __call__(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound,
+                 sample_rate: float | None = None) -> Result:
+        """:meth:`transcribe` a sound: a file, or samples, int16 (samples,) or float (samples,) from -1 to 1."""
+        return self.transcribe(sound, sample_rate)
+
     # -- whole sounds --------------------------------------------------------------------------------------------------
 
+    @arguments_elsewhere(rate_or_sampling_rate="sample_rate=", beam="Recognizer(folder, options={'beam': 13})",
+                         language="Recognizer.find('ko')")
     def transcribe(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound, sample_rate: float | None = None,
                    *, channel: int | None = None, endpointing: bool = True, phrases: Sequence[str] = (),
                    boost: Mapping[str, float] | None = None) -> Result:

@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
@@ -67,7 +69,7 @@ class TimedAlternative(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Result(Shown):
+class Result(Advising, Shown):
     """What was recognised in a segment of a stream, or in all of them.
 
     Attributes
@@ -84,6 +86,14 @@ class Result(Shown):
     speaker_name : who spoke, where speakers were told apart (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
 
+    _WHAT: ClassVar[str] = "a result"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "confidence confidences times timestamps":
+            "[(word.word, word.start, word.end, word.confidence) for word in result.words]",
+        "json as_dict to_dict to_json dict":
+            "{'text': result.text, 'words': [word._asdict() for word in result.words]}",
+        "transcript transcription sentence": "result.text", "hypotheses n_best": "result.nbest, result.best(20)"})
+
     words: tuple[Word, ...]
     start: float
     end: float
@@ -99,6 +109,13 @@ class Result(Shown):
     def text(self) -> str:
         """The words, with blanks between them."""
         return " ".join(word.word for word in self.words)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """UsageError: vosk's results are dicts, these have attributes."""
+        raise UsageError(f"a result has attributes, not keys such as {name!r}", "result.text, result.words")
 
     @property
     def segments(self) -> tuple[Result, ...]:

@@ -101,7 +101,8 @@ class Scorer:
         if matrix.ndim != 2 or matrix.shape[1] not in (num_pdfs, input_dim):
             features = f", or features of dimension {input_dim}" if input_dim else ""
             raise ShapeError(f"expected log-likelihoods (frames, {num_pdfs}){features}, found an array of shape "
-                             f"{matrix.shape}", "the model must be that of the graph and of the arrays")
+                             f"{matrix.shape}", "of a sound: nnet3py.Recognizer(folder).transcribe('a.wav')"
+                             if matrix.ndim < 2 else "the model must be that of the graph and of the arrays")
         return matrix if matrix.shape[1] == num_pdfs else self._compute(matrix, ivector, device)
 
     def _compute(self, feats: np.ndarray, ivector: np.ndarray | None, device: str) -> np.ndarray:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, cast, overlo
 import numpy as np
 
 from nnet3py import log
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import ENVIRONMENT
 from nnet3py.errors import ShapeError, UsageError, within
+from nnet3py.network.any_model import AnyModelOrFile, network_of, network_or_file
 from nnet3py.network.inference import InferenceForm, for_inference
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.model_place import model_in, subsampling_beside
@@ -30,20 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from nnet3py.acoustic_model import AcousticModel
-
 __all__ = ["ComputeOptions", "UtteranceComputer", "compute"]
 
 MOST_COMPUTERS = 4       # each may hold as much memory as the longest utterance needed
 MOST_MODELS = 4
-
-
-def _network(model: Nnet | AcousticModel) -> Nnet:
-    if isinstance(model, Nnet):
-        return model
-    from nnet3py.acoustic_model import network_of  # slow to load, and most have a network
-
-    return network_of(model)
 
 
 class UtteranceComputer(MinibatchComputer):
@@ -51,8 +43,8 @@ class UtteranceComputer(MinibatchComputer):
 
     Parameters
     ----------
-    nnet : the network, or an acoustic model with it (whose priors are not used); left unchanged: a copy is put in test
-        mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, an acoustic model with it (whose priors are not used), or the file of one; left unchanged: a
+        copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
@@ -60,12 +52,16 @@ class UtteranceComputer(MinibatchComputer):
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
-    def __init__(self, nnet: Nnet | AcousticModel, options: ComputeOptions | None = None,
+    def __init__(self, nnet: AnyModelOrFile, options: ComputeOptions | None = None,
                  priors: np.ndarray | None = None, device: str = "cpu", max_pending: int = MAX_PENDING,
                  training_mode: bool = False) -> None:
-        options, nnet = options or ComputeOptions(), for_inference(_network(nnet), training_mode)
+        options, nnet = options or ComputeOptions(), for_inference(network_or_file(nnet), training_mode)
         super().__init__(nnet, options, ChunkAfterChunk(nnet, options, device), priors, device, max_pending,
                          training_mode)
+
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> Array:
+        """:meth:`compute` of one utterance: float (frames, dim) -> float32 (frames, output dim)."""
+        return self.compute(feats, ivector)
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> Array:
@@ -165,7 +161,6 @@ def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComp
 _memory = _Memory()
 
 
-Model: TypeAlias = "Nnet | AcousticModel | str | os.PathLike[str]"
 Features: TypeAlias = "np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]"
 NodeNames: TypeAlias = "list[str] | tuple[str, ...]"        # not any sequence: a string is one, too
 Array: TypeAlias = "NDArray[np.float32]"
@@ -186,26 +181,33 @@ class ComputeSettings(TypedDict, total=False):
 
 # Arrays are iterable, too: those overloads come first.
 @overload
-def compute(model: Model, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: str = "output",     # type: ignore[overload-overlap]
+def compute(model: AnyModelOrFile, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: str = "output",     # type: ignore[overload-overlap]
             **settings: Unpack[ComputeSettings]) -> Array: ...
 @overload
-def compute(model: Model, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: NodeNames,     # type: ignore[overload-overlap]
+def compute(model: AnyModelOrFile, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: NodeNames,     # type: ignore[overload-overlap]
             **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
 @overload
-def compute(model: Model, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *, output: str = "output",
-            **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
+def compute(model: AnyModelOrFile, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *,
+            output: str = "output", **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
 @overload
-def compute(model: Model, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *, output: NodeNames,
-            **settings: Unpack[ComputeSettings]) -> dict[str, dict[str, Array]]: ...
+def compute(model: AnyModelOrFile, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *,
+            output: NodeNames, **settings: Unpack[ComputeSettings]) -> dict[str, dict[str, Array]]: ...
 @overload
-def compute(model: Model, feats: Iterable[np.ndarray], ivector: Features | None = None, *, output: str = "output",
-            **settings: Unpack[ComputeSettings]) -> list[Array]: ...
+def compute(model: AnyModelOrFile, feats: Iterable[np.ndarray], ivector: Features | None = None, *,
+            output: str = "output", **settings: Unpack[ComputeSettings]) -> list[Array]: ...
 @overload
-def compute(model: Model, feats: Iterable[np.ndarray], ivector: Features | None = None, *, output: NodeNames,
+def compute(model: AnyModelOrFile, feats: Iterable[np.ndarray], ivector: Features | None = None, *, output: NodeNames,
             **settings: Unpack[ComputeSettings]) -> list[dict[str, Array]]: ...
 
 
-def compute(model: Model, feats: Features, ivector: Features | None = None, frames_per_chunk: int = 50,
+@arguments_elsewhere(
+    outputs_or_nodes_or_layers_or_layer_or_node="output=", ivectors="ivector=", chunk_size="frames_per_chunk=",
+    online_ivectors="ivector=, a matrix, and online_ivector_period=10",
+    ivector_period_or_period="online_ivector_period=",
+    batch_size="several utterances are computed together: compute(nnet, [feats, more])",
+    subsampling_or_subsampling_factor="frame_subsampling_factor=",
+    priors_or_use_priors="nnet3py.UtteranceComputer(nnet, priors=model.priors)")
+def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = None, frames_per_chunk: int = 50,
             device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *, output: str | NodeNames = "output",
             frame_subsampling_factor: int | None = None, progress: bool | Progress = False,
             online_ivector_period: int | None = None) -> Outputs:
@@ -250,10 +252,13 @@ def compute(model: Model, feats: Features, ivector: Features | None = None, fram
     -----
     For more utterances than fit in memory, :class:`UtteranceComputer` takes and returns one after another.
     """
-    nnet = _memory.network(os.fspath(model)) if isinstance(model, str | os.PathLike) else _network(model)
+    nnet = _memory.network(os.fspath(model)) if isinstance(model, str | os.PathLike) else network_of(model)
     if frame_subsampling_factor is None:
         frame_subsampling_factor = subsampling_beside(nnet.path)
     folder = None if cache_dir is None else os.fspath(cache_dir)
+    if not isinstance(output, str | list | tuple):
+        raise UsageError(f"output={output!r}: expected the name of a node, or a list of them",
+                         f"its nodes are {', '.join(nnet.node_names)}")
     nodes = output if isinstance(output, str) else tuple(output)
     if not nodes:
         raise UsageError("no node is asked for: output is empty", f"its nodes are {', '.join(nnet.node_names)}")
@@ -299,6 +304,10 @@ def _several(feats: Features) -> dict[str, np.ndarray] | None:
         return None
     if isinstance(feats, Mapping):
         return dict(feats)
+    if isinstance(feats, str):
+        raise ShapeError(f"expected features, float (frames, dim), found {feats!r}",
+                         f"of a table: compute(nnet, dict(nnet3py.read_matrices({feats!r}))); of a sound: "
+                         "nnet3py.features('a.wav')")
     if not isinstance(feats, Iterable):
         raise ShapeError(f"expected features, float (frames, dim), found {type(feats).__name__}")
     listed = list(feats)

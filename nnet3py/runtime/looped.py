@@ -7,12 +7,13 @@ and memory does not grow. Streams that are ready at the same time can be compute
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.compiler.carried import carried_state, num_sequences
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.context import compute_simple_nnet_context
@@ -21,9 +22,9 @@ from nnet3py.compiler.looped import find_looped, looped_chunk_size, looped_reque
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import for_inference
 from nnet3py.network.model_place import subsampling_beside
-from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
 from nnet3py.runtime.chunk_batch import ChunkBatch
@@ -34,7 +35,6 @@ from nnet3py.runtime.stream_states import StreamState, StreamStates
 from nnet3py.runtime.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
-    from nnet3py.acoustic_model import AcousticModel
     from nnet3py.ops.table import Ops
 
 DEFAULT_FRAMES_PER_CHUNK = 20
@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
     result: StreamState | None = None
 
 
-class LoopedComputer:
+class LoopedComputer(Advising):
     """A network compiled for streams. Compiles once; each stream has its own state.
 
     Parameters
@@ -93,16 +93,16 @@ class LoopedComputer:
     Nnet3Error : the network is not simple, or its chunks never become alike
     """
 
-    def __init__(self, nnet: Nnet | AcousticModel, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "accept take push feed forward step finish": "stream = looped.stream(); stream.accept(feats), stream.finish()"})
+
+    def __init__(self, nnet: AnyModelOrFile, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
                  extra_left_context_initial: int = 0, frame_subsampling_factor: int | None = None,
                  acoustic_scale: float = 1.0, priors: np.ndarray | None = None,
                  optimize: OptimizeOptions | None = None, device: str = "cpu", debug: bool = False,
                  training_mode: bool = False, cache_dir: str | os.PathLike[str] | None = None,
                  max_batch: int = DEFAULT_MAX_BATCH) -> None:
-        if not isinstance(nnet, Nnet):
-            from nnet3py.acoustic_model import network_of  # slow to load, and most have a network
-
-            nnet = network_of(nnet)
+        nnet = network_or_file(nnet)
         if extra_left_context_initial < 0:
             raise UsageError(f"--extra-left-context-initial={extra_left_context_initial} must be 0 or more")
         if not 1 <= max_batch <= BATCH_SIZES[-1]:
@@ -162,6 +162,10 @@ class LoopedComputer:
                                              self._states, self._debug)
             computation.invalidate_caches()
         return self._batches[size]
+
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
+        """:meth:`compute` of a whole utterance: float (frames, dim) -> float32 (rows, output dim)."""
+        return self.compute(feats, ivector)
 
     def stream(self) -> LoopedStream:
         """A new stream, at its start."""
@@ -279,7 +283,7 @@ class LoopedComputer:
         return np.concatenate((stream.accept(feats, ivector), stream.finish()))
 
 
-class LoopedStream:
+class LoopedStream(Advising):
     """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
 
     >>> stream = nnet3py.LoopedComputer(nnet).stream()
@@ -296,6 +300,10 @@ class LoopedStream:
     ----------
     num_frames : taken so far
     """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "push feed forward step compute write accept_waveform": "stream.accept(feats)",
+        "flush close": "stream.finish()", "reset": "stream.restart()"})
 
     def __init__(self, looped: LoopedComputer) -> None:
         self._looped = looped

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.config_line import did_you_mean
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.runtime.blas_threads import BlasAlone
@@ -114,7 +116,7 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
         self.num_minibatches += 1
 
 
-class Trainer:
+class Trainer(Advising):
     """Trains a network in place, step by step, on arrays or tensors of your own: for loops of your own.
 
     A step is one of ``nnet3-train``: natural gradient, max-change, momentum, l2, the orthonormal constraint.
@@ -143,13 +145,21 @@ class Trainer:
     Nnet3Error : a network with other inputs than ``input`` and ``ivector``
     """
 
-    def __init__(self, nnet: Nnet, *, loss: LossLike | Mapping[str, LossLike] | None = None,
+    _WHAT: ClassVar[str] = "a trainer"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "fit train train_step update": "trainer.step(feats, targets) for each minibatch; or nnet3py.train(nnet, data)",
+        "zero_grad": "nothing is to be done: each step begins anew",
+        "model network module": "trainer.nnet", "lr": "trainer.learning_rate",
+        "save": "np.savez('state.npz', **trainer.state_dict()); trainer.nnet.write('final.raw')",
+        "load": "trainer.load_state_dict(np.load('state.npz'))"})
+
+    def __init__(self, nnet: AnyModel, *, loss: LossLike | Mapping[str, LossLike] | None = None,
                  learning_rate: float | None = None, frame_subsampling_factor: int = 1, padding: bool = True,
                  options: TrainerOptions | None = None, **settings: Unpack[TrainerSettings]) -> None:
-        names = [each.name for each in fields(TrainerOptions)]
+        nnet, names = network_of(nnet), [each.name for each in fields(TrainerOptions)]
         for name in settings:
             if name not in names:
-                raise UsageError(f"a trainer has no option {name!r}",
+                raise UsageError(f"a trainer has no option {name!r}", "learning_rate=" if name == "lr" else
                                  did_you_mean(name, names) or f"it has {', '.join(names)}")
         self._shape: dict[str, Any] = {"frame_subsampling_factor": frame_subsampling_factor, "padding": padding}
         self._inputs: dict[tuple[str, ...], ArrayInputs] = {}
@@ -359,7 +369,7 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from a state, as if the training had never stopped: ``trainer.load_state_dict(np.load("state.npz"))``.
 
-        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives.
+        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives: (rows, cols), (dim,).
 
         Raises
         ------

@@ -2,21 +2,20 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.acoustic_model import AcousticModel
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler import compile
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Component, with_children
 from nnet3py.errors import ShapeError, UsageError
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import compute_only
-from nnet3py.network.model_file import read_nnet
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
@@ -67,7 +66,9 @@ class Gradients(_InputAndNnet):
         return f"<Gradients: value {self.value:.6g}, {shapes}, nnet {self.nnet!r}>"
 
 
-def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
+@arguments_elsewhere(ivectors="ivector=", target_or_classes_or_labels_or_y="targets=", criterion="loss=",
+                     outputs_or_node="output=")
+def gradients(model: AnyModelOrFile, feats: np.ndarray,
               output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Targets | None = None,
               ivector: np.ndarray | None = None, output: str = "output", frame_subsampling_factor: int | None = None,
               training_mode: bool = False, device: str = "cpu") -> Gradients:
@@ -112,7 +113,7 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
     if sum(given is not None for given in (output_deriv, loss, targets)) != 1:
         raise UsageError("expected one of output_deriv, loss and targets",
                          "gradients(nnet, feats, targets=classes), or loss=lambda y: (value, derivative)")
-    nnet = _network(model)
+    nnet = network_or_file(model)
     factor = subsampling_beside(nnet.path) if frame_subsampling_factor is None else frame_subsampling_factor
     if factor < 1:
         raise UsageError(f"frame_subsampling_factor={factor} must be 1 or more")
@@ -143,19 +144,15 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
     else:
         value, deriv = float("nan"), np.asarray(output_deriv)
     if np.shape(deriv) != values.shape:
-        raise ShapeError(f"expected the derivative of the output to be float {values.shape}, found {np.shape(deriv)}")
+        raise ShapeError(f"expected the derivative of the output to be float {values.shape}, found {np.shape(deriv)}",
+                         "classes are given by name: gradients(nnet, feats, targets=classes)" if np.ndim(deriv) == 1
+                         else None)
     computer.accept_input("output", np.asarray(deriv, dtype=np.float32))
     computer.run()
     of_input = np.zeros(feats.shape, dtype=np.float32)
     np.add.at(of_input, times, computer.output("input"))
     return Gradients(of_input, _whole(nnet, gradient), values, float(value),
                      None if vector is None else computer.output("ivector")[0])
-
-
-def _network(model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
-    if isinstance(model, str | os.PathLike):
-        return read_nnet(model)
-    return model.nnet if isinstance(model, AcousticModel) else model
 
 
 def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:

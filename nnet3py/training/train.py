@@ -5,16 +5,18 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3py import log
+from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.shown import Shown
@@ -66,10 +68,11 @@ COLUMNS = tuple(column.name for column in fields(Epoch))
 
 
 @dataclass
-class History(Shown):
+class History(Advising, Shown):
     """What :func:`train` did, an :class:`Epoch` for each pass.
 
-    ``history["objective"]`` is an array (epochs,) of that attribute; ``best`` counts in it.
+    ``history["objective"]`` is an array (epochs,) of that attribute; ``best`` counts in it. ``history[-1]`` is the last
+    epoch, and iteration gives one after the other.
 
     Attributes
     ----------
@@ -83,9 +86,25 @@ class History(Shown):
     best: int = 0
     checkpoints: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> NDArray[np.float64]:
+    _WHAT: ClassVar[str] = "a history"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "loss losses train_loss": "-history['objective']: objectives are what is maximised, losses with the other sign",
+        "val_loss validation_loss": "-history['validation_objective']",
+        "accuracy acc val_accuracy": "history['validation_accuracy']",
+        "history dict to_dict as_dict": "history.arrays()",
+        "to_pandas dataframe to_dataframe plot": "pandas.DataFrame(history.arrays())",
+        **{name: f"history[{name!r}]" for name in COLUMNS}})
+
+    @overload
+    def __getitem__(self, name: str) -> NDArray[np.float64]: ...
+    @overload
+    def __getitem__(self, name: int) -> Epoch: ...
+
+    def __getitem__(self, name: str | int) -> NDArray[np.float64] | Epoch:
+        if isinstance(name, int):
+            return self.epochs[name]
         if name not in COLUMNS:
-            raise Nnet3Error(f"a history has no {name!r}", f"it has {', '.join(COLUMNS)}")
+            raise Nnet3Error(f"a history has no {name!r}", self._ELSEWHERE.get(name, f"it has {', '.join(COLUMNS)}"))
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -94,6 +113,9 @@ class History(Shown):
 
     def __len__(self) -> int:
         return len(self.epochs)
+
+    def __iter__(self) -> Iterator[Epoch]:
+        return iter(self.epochs)
 
     def __repr__(self) -> str:
         """A line for each pass."""
@@ -129,11 +151,22 @@ def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> 
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
 
-def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Mapping[str, LossLike] | None = None,
+@arguments_elsewhere(
+    epochs_or_n_epochs_or_max_epochs="num_epochs=", lr_or_learn_rate_or_eta="learning_rate=",
+    batch_size="minibatch_size=",
+    validation_data_or_valid_or_val_or_eval_set="validation=(feats, classes)",
+    device="options=nnet3py.TrainerOptions(device='cuda')", momentum="options=nnet3py.TrainerOptions(momentum=0.5)",
+    seed_or_random_state_or_srand="options=nnet3py.TrainerOptions(srand=1)",
+    optimizer_or_optim="it is Kaldi's natural gradient; with another one: module = nnet3py.to_torch(nnet)",
+    verbose="nnet3py.show_log('INFO')",
+    shuffle="the order is drawn anew in each pass; TrainerOptions(srand=1) seeds it",
+    callback="callbacks=[function]", early_stopping="patience=3", targets_or_y_or_labels="train(nnet, feats, targets)",
+    ivector_or_ivectors="train(nnet, [(feats, targets, ivector)])", criterion_or_objective="loss=")
+def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Mapping[str, LossLike] | None = None,
           validation: TrainingData | None = None,
           num_epochs: int = 1, learning_rate: float | None = None, final_learning_rate: float | None = None,
           minibatch_size: int = 64, minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
-          callbacks: Sequence[Callback] = (), patience: int = 0,
+          callbacks: Callback | Sequence[Callback] = (), patience: int = 0,
           checkpoints: str | os.PathLike[str] | None = None) -> History:
     """Train a network in place as ``nnet3-train`` does: natural gradient, max-change, momentum.
 
@@ -142,7 +175,7 @@ def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Map
 
     Parameters
     ----------
-    nnet : changed in place
+    nnet : a network, or an acoustic model, whose network is trained; changed in place
     data : features and targets, arrays or tensors of PyTorch; or one argument: a list of (feats, targets), a data set
         or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or those of two tables: see
         :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers (frames, dim),
@@ -157,7 +190,8 @@ def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Map
     minibatch_size : examples, or frames for a network that has no context; what is left over is a smaller minibatch
     minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` is ignored here
     options : of the trainer; ``options.srand`` seeds dropout and the order of the data
-    callbacks : each is called after each pass with a :class:`Progress`; the training ends if one returns True
+    callbacks : one function or several, called after each pass with a :class:`Progress`; the training ends if one
+        returns True
     patience : passes without a better validation objective after which the training ends, with the network as it was
         after the best pass; 0: it never ends early
     checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
@@ -175,7 +209,7 @@ def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Map
     NumericError : NaN or infinity in the data, in the trained network, or in a loss or its derivative
     Nnet3Error : files that cannot be read or written
     """
-    options = options or TrainerOptions()
+    nnet, options = network_of(nnet), options or TrainerOptions()
     if len(data) not in (1, 2):
         raise UsageError(f"expected data, or features and targets, found {len(data)} arguments",
                          "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
@@ -203,7 +237,8 @@ def train(nnet: Nnet, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Map
             nnet.write(history.checkpoints[-1])
         if not patience or epoch.validation_objective > max(history["validation_objective"][:-1], default=-math.inf):
             history.best, best = epoch.epoch, nnet.copy() if patience else None
-        ends = [callback(Progress(epoch, nnet, history)) is True for callback in callbacks]
+        ends = [callback(Progress(epoch, nnet, history)) is True
+                for callback in ([callbacks] if callable(callbacks) else callbacks)]
         if any(ends) or (patience and epoch.epoch - history.best >= patience):
             break
     trainer.log_totals()

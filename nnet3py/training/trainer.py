@@ -24,6 +24,7 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
 from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     constrain_orthonormal,
@@ -165,8 +166,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     # scaling of statistics, no backstitch. So is Kaldi's discriminative trainer.
     _is_plain = False
 
-    def __init__(self, nnet: Nnet, options: TrainerOptions | None = None) -> None:
-        options = options or TrainerOptions()
+    def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None) -> None:
+        nnet, options = network_of(nnet), options or TrainerOptions()
         options.check()
         count_repeats_anew()
         self.nnet, self.options = nnet, options
@@ -424,10 +425,10 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
         or a dict of these by the names of outputs; or the objectives that were made of them
     """
 
-    def __init__(self, nnet: Nnet, options: TrainerOptions | None = None,
+    def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None,
                  loss: LossLike | Mapping[str, LossLike] | OutputObjectives | None = None) -> None:
         super().__init__(nnet, options)
-        self.output_objectives = loss if isinstance(loss, OutputObjectives) else OutputObjectives(nnet, loss)
+        self.output_objectives = loss if isinstance(loss, OutputObjectives) else OutputObjectives(self.nnet, loss)
 
     def _request(self, eg: NnetExample) -> ComputationRequest:
         return example_request(self.nnet, eg, need_model_derivative=True,
