@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nnet3py.export.export_options import ExportOptions, ExportSettings
 from nnet3py.export.onnx_file import write_onnx
 from nnet3py.export.operations import Graph
-from nnet3py.export.quantize import Utterance, quantize_file
+from nnet3py.export.quantize import Utterance, check_kind, quantize_file
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,10 +34,10 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     model : a network, an acoustic model, the file of one, or a model folder; left as it is
     path : the file to write
     options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
-    quantize : "int8" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger
+    quantize : "int8", "int16" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger
         ``nnet3py.export`` says what accuracy that costs
     quantize_on : features (frames, dim), or pairs of these and an i-vector, as ``nnet3py.front_end`` gives them, on
-        which that is measured: half a minute of speech. Without them, int8 leaves more as it is
+        which that is measured: half a minute of speech. Without them it is measured on random numbers
 
     Returns
     -------
@@ -48,10 +48,10 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     Nnet3Error : what cannot be exported, before anything is written; the package onnx is not installed
     """
     options = options or ExportOptions(**settings)
+    if quantize:
+        check_kind(quantize)
     graph = write_onnx(model, path, options)
     if quantize:
         loss = quantize_file(os.fspath(path), quantize, quantize_on)
-        for line in loss.table().splitlines():
-            logger.info("%s", line)
         logger.info("Quantized %s to %s: %s", path, quantize, loss.text())
     return graph
