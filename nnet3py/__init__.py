@@ -36,6 +36,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.errors import Nnet3Error as Nnet3Error
     from nnet3py.export.export_onnx import export_onnx as export_onnx
     from nnet3py.export.export_options import ExportOptions as ExportOptions
+    from nnet3py.export.from_onnx import from_onnx as from_onnx
     from nnet3py.export.onnx_stream import OnnxStream as OnnxStream
     from nnet3py.export.quantize import quantize as quantize
     from nnet3py.export.torch_module import from_torch as from_torch
@@ -65,6 +66,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
     from nnet3py.recognition.decode_arrays import decode as decode
+    from nnet3py.recognition.decode_phones import DecodedPhones as DecodedPhones
+    from nnet3py.recognition.decode_phones import decode_phones as decode_phones
     from nnet3py.recognition.diarization import DiarizationOptions as DiarizationOptions
     from nnet3py.recognition.diarization import Turn as Turn
     from nnet3py.recognition.diarization import diarize as diarize
@@ -162,6 +165,8 @@ _PUBLIC = {
     "xvector": "nnet3py.recognition.front_end",
     "decode": "nnet3py.recognition.decode_arrays",
     "DecodedText": "nnet3py.recognition.decode_arrays",
+    "decode_phones": "nnet3py.recognition.decode_phones",
+    "DecodedPhones": "nnet3py.recognition.decode_phones",
     "align": "nnet3py.recognition.aligning",
     "diarize": "nnet3py.recognition.diarization",
     "DiarizationOptions": "nnet3py.recognition.diarization",
@@ -188,6 +193,7 @@ _PUBLIC = {
     "ExportOptions": "nnet3py.export.export_options",
     "OnnxStream": "nnet3py.export.onnx_stream",
     "quantize": "nnet3py.export.quantize",
+    "from_onnx": "nnet3py.export.from_onnx",
     "to_torch": "nnet3py.export.torch_module",
     "from_torch": "nnet3py.export.torch_module",
     # components of one's own

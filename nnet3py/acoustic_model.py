@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nnet3py.advice import Advising, elsewhere
 from nnet3py.components.base import Component
-from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
@@ -104,6 +104,21 @@ class AcousticModel(CallableModel, Advising):
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)
 
+    def with_network(self, nnet: Nnet) -> AcousticModel:
+        """An acoustic model of another network, with this one's transition model and priors.
+
+        Raises
+        ------
+        ShapeError : the network's output has another dimension than the transition model has pdfs
+        Nnet3Error : the network is not simple
+        """
+        check_is_simple(nnet)
+        dim, num_pdfs = nnet.output_dim("output"), self.transition_model.num_pdfs
+        if dim not in (num_pdfs, self.nnet.output_dim("output")):
+            raise ShapeError(f"the output of the network has dimension {dim}, but the transition model has {num_pdfs} "
+                             "pdfs", "a network belongs to the model whose tree it was trained for")
+        return AcousticModel(self.transition_model, nnet, self.priors)
+
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
         """Read transition model, network, contexts (which are ignored) and priors; the header is consumed."""
@@ -167,6 +182,20 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
     Nnet3Error : a file that cannot be opened
     """
     return read_object(model_in(path), _read_model)
+
+
+def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
+    """The model itself, or that of a file or a folder; raises as :func:`read_model`."""
+    return model if isinstance(model, AcousticModel) else read_model(model)
+
+
+def read_network_or_model(path: str | os.PathLike[str]) -> Nnet | AcousticModel:
+    """Read a raw network, or an acoustic model as such; of a model folder, the one that it has.
+
+    Raises as :func:`read_model`, but takes raw networks.
+    """
+    return read_object(model_in(path), lambda reader: Nnet.read(reader) if reader.peek_token() == "N"
+                       else AcousticModel.read(reader))
 
 
 def _read_model(reader: TokenReader) -> AcousticModel:

@@ -18,12 +18,16 @@ from export_cases import (
     small_cases,
     tolerance,
 )
+from paths import DATA
 
 import nnet3py
+from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.export import export, import_weights
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.plain_weights import named_arrays
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.io.object_files import read_object
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 
@@ -216,6 +220,37 @@ def test_what_a_compiled_module_has_learnt_comes_back() -> None:
     assert list(module.state_dict())[0].startswith("_orig_mod.")
     half = from_torch(to_torch(nnet).bfloat16(), nnet)["tdnn1.affine"].linear_params
     np.testing.assert_allclose(half, nnet["tdnn1.affine"].linear_params, rtol=1e-2)
+
+
+def test_acoustic_models_keep_transition_model_and_priors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    transitions = read_object(DATA / "network" / "trans.mdl", TransitionModel.read)
+    nnet = Nnet.from_config("""input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=10
+component-node name=a component=a input=input
+output-node name=output input=a
+""", seed=1)
+    model = AcousticModel(transitions, nnet, np.full(10, 0.1, np.float32))
+    model.write("final.mdl")
+    module = to_torch("final.mdl")
+    with torch.no_grad():
+        module.a.bias += 1.0
+    expected = nnet.copy()
+    expected.component("a").bias_params[...] += 1.0                  # type: ignore[attr-defined]
+    AcousticModel(transitions, expected, model.priors).write("expected.mdl")
+    for tuned in (from_torch(module, model), from_torch(module, like="final.mdl"), from_torch(module, like=model),
+                  from_torch(module.state_dict(), nnet, like=tmp_path)):
+        tuned.write("tuned.mdl")
+        assert Path("tuned.mdl").read_bytes() == Path("expected.mdl").read_bytes()
+    assert isinstance(from_torch(module, "final.mdl"), Nnet) and from_torch(module, nnet) == expected
+    assert nnet == model.nnet and nnet != expected
+    with pytest.raises(UsageError, match="the network that the module was made from is needed"):
+        from_torch(module)       # type: ignore[call-overload]
+    with pytest.raises(ShapeError, match="has dimension 5, but the transition model has 10 pdfs"):
+        from_torch(to_torch(chain_nnet()), chain_nnet(), like=model)
+    torch.save(module.state_dict(), "tuned.pt")
+    assert import_weights.execute(["--print-args=false", "--format=torch", "final.mdl", "tuned.pt", "tuned.mdl"]) == 0
+    assert Path("tuned.mdl").read_bytes() == Path("expected.mdl").read_bytes()
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from nnet3py.components.normalize import BatchNormComponent
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import limits
 from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
+from nnet3py.export.network_text import as_it_is
 from nnet3py.export.operations import Graph, InputSpec
 from nnet3py.export.walk import GraphOptions, Walk
 from nnet3py.network.collapse import prepare_for_test
@@ -94,11 +95,16 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     if not needs_statistics:
         begin_statistics(selected)
     limits.check(selected)
-    walk = Walk(in_test_mode(selected, options.collapse), GraphOptions(
+    network = as_it_is(selected)
+    prepared = in_test_mode(selected, options.collapse)
+    if options.collapse:
+        network = as_it_is(prepared)
+    walk = Walk(prepared, GraphOptions(
         "stream" if options.streaming else options.edges, factor, priors, options.log_softmax, options.apply_exp,
         options.chunk_outputs if options.fixed_chunks else 0))
     _check_chunks(options.chunk_outputs, math.lcm(walk.nnet.modulus(), factor) // factor)
     graph = walk.graph()
+    graph.network = network
     graph.metadata = {**_metadata(walk, graph, options), **options.more_metadata()}
     return graph
 

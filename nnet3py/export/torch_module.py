@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nnet3py.export.export_options import ExportOptions, ExportSettings
 from nnet3py.export.least_frames import least_frames
 from nnet3py.export.models import graph_of, read, select_outputs
 from nnet3py.export.operations import Graph, all_ops, linear_weights
-from nnet3py.export.plain_weights import all_components, named_arrays, set_arrays
+from nnet3py.export.plain_weights import all_components, batch_norm_arrays, named_arrays, set_arrays
 from nnet3py.export.torch_source import TorchSource
 from nnet3py.extras import load
 from nnet3py.network.nnet import Nnet
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nnet3py.acoustic_model import AcousticModel
+
+    TorchState: TypeAlias = torch.nn.Module | Mapping[str, torch.Tensor]
 
 WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
 NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
@@ -170,8 +172,15 @@ def _batch_norm(torch: Any, component: Any) -> Any:
 # -- back --------------------------------------------------------------------------------------------------------------
 
 
-def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
-               model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
+@overload
+def from_torch(module: TorchState, model: AcousticModel, *, like: None = None) -> AcousticModel: ...
+@overload
+def from_torch(module: TorchState, model: Nnet | str | os.PathLike[str], *, like: None = None) -> Nnet: ...
+@overload
+def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLike[str] | None = None, *,
+               like: AcousticModel | str | os.PathLike[str]) -> AcousticModel: ...
+def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLike[str] | None = None, *,
+               like: AcousticModel | str | os.PathLike[str] | None = None) -> Nnet | AcousticModel:
     """A copy of a model's network with the parameters of a module from :func:`to_torch`.
 
     What did not change keeps its bytes. Learning rates and everything else unknown to torch stay as they are.
@@ -179,20 +188,30 @@ def from_torch(module: torch.nn.Module | Mapping[str, torch.Tensor],
     Parameters
     ----------
     module : the module, also one that was compiled or made parallel; or its ``state_dict()``
-    model : the network that it was made from
+    model : what it was made from: a network, an acoustic model, or the file of one; None: that of ``like``
+    like : an acoustic model, its file or its folder, whose transition model and priors the result gets
 
     Returns
     -------
-    A network, new.
+    A network; an acoustic model if ``like`` is given, or if ``model`` is an :class:`AcousticModel` (of a file only the
+    network is taken)
 
     Raises
     ------
-    ShapeError : a name or a shape that the network does not have
+    ShapeError : a name or a shape that the network does not have; an output that is not as wide as ``like`` has pdfs
     """
-    nnet = read(model)[0].copy()
+    from nnet3py.acoustic_model import AcousticModel, acoustic_model
+
+    whole = None if like is None else acoustic_model(like)
+    if whole is None and isinstance(model, AcousticModel):
+        whole = model
+    if model is None and whole is None:
+        raise UsageError("the network that the module was made from is needed", "from_torch(module, 'final.raw'), or "
+                         "from_torch(module, like='final.mdl') for an acoustic model")
+    nnet = (whole.nnet if model is None and whole is not None else read(model)[0]).copy()     # type: ignore[arg-type]
     state = module if isinstance(module, Mapping) else module.state_dict()
     set_state(nnet, {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()})
-    return nnet
+    return nnet if whole is None else whole.with_network(nnet)
 
 
 def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
@@ -240,10 +259,7 @@ def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dic
         raise ShapeError(f"the statistics of '{name}' have shape {new_mean.shape}, expected {mean.shape}")
     if np.array_equal(mean, new_mean) and np.array_equal(variance, new_variance):
         return {}
-    count = max(float(component.count[0]), NEW_COUNT)
-    mean64 = new_mean.astype(np.float64)
-    return {f"{name}.count": np.array([count]), f"{name}.sum": mean64 * count,
-            f"{name}.sumsq": (new_variance.astype(np.float64) + mean64**2) * count}
+    return batch_norm_arrays(name, component, new_mean, new_variance)
 
 
 def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str, options: ExportOptions) -> None:

@@ -150,7 +150,7 @@ class Aligner:
             acoustic_scale=acoustic_scale(folder, acoustic_model),
             compiler=CompilerOptions(cache_dir=default_folder())), acoustic_model.priors, device)
         self.words = SymbolTable.read(folder.words)
-        self._phones = _phone_names(folder)
+        self._phones = phone_names(folder)
         self._others: dict[str, list[int]] = {}
         self._align_words = aligner(self._transitions, folder.word_boundary, folder.align_lexicon)
 
@@ -423,9 +423,10 @@ def spelt_alike(word: str, words: Sequence[str], count: int = _NUM_ALIKE) -> lis
     return [other for _, other in nlargest(count, likeness)]
 
 
-def _phone_names(folder: ModelFolder) -> dict[int, str]:
+def phone_names(folder: ModelFolder) -> dict[int, str]:
     """The names of phones: of phones.txt beside the graph or in the folder; empty if there is none."""
-    for place in (os.path.dirname(folder.graph), os.path.join(folder.path, "graph"), folder.path):
+    beside = [os.path.dirname(folder.graph)] if folder.graph else []
+    for place in (*beside, os.path.join(folder.path, "graph"), folder.path, os.path.dirname(folder.model)):
         path = os.path.join(place, "phones.txt")
         if os.path.isfile(path):
             return dict(SymbolTable.read(path, "phone").names)

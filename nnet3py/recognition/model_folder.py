@@ -76,6 +76,7 @@ class ModelFolder:
     ivectors : options and files of i-vectors; None without i-vectors
     cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
     missing : what it cannot do without, and what to do about it
+    missing_graph : those of ``missing`` that only a search for words needs
     unused : what is there that nothing is made of, a line each
     """
 
@@ -99,6 +100,7 @@ class ModelFolder:
     ivectors: dict[str, OptionValue | dict[str, OptionValue]] | None = None
     cmvn: dict[str, OptionValue] | None = None
     missing: list[str] = field(default_factory=list)
+    missing_graph: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
 
     @property
@@ -175,7 +177,9 @@ class _Reader:
         folder = self.folder
         folder.model = folder.model or self._one_of("am/final.mdl", "final.mdl") or self._lack(
             "there is no acoustic model, am/final.mdl or final.mdl")
+        before = len(folder.missing)
         self._find_graph()
+        folder.missing_graph = folder.missing[before:]
         self._attempt(self._read_options)
         self._attempt(self._read_features)
         self._attempt(self._read_ivectors)
