@@ -202,7 +202,7 @@ def test_a_published_model_keeps_its_words(tmp_path: Path) -> None:
     assert sum(map(len, expected)) > 20
     losses = {kind: quantize(path, tmp_path / kind, kind, inputs) for kind in ("int8", "int16")}
     sizes = {kind: loss.bytes_after / loss.bytes_before for kind, loss in losses.items()}
-    assert losses["int8"].same_best > 0.95 and losses["int8"].relative < 0.03 and sizes["int8"] < 0.32
+    assert losses["int8"].same_best > 0.95 and losses["int8"].relative < 0.03 and sizes["int8"] < 0.34
     assert losses["int16"].same_best > 0.998 and losses["int16"].relative < 2e-4 and sizes["int16"] < 0.55
     assert words(tmp_path / "int16") == expected
 
@@ -222,7 +222,7 @@ def test_benchmark() -> None:
     assert len(table) == len(lines)
     assert list(table) == ["float32", "int8", "int16", "float16", "onnxruntime dynamic"]
     assert table["float32"][:4] == [1.0, 100.0, 0.0, 0.0] and table["float32"][4] > 0
-    assert table["int8"][0] < 0.33 and table["int16"][3] == 0 and table["int16"][2] < 0.02
+    assert table["int8"][0] < 0.35 and table["int16"][3] == 0 and table["int16"][2] < 0.02
 
 
 def test_plain_features_are_taken(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.option_fields import OptionValue
 from nnet3py.recognition.front_end import FrontEndOutput
-from nnet3py.recognition.recognizer import Recognizer, read_decoding_graph
+from nnet3py.recognition.recognizer import read_decoding_graph
 from nnet3py.recognition.scorer import Model, Scorer
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
@@ -59,7 +59,7 @@ class DecodedText:
 @arguments_elsewhere(
     beam_or_max_active_or_lattice_beam="options={'beam': 13}", scale_or_acwt="acoustic_scale=", fst_or_hclg="graph=",
     ivectors="ivector=", feats_or_features="they come second: decode(folder, feats)")
-def decode(model: Model | Recognizer, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrFile | None = None, *,
+def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrFile | None = None, *,
            ivector: np.ndarray | None = None, options: DecoderOptions | Mapping[str, OptionValue] | None = None,
            acoustic_scale: float | None = None, words: str | os.PathLike[str] | SymbolTable | None = None,
            device: str = "cpu") -> DecodedText:
@@ -90,7 +90,7 @@ def decode(model: Model | Recognizer, log_likes: np.ndarray | FrontEndOutput, gr
     ShapeError : arrays of another number of columns than model and graph have
     Nnet3Error : files that are missing or do not fit each other; no path through the graph is left
     """
-    parts = _Parts(model.folder.path if isinstance(model, Recognizer) else model, graph, words)
+    parts = _Parts(model, graph, words)
     matrix = parts.log_likes(log_likes, ivector, device)
     scale = parts.acoustic_scale(acoustic_scale)
     decoder = Decoder(parts.graph, parts.transitions, parts.options(options))

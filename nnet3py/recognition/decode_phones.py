@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.decoding.decoder import Decoded, Decoder
 from nnet3py.decoding.decoder_options import DecoderOptions
@@ -39,7 +40,7 @@ class DecodedPhones:
     """
 
     phones: tuple[AlignedPhone, ...]
-    transition_ids: np.ndarray = field(repr=False)
+    transition_ids: NDArray[np.int32] = field(repr=False)
     log_likelihood: float
     seconds_per_frame: float
 
@@ -75,7 +76,8 @@ def decode_phones(model: Model, sound: Sounds | FrontEndOutput, rate: float | No
 
     Parameters
     ----------
-    model : a model folder, an acoustic model or its file; or, for log-likelihoods, only its transition model
+    model : a model folder, a recognizer, an acoustic model or its file; or, for log-likelihoods, only its transition
+        model
     sound : log-likelihoods or features of an utterance, or what :func:`front_end` made of it, as :func:`decode` takes
         them; for a model folder also a file of sound, or samples as :func:`features` takes them
     rate : samples a second, of samples

@@ -16,12 +16,13 @@ from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEndOutput
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
+from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.runtime.compute import compute
 
 FRAMES_PER_CHUNK = 150
 _CHAIN_SCALE = 1.0
 
-Model = str | os.PathLike[str] | AcousticModel | TransitionModel
+Model = str | os.PathLike[str] | Recognizer | AcousticModel | TransitionModel
 
 
 class Scorer:
@@ -37,8 +38,8 @@ class Scorer:
     def __init__(self, model: Model, graph_file: str | None = None) -> None:
         """``graph_file``: in place of the folder's own. Nnet3Error for a folder without an acoustic model."""
         self.folder: ModelFolder | None = None
-        if isinstance(model, str | os.PathLike):
-            self.folder = look_at_folder(_place_of(os.fspath(model)), graph_file)
+        if isinstance(model, str | os.PathLike | Recognizer):
+            self.folder = _folder(model, graph_file)
             if not self.folder.model:
                 raise Nnet3Error(f"{self.folder.path}: {'; '.join(self.folder.missing)}")
             model = read_model(self.folder.model)
@@ -116,6 +117,12 @@ class Scorer:
             raise ShapeError(f"the model has {self.model.priors.size} priors, its network {output.shape[1]} outputs",
                              "set them with nnet3-am-adjust-priors")
         return output - np.log(self.model.priors)
+
+
+def _folder(model: str | os.PathLike[str] | Recognizer, graph_file: str | None) -> ModelFolder:
+    if not isinstance(model, Recognizer):
+        return look_at_folder(_place_of(os.fspath(model)), graph_file)
+    return model.folder if graph_file is None else look_at_folder(model.folder.path, graph_file)
 
 
 def _place_of(path: str) -> str:
