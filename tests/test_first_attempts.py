@@ -49,7 +49,7 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
     ("nnet3py.train(nnet, feats, feats, loss=lambda y, t: 1.0)", "returned float, expected (value, derivative)"),
     ("nnet.eval()", "computes in test mode"),
     ("nnet.to('cuda')", "device='cuda'"), ("nnet.save('x')", "nnet.write"), ("nnet.layers", "nnet.summary()"),
-    ("nnet.context", "nnet3py.info(nnet)"), ("nnet3py.torch_data", "import nnet3py.torch_data"),
+    ("nnet.context", "nnet3py.info(nnet)"),
     ("nnet.parameters()", "nnet[name].parameters()"), ("nnet.sumary()", "did you mean 'summary'"),
     ("nnet['tt']", "did you mean 't'"), ("nnet3py.load('x')", "nnet3py.read_nnet"),
     ("nnet3py.transcribe('a.wav')", "Recognizer"), ("nnet3py.Nnet3Classifier", "from nnet3py.sklearn import"),
@@ -65,7 +65,6 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
 def test_it_says_what_to_type(code: str, advice: str, nnet: nnet3py.Nnet, tmp_path: Path,
                               monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr(nnet3py, "torch_data", raising=False)       # another test of this process has imported it
     with pytest.raises((nnet3py.Nnet3Error, AttributeError), match=re.escape(advice)) as raised:
         eval(code, {"nnet": nnet, "nnet3py": nnet3py, "np": np, "feats": FEATS})
     assert "\n" not in str(raised.value).strip()
