@@ -203,7 +203,7 @@ def test_a_published_model_keeps_its_words(tmp_path: Path) -> None:
     losses = {kind: quantize(path, tmp_path / kind, kind, inputs) for kind in ("int8", "int16")}
     sizes = {kind: loss.bytes_after / loss.bytes_before for kind, loss in losses.items()}
     assert losses["int8"].same_best > 0.95 and losses["int8"].relative < 0.03 and sizes["int8"] < 0.34
-    assert losses["int16"].same_best > 0.998 and losses["int16"].relative < 2e-4 and sizes["int16"] < 0.55
+    assert losses["int16"].same_best > 0.998 and losses["int16"].relative < 2e-4 and sizes["int16"] < 0.58
     assert words(tmp_path / "int16") == expected
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.export.integer_weights import DTYPES, keep_as_integers
 from nnet3py.export.onnx_file import session, utterance_output, weights_beside, write_model
-from nnet3py.export.onnx_graph import NETWORK, import_onnx
+from nnet3py.export.onnx_graph import import_onnx
 from nnet3py.extras import install_command
 
 KINDS = (*DTYPES, "float16")
@@ -101,7 +101,6 @@ def _quantized(path: str, target: str | os.PathLike[str], kind: str, inputs: Seq
         model = _in_float16(model)
     else:
         keep_as_integers(model, kind)
-    _forget_network(model)
     with tempfile.TemporaryDirectory() as folder:
         quantized = os.path.join(folder, "quantized.onnx")
         write_model(model, quantized)
@@ -112,14 +111,6 @@ def _quantized(path: str, target: str | os.PathLike[str], kind: str, inputs: Seq
         for file in set(replaced) - set(weights_beside(os.fspath(target)) if replaced else []):
             os.remove(file)
     return loss
-
-
-def _forget_network(model: Any) -> None:
-    """Remove the network that a file made here holds: its weights are not in the file any more."""
-    kept = [(each.key, each.value) for each in model.metadata_props if each.key != NETWORK]
-    del model.metadata_props[:]
-    for key, value in kept:
-        model.metadata_props.add(key=key, value=value)
 
 
 def quantize_file(path: str, kind: str, utterances: Sequence[Utterance]) -> Loss:
