@@ -301,6 +301,25 @@ def test_what_no_network_has_is_said(message: str, tmp_path: Path) -> None:
     assert type(caught.value) is Nnet3Error and str(caught.value).startswith(str(path))
 
 
+@pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.slow)])
+def test_damaged_files_are_errors_for_people(count: int, tmp_path: Path) -> None:
+    rng, contents = np.random.default_rng(0), [path.read_bytes() for path in FILES]
+    failed = 0
+    for number in range(count):
+        content = bytearray(contents[number % len(contents)])
+        for place in rng.integers(len(content), size=rng.integers(1, 5)):
+            if rng.random() < 0.3:
+                del content[place:place + rng.integers(1, 20)]
+            elif place < len(content):
+                content[place] = rng.integers(256)
+        (tmp_path / "a.onnx").write_bytes(content)
+        try:
+            nnet3py.from_onnx(tmp_path / "a.onnx")
+        except Nnet3Error:
+            failed += 1
+    assert failed > count / 2
+
+
 @pytest.mark.parametrize("name", ["attention", "attention-dynamo"])
 def test_attention_is_refused(name: str) -> None:
     with pytest.raises(Nnet3Error, match=r"the ONNX operator 'MatMul' \(node '.*[Mm]at_?[Mm]ul'\) cannot become part"):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -216,10 +215,3 @@ class Context:
 
 def _later(descriptor: str, offset: int) -> str:
     return descriptor if offset == 0 else f"Offset({descriptor}, {offset})"
-
-
-def only(values: Sequence[int], what: str) -> int:
-    """The single number of a list, or of several equal ones."""
-    if len(set(values)) != 1:
-        raise CannotBe(f"{what} {list(values)}: expected a single number")
-    return int(values[0])

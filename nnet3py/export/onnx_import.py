@@ -172,7 +172,7 @@ class _Walk:
             arrays = [self.values.get(name) for name in node.input[1:]]
             if node.op_type == "Slice" and uses[node.input[0]] == 1 and len(arrays) >= 2 and all(
                     isinstance(each, np.ndarray) for each in arrays):
-                numbers = [each.tolist() for each in arrays if isinstance(each, np.ndarray)]
+                numbers = [each.reshape(-1).tolist() for each in arrays if isinstance(each, np.ndarray)]
                 rank = len(numbers[0])
                 yield node.input[0], Cutter(node.output[0], numbers[0], numbers[1],
                                             numbers[2] if len(numbers) > 2 else list(range(rank)),
@@ -210,15 +210,21 @@ class _Walk:
             if node.op_type == "Constant":
                 continue
             op = self._op(node)
-            if node.op_type == "If":
-                self._branch(node, op)
-            elif node.op_type in ("Shape", "Size") and isinstance(op.inputs[0], Tensor):
-                self.values[node.output[0]] = self._shape(op)
-            elif not any(isinstance(value, Tensor | NotMade) for value in op.inputs):
-                self._fold(node, op)
-            else:
-                self._apply(op)
+            try:
+                self._do(node, op)
+            except _UNFIT as error:            # rules do not check all that a damaged file may hold
+                raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
             self.done += 1
+
+    def _do(self, node: Any, op: OnnxOp) -> None:
+        if node.op_type == "If":
+            self._branch(node, op)
+        elif node.op_type in ("Shape", "Size") and isinstance(op.inputs[0], Tensor):
+            self.values[node.output[0]] = self._shape(op)
+        elif not any(isinstance(value, Tensor | NotMade) for value in op.inputs):
+            self._fold(node, op)
+        else:
+            self._apply(op)
 
     def _op(self, node: Any) -> OnnxOp:
         attributes = {each.name: _text(self.onnx.helper.get_attribute_value(each)) for each in node.attribute}
@@ -273,8 +279,6 @@ class _Walk:
             results = rule(self.context, op)
         except CannotBe as error:
             raise CannotBe(f"{_where(op)} cannot become part of a network: {error.message}", error.hint) from error
-        except _UNFIT as error:                # rules do not check all that a damaged file may hold
-            raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
         values = results if isinstance(results, list) else [results]
         self.values |= dict(zip(op.output_names, values, strict=False))
         for name in op.output_names[len(values):]:
@@ -289,4 +293,5 @@ def _text(value: Any) -> Any:
 
 
 def _where(op: OnnxOp) -> str:
-    return f"the ONNX operator '{op.kind}' (node '{op.name or op.output_names[0]}')"
+    name = op.name or " ".join(op.output_names)
+    return f"the ONNX operator '{op.kind}' (node '{name}')"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.export.onnx_context import Context, OnnxOp, Value, only
+from nnet3py.export.onnx_context import Context, OnnxOp, Value
 from nnet3py.export.onnx_rules import Rule
 from nnet3py.export.onnx_tensors import TIME, Atom, Axis, CannotBe, Tensor, columns_of
 
@@ -276,9 +276,8 @@ def _pooled(op: OnnxOp) -> tuple[Tensor, list[Spatial]]:
 
 def _average_pool(context: Context, op: OnnxOp) -> Value:
     x, spatial = _pooled(op)
-    if len(spatial) > 1:
-        only([axis.size for i, axis in enumerate(spatial) if i != x.time_axis - 2] + [1],
-             "it averages columns, with a kernel of")
+    if any(axis.size > 1 for i, axis in enumerate(spatial) if i != x.time_axis - 2):
+        raise CannotBe("it averages columns")
     window = _window(context, x, spatial[x.time_axis - 2])
     parts = [f"Scale({1.0 / len(window.offsets)!r}, {part})" for part in _frames(context, op, x, window)]
     return _after(x, window, context.network.layer(op.hint, "NoOpComponent", f"dim={x.dim}", _nested(parts)), x.axes,
