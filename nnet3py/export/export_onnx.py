@@ -4,8 +4,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.export.export_options import ExportOptions, ExportSettings
 from nnet3py.export.onnx_file import write_onnx
 from nnet3py.export.operations import Graph
@@ -20,9 +23,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("nnet3py.export")
 
 
+@arguments_elsewhere(
+    ExportOptions, opset_or_opset_version="the opset is 17",
+    dynamic_axes_or_dynamic_shapes="nothing is to be done: the file takes any number of sequences and frames",
+    input_names_or_output_names="they are input, ivector and output; output= chooses the node",
+    args_or_dummy_input="none is needed: export_onnx(model, path)")
 def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
-                options: ExportOptions | None = None, *, quantize: str = "", quantize_on: Sequence[Utterance] = (),
-                **settings: Unpack[ExportSettings]) -> Graph:
+                options: ExportOptions | None = None, *, quantize: str = "",
+                quantize_on: Utterance | Sequence[Utterance] = (), **settings: Unpack[ExportSettings]) -> Graph:
     """Write a model as an ONNX file of standard operators (opset 17), with any number of sequences and frames.
 
     Inputs are ``input``, float32 (N, T, dim), and ``ivector``, float32 (N, dim), where the network has one; the output
@@ -36,8 +44,8 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
     quantize : "int8" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger
         ``nnet3py.export`` says what accuracy that costs
-    quantize_on : features (frames, dim), or pairs of these and an i-vector, as ``nnet3py.front_end`` gives them, on
-        which that is measured: half a minute of speech. Without them, int8 leaves more as it is
+    quantize_on : features, float (frames, dim), or a pair of these and an i-vector, as ``nnet3py.front_end`` gives it,
+        or several of them, on which that is measured: half a minute of speech. Without them, int8 leaves more as it is
 
     Returns
     -------
@@ -50,8 +58,14 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     options = options or ExportOptions(**settings)
     graph = write_onnx(model, path, options)
     if quantize:
-        loss = quantize_file(os.fspath(path), quantize, quantize_on)
+        loss = quantize_file(os.fspath(path), quantize, _several(quantize_on))
         for line in loss.table().splitlines():
             logger.info("%s", line)
         logger.info("Quantized %s to %s: %s", path, quantize, loss.text())
     return graph
+
+
+def _several(utterances: Utterance | Sequence[Utterance]) -> Sequence[Utterance]:
+    """Utterances, of which there may be one alone: features, or these and an i-vector."""
+    is_pair = isinstance(utterances, tuple) and len(utterances) == 2 and getattr(utterances[1], "ndim", 0) < 2
+    return cast("Sequence[Utterance]", [utterances] if isinstance(utterances, np.ndarray) or is_pair else utterances)
