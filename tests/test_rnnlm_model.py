@@ -1,6 +1,7 @@
 """A language model's folder in Python: sentences as words or numbers, perplexity, lattices."""
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,17 @@ def test_lattices_are_kaldis(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             min(found.weights[:, 1]), min(by_arpa[key].weights[:, 1]), atol=COST)      # acoustic costs as they were
         check_same_words(found, by_arpa[key], COST, 1.0)
+
+
+def test_threads_share_a_model(model: nnet3py.RnnLanguageModel) -> None:
+    """What they need at the same moment is computed together, and changes only the last digits."""
+    lattices = list(rnnlm_lattices("decoded").values()) * 4
+    old = FstLm.read(str(LATTICE_DATA / "graph-grammar" / "G.fst"))
+    alone = [model.rescore(lattice, old) for lattice in lattices]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda lattice: model.rescore(lattice, old), lattices))
+    for one, other in zip(together, alone, strict=True):
+        check_same_words(one, other, COST, 5.0)
 
 
 def test_lattices_of_other_words(model: nnet3py.RnnLanguageModel) -> None:

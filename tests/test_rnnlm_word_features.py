@@ -34,6 +34,9 @@ def test_kaldis_file() -> None:
     (["0\t", "1\tx 1"], "line 2 .*expected a feature and its value, found x 1"),
     (["0\t", "1\t1 nan"], "expected a number for feature 1, found nan"),
     (["0\t", "1\t1 inf"], "expected a number for feature 1, found inf"),
+    (["0\t", "1\t1 1e39"], "expected a number for feature 1, found 1e39"),
+    (["0\t", "1\t1e300 1"], "expected a feature from 0 to 29, found 1e300"), (["0\t", "\u00b2\t1 1"], "line 2 "),
+    (["0\t", "1\tnan 1"], "found nan"),
     (["", "1\t1 1"], "line 1 .*begin with the number of the word, 0"),
     ([], "found nothing"),
 ])

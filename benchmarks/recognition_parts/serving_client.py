@@ -30,13 +30,15 @@ class Late(NamedTuple):
     ----------
     milliseconds : of each block, from when its last sample had been spoken to its answer, in order of size
     words : of each stream
-    server_cores, client_cores : processor time of either, a second
+    cut_off : streams that the server has ended before their time
+    server_seconds, client_seconds : processor time of either
     """
 
     milliseconds: list[float]
     words: list[str]
-    server_cores: float
-    client_cores: float
+    cut_off: int
+    server_seconds: float
+    client_seconds: float
 
     def percentile(self, part: float) -> float:
         """Milliseconds that this part of all answers did not exceed."""
@@ -120,18 +122,24 @@ async def _talk(process: int, port: int, sound: bytes, seconds: float, count: in
     late: list[float] = []
     await asyncio.gather(*(_stream(port, list(blocks(sound, 2.0, 7 * number)), 0.0, []) for number in range(2)))  # warm
     busy, working, began = processor_seconds(process), time.process_time(), time.perf_counter()
-    words = await asyncio.gather(*(
+    spoken = await asyncio.gather(*(
         _stream(port, list(blocks(sound, seconds, 7 * number)), began + 0.5 + number / count * BLOCK, late)
         for number in range(count)))
-    took = time.perf_counter() - began
-    return Late(sorted(late), words, (processor_seconds(process) - busy) / took, (time.process_time() - working) / took)
+    words, is_whole = zip(*spoken, strict=True)
+    return Late(sorted(late), list(words), is_whole.count(False), processor_seconds(process) - busy,
+                time.process_time() - working)
 
 
-async def _stream(port: int, sound: list[bytes], began: float, late: list[float]) -> str:
-    """One client: blocks are sent when they have been spoken, whatever has been answered; at 0 seconds, at once."""
+async def _stream(port: int, sound: list[bytes], began: float, late: list[float]) -> tuple[str, bool]:
+    """One client: blocks are sent when they have been spoken, whatever has been answered; at 0 seconds, at once.
+
+    Returns its words, and whether the server has answered to the end.
+    """
     from websockets.asyncio.client import connect
+    from websockets.exceptions import ConnectionClosed
 
     words: list[str] = []
+    is_whole = False
     async with connect(f"ws://127.0.0.1:{port}", ping_interval=None, open_timeout=60, compression=None) as client:
         await client.send(json.dumps({"config": {"sample_rate": RATE}}))
 
@@ -141,11 +149,15 @@ async def _stream(port: int, sound: list[bytes], began: float, late: list[float]
                 await client.send(block)
 
         sending = asyncio.ensure_future(send())
-        for turn in range(len(sound)):
-            answer: dict[str, Any] = json.loads(await client.recv())
-            late.append(1e3 * (time.perf_counter() - (began + (turn + 1) * BLOCK)))
-            words += [answer["text"]] if answer.get("text") else []
-        await sending
-        await client.send('{"eof" : 1}')
-        words.append(json.loads(await client.recv())["text"])
-    return " ".join(filter(None, words))
+        try:
+            for turn in range(len(sound)):
+                answer: dict[str, Any] = json.loads(await client.recv())
+                late.append(1e3 * (time.perf_counter() - (began + (turn + 1) * BLOCK)))
+                words += [answer["text"]] if answer.get("text") else []
+            await sending
+            await client.send('{"eof" : 1}')
+            words.append(json.loads(await client.recv())["text"])
+            is_whole = True
+        except ConnectionClosed:
+            sending.cancel()
+    return " ".join(filter(None, words)), is_whole

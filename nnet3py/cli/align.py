@@ -32,14 +32,14 @@ Instead of a sound and its text, data with several: a folder of sounds with a te
 data folder of Kaldi, or a table (csv, tsv, jsonl) of file and text, perhaps with start and end. With --out each gets a
 file in a folder. For what cannot be aligned there is a warning, and the exit status is 1.
 
-Usage:  align [options] <model> <sound> <text>
-or:     align [options] <model> <data>
-or:     align --demo [options] <sound> <text>
+Usage:  nnet3py align [options] <model> <sound> <text>
+or:     nnet3py align [options] <model> <data>
+or:     nnet3py align --demo [options] <sound> <text>
 
 e.g.:
- align vosk-model-small-ko-0.22 a.wav a.txt > a.TextGrid
- align --format=ctm --demo a.wav "set a timer for ten minutes"
- align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
+ nnet3py align vosk-model-small-ko-0.22 a.wav a.txt > a.TextGrid
+ nnet3py align --format=ctm --demo a.wav "set a timer for ten minutes"
+ nnet3py align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
 """, arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
     option("format", str, "textgrid", "What to write: textgrid, json, ctm, srt or vtt", choices=tuple(FORMATS)),

@@ -22,11 +22,11 @@ published for vosk (mfcc.conf, final.ext.raw, mean.vec, transform.mat); if there
 are compared by PLDA, else by the angle of their vectors. With --out each sound gets a file in a folder. A sound that
 cannot be read gives a warning, and the exit status is 1. With --reference errors are counted and printed.
 
-Usage:  diarize [options] --model=<speaker-model> <sound-or-folder> [<sound-or-folder> ...]
+Usage:  nnet3py diarize [options] --model=<speaker-model> <sound-or-folder> [<sound-or-folder> ...]
 
 e.g.:
- diarize --model=vosk-model-spk-0.4 meeting.wav > meeting.rttm
- diarize --model=vosk-model-spk-0.4 --num-speakers=2 --out=turns calls/
+ nnet3py diarize --model=vosk-model-spk-0.4 meeting.wav > meeting.rttm
+ nnet3py diarize --model=vosk-model-spk-0.4 --num-speakers=2 --out=turns calls/
 See also: transcribe --speakers, agglomerative-cluster, ivector-plda-scoring-dense
 """, arguments=(1, None), detached_values=True, options_anywhere=True, options=[
     QUIET,

@@ -4,20 +4,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from nnet3py.advice import arguments_elsewhere
+from nnet3py.export import quantize as quantizing
 from nnet3py.export.export_options import ExportOptions, ExportSettings
 from nnet3py.export.onnx_file import write_onnx
 from nnet3py.export.operations import Graph
-from nnet3py.export.quantize import Utterance, quantize_file
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nnet3py.acoustic_model import AcousticModel
+    from nnet3py.export.quantize import Utterance
     from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger("nnet3py.export")
@@ -42,10 +41,11 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     model : a network, an acoustic model, the file of one, or a model folder; left as it is
     path : the file to write
     options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
-    quantize : "int8" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger
+    quantize : "int8", "int16" or "float16": smaller numbers, see :func:`nnet3py.export.quantize.quantize`; the logger
         ``nnet3py.export`` says what accuracy that costs
     quantize_on : features, float (frames, dim), or a pair of these and an i-vector, as ``nnet3py.front_end`` gives it,
-        or several of them, on which that is measured: half a minute of speech. Without them, int8 leaves more as it is
+        or several of them, on which that is measured: half a minute of speech. Without them it is measured on random
+        numbers
 
     Returns
     -------
@@ -56,16 +56,10 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     Nnet3Error : what cannot be exported, before anything is written; the package onnx is not installed
     """
     options = options or ExportOptions(**settings)
+    if quantize:
+        quantizing.check_kind(quantize)
     graph = write_onnx(model, path, options)
     if quantize:
-        loss = quantize_file(os.fspath(path), quantize, _several(quantize_on))
-        for line in loss.table().splitlines():
-            logger.info("%s", line)
+        loss = quantizing.quantize(path, path, quantize, quantize_on)
         logger.info("Quantized %s to %s: %s", path, quantize, loss.text())
     return graph
-
-
-def _several(utterances: Utterance | Sequence[Utterance]) -> Sequence[Utterance]:
-    """Utterances, of which there may be one alone: features, or these and an i-vector."""
-    is_pair = isinstance(utterances, tuple) and len(utterances) == 2 and getattr(utterances[1], "ndim", 0) < 2
-    return cast("Sequence[Utterance]", [utterances] if isinstance(utterances, np.ndarray) or is_pair else utterances)

@@ -26,6 +26,7 @@ RULES = onnx_rules.RULES | onnx_windows.RULES | onnx_recurrences.RULES
 SEQUENCES, FRAMES = 3, 4001      # primes, so that they are not taken for columns; longer than what a network looks at
 PADDING = ("zeros", "replicate")
 OLDEST = 13                      # opset; older files are converted
+_UNFIT = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
 _LAYOUTS = {2: ("tc", "ct"), 3: ("ntc", "nct", "tnc"), 4: ("nctc", "ncct")}     # of a network's input, by rank
 
 
@@ -220,10 +221,7 @@ class _Walk:
             self.done += 1
 
     def _op(self, node: Any) -> OnnxOp:
-        attributes = {each.name: self.onnx.helper.get_attribute_value(each) for each in node.attribute}
-        attributes = {name: value.decode() if isinstance(value, bytes) else [
-            each.decode() if isinstance(each, bytes) else each for each in value] if isinstance(value, list) else value
-            for name, value in attributes.items()}
+        attributes = {each.name: _text(self.onnx.helper.get_attribute_value(each)) for each in node.attribute}
         for name in node.input:
             if name not in self.values:
                 raise CannotBe(f"the ONNX operator '{node.op_type}' (node '{node.name}') reads '{name}', which nothing "
@@ -237,12 +235,12 @@ class _Walk:
 
         given = {name: value for name, value in zip(op.input_names, op.inputs, strict=True) if name}
         helper = self.onnx.helper
-        graph = helper.make_graph([node], "one", [helper.make_empty_tensor_value_info(name) for name in given],
-                                  [helper.make_empty_tensor_value_info(name) for name in node.output if name])
         try:
+            graph = helper.make_graph([node], "one", [helper.make_empty_tensor_value_info(name) for name in given],
+                                      [helper.make_empty_tensor_value_info(name) for name in node.output if name])
             evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=self.model.opset_import))
             results = evaluator.run(None, given)
-        except Exception as error:                 # of an operator that onnx itself does not compute
+        except Exception as error:                 # of an operator that onnx does not compute, or of a damaged file
             raise CannotBe(f"{_where(op)} cannot be computed: {error}") from error
         for name, result in zip((name for name in node.output if name), results, strict=True):
             self.values[name] = np.asarray(result)
@@ -275,10 +273,19 @@ class _Walk:
             results = rule(self.context, op)
         except CannotBe as error:
             raise CannotBe(f"{_where(op)} cannot become part of a network: {error.message}", error.hint) from error
+        except _UNFIT as error:                # rules do not check all that a damaged file may hold
+            raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
         values = results if isinstance(results, list) else [results]
         self.values |= dict(zip(op.output_names, values, strict=False))
         for name in op.output_names[len(values):]:
             self.values[name] = NotMade(f"the output '{name}' of {_where(op)} is not one of a network")
+
+
+def _text(value: Any) -> Any:
+    """An attribute, with texts for bytes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return [_text(each) for each in value] if isinstance(value, list) else value
 
 
 def _where(op: OnnxOp) -> str:

@@ -48,8 +48,9 @@ class Direction(NamedTuple):
 def _recurrence(make: Callable[[Context, OnnxOp, Direction, int], str], activations: tuple[str, ...]) -> Rule:
     """The rule of an operator, of which ``make`` makes one direction and returns the node of its outputs."""
     def rule(context: Context, op: OnnxOp) -> Value | list[Value]:
-        x, hidden = context.limited(op.whole(), op.hint), int(op.get("hidden_size"))
+        x = context.limited(op.whole(), op.hint)
         weight, recurrent = op.array(1, "weights"), op.array(2, "recurrent weights")
+        hidden = recurrent.shape[2]
         bias = op.optional_array(3, "bias")
         directions = {"forward": [-1], "reverse": [1], "bidirectional": [-1, 1]}[op.get("direction", "forward")]
         _check(op, x, activations, len(directions))

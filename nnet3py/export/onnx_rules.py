@@ -29,7 +29,10 @@ def _cast(context: Context, op: OnnxOp) -> Value:
 
 def _transpose(context: Context, op: OnnxOp) -> Value:
     x = op.tensor()
-    return x.transposed(op.get("perm") or range(len(x.axes))[::-1])
+    order = list(op.get("perm") or range(len(x.axes))[::-1])
+    if sorted(order) != list(range(len(x.axes))):
+        raise CannotBe(f"{order} is no order of {len(x.axes)} axes")
+    return x.transposed(order)
 
 
 def _reshape(context: Context, op: OnnxOp) -> Value:

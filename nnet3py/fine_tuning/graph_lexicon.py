@@ -17,6 +17,7 @@ from nnet3py.transducers.fst import Fst
 
 _END = -1
 _LONGEST = 2000                  # arcs of a sentence that is drawn
+_FEW_PLACES = 2                  # arcs of words of which one pronunciation is enough
 _SILENCE_PROB = 0.5              # Kaldi's prepare_lang.sh
 
 
@@ -41,7 +42,7 @@ class Sentence(NamedTuple):
 
 
 def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str],
-                    wanted: Collection[int] | None = None) -> GraphLexicon:
+                    wanted: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon:
     """The words of a graph with their phones.
 
     Parameters
@@ -49,11 +50,14 @@ def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str]
     graph : from transition-ids to words, with self-loops
     kinds : of each phone, as :func:`~nnet3py.lattices.word_alignment.read_word_boundaries` reads them
     wanted : numbers of the words that are asked for; None for all of the graph
+    others : further words, of which one pronunciation or a few are enough
 
     Raises Nnet3Error if the graph's words and the phones' kinds do not go together.
     """
     words = GraphWords.of(GraphPhones.of(graph, model), kinds)
-    return GraphLexicon(words.pronunciations(wanted), words.silence())
+    pronunciations = words.pronunciations(wanted)
+    more = words.pronunciations({*others} - pronunciations.keys(), _FEW_PLACES) if others else {}
+    return GraphLexicon({**more, **pronunciations}, words.silence())
 
 
 def draw_texts(grammar: Fst, count: int, seed: int = 0) -> list[tuple[int, ...]]:

@@ -21,7 +21,7 @@ from nnet3py.lattices.word_alignment import BEGIN, END, NONWORD, SINGLETON
 
 logger = logging.getLogger(__name__)
 
-_MOST_PLACES = 300               # arcs of a word that are looked at; a static graph has some words everywhere
+MOST_PLACES = 300                # arcs of a word that are looked at; a static graph has some words everywhere
 _AT_ONCE = 4000                 # such arcs that are followed together
 _LONGEST = 400                   # arcs of a word
 _UNKNOWN = 1 << 30
@@ -89,13 +89,15 @@ class GraphWords:
                              "are graph and word_boundary.int of one system?")
         return opened
 
-    def pronunciations(self, wanted: Collection[int] | None = None) -> dict[int, list[tuple[int, ...]]]:
+    def pronunciations(self, wanted: Collection[int] | None = None,
+                       most_places: int = MOST_PLACES) -> dict[int, list[tuple[int, ...]]]:
         """By word, its phones, numbers with their position in the word; the most frequent ones first.
 
-        ``wanted``: words that are asked for; None for all. Words that the graph lacks are not in the result. Nnet3Error
-        if none of its words can be had.
+        ``wanted``: words that are asked for; None for all. Words that the graph lacks are not in the result.
+        ``most_places``: arcs of a word that are looked at; with few, rare pronunciations are missed. Nnet3Error if none
+        of its words can be had.
         """
-        arcs = self._places(wanted)
+        arcs = self._places(wanted, most_places)
         counts: dict[tuple[int, tuple[int, ...]], int] = {}
         for first in range(0, len(arcs), _AT_ONCE):
             for label, spoken, count in self._spoken(arcs[first:first + _AT_ONCE]):
@@ -110,7 +112,7 @@ class GraphWords:
             logger.warning("%d words of the graph have no pronunciation that could be had", missing)
         return pronunciations
 
-    def _places(self, wanted: Collection[int] | None) -> np.ndarray:
+    def _places(self, wanted: Collection[int] | None, most: int) -> np.ndarray:
         """Arcs with labels; of each label not too many, spread over the graph."""
         arcs = np.flatnonzero(self._labels)
         if wanted is not None:
@@ -119,7 +121,7 @@ class GraphWords:
         counts = np.bincount(self._labels[arcs]) if len(arcs) else np.zeros(1, dtype=np.int64)
         its_count = counts[self._labels[arcs]]
         rank = np.arange(len(arcs)) - (np.cumsum(counts) - counts)[self._labels[arcs]]
-        return arcs[rank % -(-its_count // _MOST_PLACES) == 0]
+        return arcs[rank % -(-its_count // most) == 0]
 
     # -- walking -------------------------------------------------------------------------------------------------------
 

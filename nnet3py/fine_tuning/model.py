@@ -212,7 +212,7 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: P
                                "graph")
         return None
     try:
-        recovered = recover_lexicon(graph, model, parts.kinds, None if needed is None else {*needed, *others})
+        recovered = recover_lexicon(graph, model, parts.kinds, needed, others)
     except Nnet3Error as error:
         parts.notes.append(f"no lexicon can be had from the graph: {error.message}")
         return None

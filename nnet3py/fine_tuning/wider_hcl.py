@@ -69,6 +69,7 @@ class _Hmms:
 
     @classmethod
     def of(cls, words: GraphWords, model: TransitionModel, tree: ContextDependency) -> _Hmms:
+        """Those of a graph's model and tree. Nnet3Error if they say too little."""
         problem = why_not(model, tree)
         if problem:
             raise Nnet3Error(f"a graph cannot get new words: {problem}")
@@ -115,6 +116,7 @@ class _Branch:
 
     @classmethod
     def of(cls, new_words: Collection[NewWord]) -> _Branch:
+        """The tree of the words' phones."""
         root = cls()
         for label, phones in sorted(new_words):
             branch = root

@@ -26,7 +26,7 @@ or features.
 
 The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
 of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
-client may ask, ``server_metrics.py`` counts, ``server_http.py`` answers plain HTTP and gives the page
-``server_page.html``. Streams are decoded behind the interface ``stream_threads.StreamService``, by the scheduler, so
-that nobody waits for someone else's sound.
+client may ask, ``served_models.py`` has the models by name and reads them again, ``server_metrics.py`` counts,
+``server_http.py`` answers plain HTTP and gives the page ``server_page.html``. Streams are decoded behind the interface
+``stream_threads.StreamService``, by the scheduler, so that nobody waits for someone else's sound.
 """

@@ -102,7 +102,7 @@ class RnnLanguageModel:
         return next((self.words[name] for name in names if name in self.words), 0)
 
     def word_ids(self, sentence: Sentence) -> list[int]:
-        """The numbers of a sentence's words.
+        """Look up the numbers of a sentence's words.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class RnnLanguageModel:
         return numbers.tolist()
 
     def log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
-        """The natural logarithms of the probabilities of a sentence's words, and of its end.
+        """Compute the natural logarithms of the probabilities of a sentence's words, and of its end.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class RnnLanguageModel:
         return sentence_log_probs(self.network, [self.word_ids(sentence)])[0]
 
     def perplexity(self, sentences: Iterable[Sentence]) -> float:
-        """exp of minus the mean log-probability of all words and ends of sentences.
+        """Compute exp of minus the mean log-probability of all words and ends of sentences.
 
         Probabilities are normalised for it, whatever the model's options say. Raises as :meth:`word_ids`, and
         UsageError if there are no sentences.

@@ -9,6 +9,8 @@ from nnet3py.lattices.deterministic_lm import Likely
 from nnet3py.rnnlm.histories import CutHistories
 from nnet3py.rnnlm.network import History, RnnlmNetwork
 
+_FEW = 16              # fewer histories that need others to be computed first wait for more
+
 
 class _Node:
     """A history that may be computed or not, and longer ones made of it.
@@ -68,7 +70,7 @@ class HistoryLm:
     def _history(self, state: int) -> History:
         node = self._nodes[state]
         if node.history is None:
-            self._compute([[node]])
+            self._compute([node])
         assert node.history is not None
         return node.history
 
@@ -86,10 +88,13 @@ class HistoryLm:
                 number = self._cut.number_of(sequence)
                 node = node.after(word) if number is None else self._nodes[number]
                 self._want(node, levels)
-        nodes: list[list[_Node]] = [[] for _ in range(max(levels.values()) + 1)]
+        by_level: list[list[_Node]] = [[] for _ in range(max(levels.values()) + 1)]
         for node, level in levels.items():
-            nodes[level].append(node)
-        self._compute(nodes)
+            by_level[level].append(node)
+        for level, nodes in enumerate(by_level):
+            if level and len(nodes) < _FEW:
+                break
+            self._compute(nodes)
 
     @staticmethod
     def _want(node: _Node, levels: dict[_Node, int]) -> None:
@@ -97,11 +102,10 @@ class HistoryLm:
         if node.history is None and node not in levels:
             levels[node] = levels[node.parent] + 1 if node.parent in levels else 0
 
-    def _compute(self, levels: list[list[_Node]]) -> None:
-        """Compute histories, those of a level together."""
-        for nodes in levels:
-            shorter = [node.parent.history for node in nodes if node.parent is not None]
-            histories = self._network.advance([history for history in shorter if history is not None],
-                                              [node.word for node in nodes])
-            for node, history in zip(nodes, histories, strict=True):
-                node.history = history
+    def _compute(self, nodes: list[_Node]) -> None:
+        """Compute histories, made of such as were computed."""
+        shorter = [node.parent.history for node in nodes if node.parent is not None]
+        histories = self._network.advance([history for history in shorter if history is not None],
+                                          [node.word for node in nodes])
+        for node, history in zip(nodes, histories, strict=True):
+            node.history = history

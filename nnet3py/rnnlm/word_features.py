@@ -40,7 +40,9 @@ def read_word_features(path: str | os.PathLike[str], num_features: int | None = 
     if np.any(counts % 2 == 0) or not np.array_equal(numbers[firsts], np.arange(len(lines))):
         raise _first_wrong(lines, num_features, rxfilename)
     pairs = np.delete(numbers, firsts).reshape(-1, 2)
-    features, values = pairs[:, 0], pairs[:, 1].astype(np.float32)
+    features = pairs[:, 0]
+    with np.errstate(over="ignore"):
+        values = pairs[:, 1].astype(np.float32)
     limit = _LARGEST if num_features is None else num_features
     is_first = np.zeros(len(features) + 1, dtype=bool)
     is_first[starts] = True
@@ -62,14 +64,14 @@ def _first_wrong(lines: list[str], num_features: int | None, path: str) -> Forma
 
 
 def _problem(parts: list[str], number: int, limit: int) -> str:
-    if not parts or not parts[0].isdigit() or int(parts[0]) != number:
+    if not parts or not (parts[0].isascii() and parts[0].isdigit()) or int(parts[0]) != number:
         return f"expected it to begin with the number of the word, {number}: words are in order 0, 1, 2, …"
     if len(parts) % 2 == 0:
         return "the last feature has no value"
     last = -1
     for feature, value in zip(parts[1::2], parts[2::2], strict=True):
         try:
-            column, is_number = float(feature), bool(np.isfinite(np.float32(value)))
+            column, is_number = float(feature), abs(float(value)) <= float(np.finfo(np.float32).max)
         except ValueError:
             return f"expected a feature and its value, found {feature} {value}"
         if not 0 <= column < limit or column != int(column):
