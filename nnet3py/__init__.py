@@ -209,27 +209,17 @@ _PUBLIC = {
 # Submodules with public names of their own.
 _SUBMODULES = ("chain", "feat", "ivectors", "lattices", "sklearn", "torch", "torch_data", "vosk")
 
-# What people may try, and what to type instead.
-_ELSEWHERE = {
-    **dict.fromkeys(("load", "read", "open", "from_file"), "nnet3py.read_nnet('final.mdl')"),
-    **dict.fromkeys(("save", "write"), "nnet.write('final.raw')"),
-    **dict.fromkeys(("predict", "forward", "run"), "nnet3py.compute(nnet, feats)"),
-    **dict.fromkeys(("fit", "train_on"), "nnet3py.train(nnet, feats, targets)"),
-    **dict.fromkeys(("transcribe", "recognize", "recognise"), "nnet3py.Recognizer('model-folder').transcribe('a.wav')"),
-    **dict.fromkeys(("Nnet3Classifier", "Nnet3Regressor"), "from nnet3py.sklearn import Nnet3Classifier"),
-    "ExampleDataset": "from nnet3py.torch_data import ExampleDataset",
-    "ChainLoss": "from nnet3py.torch import ChainLoss",
-}
-
 __all__ = ["__version__", *_PUBLIC]
 
 
 def _advice(name: str) -> str | None:
-    if name in _ELSEWHERE or name.startswith("_"):
-        return _ELSEWHERE.get(name)
+    """What to type instead of a name, or None."""
+    if name.startswith("_"):
+        return None
     from nnet3py.config_line import did_you_mean
+    from nnet3py.names_elsewhere import NAMES
 
-    return did_you_mean(name, list(_PUBLIC))
+    return NAMES.get(name) or did_you_mean(name, list(_PUBLIC))
 
 
 def _submodule(name: str) -> ModuleType:

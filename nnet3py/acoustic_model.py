@@ -48,6 +48,10 @@ class AcousticModel(CallableModel, Advising):
         "parameters named_parameters state_dict weights": "for name in model: model[name].parameters()",
         "num_pdfs phones topology": "model.transition_model.num_pdfs, model.transition_model.topology.phones",
         "tree": "it is a file of its own, beside the model",
+        "compare diff equal equals": "nnet3py.compare(model, other); or model == other",
+        "decode recognize transcribe": "nnet3py.decode(model, feats, graph); nnet3py.decode_phones(model, feats)",
+        "export_onnx to_onnx export": "nnet3py.export_onnx(model, 'final.onnx')",
+        "to_torch as_torch": "nnet3py.to_torch(model)",
         "clone": "model.copy()"})
 
     _FROM_FILE: ClassVar[str] = "nnet3py.read_model('final.mdl') reads a file"

@@ -17,6 +17,7 @@ class _Package(ModuleType):
     """A package with public names, in ``_module_of``."""
 
     _module_of: Mapping[str, str]
+    _elsewhere: Mapping[str, str]
 
     def __getattr__(self, name: str) -> Any:
         module = self._module_of.get(name)
@@ -36,24 +37,25 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted(self._module_of)
+        return sorted({*self._module_of, *self.__dict__.get("__all__", ())})
 
     def _advice(self, name: str) -> str | None:
-        if name.startswith("_"):
-            return None
+        if name in self._elsewhere or name.startswith("_"):
+            return self._elsewhere.get(name)
         from nnet3py.config_line import did_you_mean
 
-        return did_you_mean(name, list(self._module_of))
+        return did_you_mean(name, dir(self))
 
 
-def give_names(package: str, module_of: Mapping[str, str]) -> None:
+def give_names(package: str, module_of: Mapping[str, str], elsewhere: Mapping[str, str] | None = None) -> None:
     """Let a package have names that modules define.
 
     Parameters
     ----------
     package : its ``__name__``; it is being imported
     module_of : the module of each name
+    elsewhere : names of other libraries, each with what to type instead
     """
     module = sys.modules[package]
-    module.__dict__["_module_of"] = dict(module_of)
+    module.__dict__.update(_module_of=dict(module_of), _elsewhere=dict(elsewhere or {}))
     module.__class__ = _Package

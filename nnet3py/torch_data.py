@@ -17,11 +17,12 @@ Needs the extra ``torch``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from nnet3py import extras
+from nnet3py.advice import elsewhere
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.reorder import shuffle_with_buffer
@@ -30,8 +31,10 @@ from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import to_dense
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.io.specifiers import parse_rspecifier
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader
+from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
     import torch as _torch
@@ -41,6 +44,12 @@ else:
     _data = extras.load("torch.utils.data", "data sets for PyTorch need", "torch", "torch")
 
 __all__ = ["ExampleDataset", "tensors"]
+
+give_names(__name__, {}, elsewhere(**{
+    "ChainDataset ChainExampleDataset EgsDataset NnetExampleDataset Dataset":
+        "ExampleDataset('ark:cegs.ark') reads chain examples, too",
+    "DataLoader": "torch.utils.data.DataLoader(ExampleDataset('ark:egs.ark'), batch_size=None)",
+    "collate_fn": "nothing is to be collated: DataLoader(data, batch_size=None)"}))
 
 BUFFER = 5000            # examples among which an archive is shuffled
 
@@ -86,10 +95,20 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
         self.archives = [archives] if isinstance(archives, str) else list(archives)
         if not self.archives or not all(isinstance(name, str) for name in self.archives):
             raise UsageError(f"archives={archives!r}: expected an rspecifier, such as 'ark:egs.ark', or several")
+        for name in self.archives:
+            parse_rspecifier(name)
         if (batch_size is not None and batch_size < 1) or buffer < 1:
             raise UsageError(f"batch_size={batch_size}, buffer={buffer}: expected 1 or more")
         self.batch_size, self.shuffle, self.buffer, self.seed = batch_size, shuffle, buffer, seed
         self._epoch = 0
+
+    def __repr__(self) -> str:
+        size = "single examples" if self.batch_size is None else f"minibatches of {self.batch_size}"
+        return f"<ExampleDataset: {', '.join(self.archives)}, {size}{', shuffled' if self.shuffle else ''}>"
+
+    def __getitem__(self, place: int) -> NoReturn:
+        """UsageError: archives are read from the beginning."""
+        raise UsageError("archives are read in order, not by number", "next(iter(data)); or for batch in data")
 
     def set_epoch(self, epoch: int) -> None:
         """The number of the pass, which with ``seed`` decides the order."""

@@ -341,6 +341,7 @@ def test_an_acoustic_model_serves_as_its_network(folder):
     assert_close(LoopedComputer(model).compute(feats), expected)
     assert_close(UtteranceComputer(model, ComputeOptions(frame_subsampling_factor=3)).compute(feats), expected)
     assert str(nnet3py.summary(model)) == str(model.summary()) == str(model.nnet.summary())
+    assert_close(nnet3py.for_inference(model)(feats, frame_subsampling_factor=3), expected)
     with pytest.raises(AttributeError, match="an acoustic model has no 'components': its network has, model.nnet.comp"):
         model.components                                      # noqa: B018
     with pytest.raises(AttributeError, match="an acoustic model has no 'xyz'$"):

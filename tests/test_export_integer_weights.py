@@ -234,7 +234,11 @@ def test_plain_features_are_taken(tmp_path: Path) -> None:
         feats, [(each, None) for each in feats], [{"input": each[None]} for each in feats]))]
     assert len({loss.relative for loss in losses}) == 1 and losses[0].relative > 0
     assert len({(tmp_path / f"{number}.onnx").read_bytes() for number in range(3)}) == 1
-    with pytest.raises(UsageError, match="no utterances"):
-        quantize(model, tmp_path / "a.onnx", "int8", [])
+    alone = [quantize(model, tmp_path / "a.onnx", "int8", given).relative
+             for given in (feats[0], (feats[0], None), [feats[0]])]
+    assert alone[0] == alone[1] == alone[2] != losses[0].relative
+    without = quantize(model, tmp_path / "b.onnx")
+    assert without.relative > 0 and not without.is_real and losses[0].is_real
+    assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "0.onnx").read_bytes()
     with pytest.raises(ShapeError, match="features to measure on"):
         quantize(model, tmp_path / "a.onnx", "int8", [np.ones((5, 3), np.float32)])

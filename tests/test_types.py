@@ -8,12 +8,16 @@ import runpy
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ForwardRef
 
 import pytest
 from paths import ROOT
 
 import nnet3py
 from nnet3py import log
+from nnet3py.export.export_options import ExportSettings
+from nnet3py.runtime.compute import ComputeSettings
+from nnet3py.training.trainer import TrainerSettings
 
 SCRIPTS = {"user_script": "numpy", "user_script_torch": "torch", "user_script_sklearn": "sklearn"}    # what they need
 HERE = [name for name, package in SCRIPTS.items() if find_spec(package)]
@@ -49,7 +53,11 @@ CALLS = [
     "dict(nnet3py.read_egs('ark:a'))['a'].io", "dict(nnet3py.read_chain_egs('ark:a'))['a'].outputs",
     "dict(nnet3py.read_lattices('ark:a'))", "dict(nnet3py.read_alignments('ark:a'))", "model.priors",
     "model.transition_model", "nnet3py.read_model_folder('a').options", "nnet3py.fine_tune('a', 'b', 'c').scores",
-    "nnet3py.compile(nnet, nnet3py.ComputationRequest([], [])).describe(nnet)"]
+    "nnet3py.compile(nnet, nnet3py.ComputationRequest([], [])).describe(nnet)", "nnet3py.from_onnx('a')",
+    "nnet3py.from_onnx('a', model)", "nnet3py.decode_phones('a', feats).phones[0]", "nnet3py.diarize('a', 'a.wav')",
+    "nnet3py.RnnLanguageModel('a').log_probs('text')", "recognizer(b'', 16000)", "model['a']", "list(model)",
+    "nnet['a']['bias_params']", "history[0]", "recognizer.words[0]", "recognizer.words['a']", "looped(feats)",
+    "float(nnet3py.wer('a', 'b'))", "nnet3py.decode(recognizer, feats)"]
 WRONG = {        # calls that a type checker refuses
     "nnet3py.no_such_name": 'Module has no attribute "no_such_name"',
     "nnet(feats, frames=3)": "No overload variant",
@@ -84,6 +92,17 @@ def test_type_checkers_know_what_there_is_what_goes_in_and_what_comes_out(tmp_pa
         assert "Any" not in revealed.replace("tuple[Any, ...]", "shape").replace("builtins.tuple[shape]", "shape"), call
     for place, (call, wanted) in enumerate(WRONG.items(), first):
         assert any(f"wrong.py:{place}: error:" in line and wanted in line for line in lines), (call, said)
+
+
+def test_settings_have_names_and_types_of_what_they_stand_for() -> None:
+    for settings, whole in ((ExportSettings, nnet3py.ExportOptions), (TrainerSettings, nnet3py.TrainerOptions)):
+        assert inspect.get_annotations(settings) == {name: ForwardRef(str(field.type), module=settings.__module__)
+                                                     for name, field in whole.__dataclass_fields__.items()}
+    parameters = inspect.signature(nnet3py.compute).parameters
+    others = {"model", "feats", "ivector", "output"}
+    assert inspect.get_annotations(ComputeSettings).keys() == parameters.keys() - others
+    for name, given in inspect.get_annotations(ComputeSettings).items():
+        assert given.__forward_arg__ == parameters[name].annotation
 
 
 def public_values() -> Iterator[object]:

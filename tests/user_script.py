@@ -131,12 +131,14 @@ def sound() -> None:
     feats, ivector = front_end(samples, 16000)
     log_likes: Floats = nnet3py.compute(folder, feats, ivector)
     decoded: nnet3py.DecodedText = nnet3py.decode(folder, log_likes, options={"beam": 13})
+    phones: nnet3py.DecodedPhones = nnet3py.decode_phones(folder, log_likes)
     aligned: nnet3py.AlignedText = nnet3py.align(folder, np.zeros(16000, np.int16), "ten minutes", 16000)
     start: float = aligned.words[0].start
     transition_ids: NDArray[np.int32] = aligned.transition_ids
-    print(voiced.shape, feats.shape, decoded.text, start >= 0, len(transition_ids), nnet3py.Aligner(folder))
+    print(voiced.shape, feats.shape, decoded.text, start >= 0, len(transition_ids), nnet3py.Aligner(folder),
+          phones.names)
     recognizer = nnet3py.Recognizer(folder, options={"beam": 13.0})
-    result: nnet3py.Result = recognizer.transcribe(samples, 16000)
+    result: nnet3py.Result = recognizer(samples, 16000)
     stream: nnet3py.Stream = recognizer.stream(16000)
     is_over: bool = stream.accept_waveform(samples)
     words: tuple[nnet3py.Word, ...] = stream.finish().words
@@ -158,7 +160,7 @@ def functions() -> None:
     stats = feat.empty_stats(3)
     feat.accumulate_stats(feats, stats)
     print(feat.normalize(feats, stats).shape, feat.splice(feats, 1, 1).shape,
-          feat.add_deltas(feats, feat.delta_filters(2, 2)).shape)
+          feat.add_deltas(feats, feat.delta_filters(2, 2)).shape, feat.add_deltas(feats).shape)
     phone_lm = chain.estimate_phone_lm([[1, 2], [2, 1, 1]], chain.PhoneLmOptions(ngram_order=2, no_prune_ngram_order=1))
     lattice = lattices.linear_lattice(np.array([1, 1, 2]), np.array([7]), 1.0, 2.0)
     best = lattices.best_path(lattices.scaled(lattice, lattices.Scales(acoustic=0.1)))
@@ -173,8 +175,9 @@ def onnx(nnet: nnet3py.Nnet) -> None:
     stream = nnet3py.OnnxStream("stream.onnx")
     rows: list[Floats] = [stream.accept(feats), stream.finish()]
     nnet3py.export_onnx(nnet, "whole.onnx", nnet3py.ExportOptions(log_softmax=True))
+    again: nnet3py.Nnet = nnet3py.from_onnx("whole.onnx")
     loss = nnet3py.quantize("whole.onnx", "small.onnx", "int8", [feats])
-    print(sum(map(len, rows)), loss.text())
+    print(sum(map(len, rows)), loss.text(), len(again))
 
 
 def main() -> None:

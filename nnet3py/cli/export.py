@@ -190,9 +190,9 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
 
 def _quantize(target: str, options: Options) -> int:
     """Replace the file by one with smaller numbers."""
-    from nnet3py.export.quantize import quantize_file
+    from nnet3py.export.quantize import quantize
 
-    loss = quantize_file(target, options.quantize, _utterances(options) if options.quantize_feats else [])
+    loss = quantize(target, target, options.quantize, _utterances(options) if options.quantize_feats else [])
     log.log(f"Quantized {target} to {options.quantize}: {loss.text()}")
     return 0
 

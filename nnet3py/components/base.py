@@ -63,6 +63,7 @@ _ELSEWHERE = elsewhere(**{
     "type kind layer_type": "type(component).__name__",
     "shape dim size in_features out_features input_size output_size": "component.input_dim, component.output_dim",
     "requires_grad requires_grad_ trainable": "nnet3py.freeze(nnet, 'affine1'), nnet3py.unfreeze(nnet, 'affine1')",
+    "set_learning_rate lr": "nnet3py.set_learning_rate(nnet, 0.001, 'affine1')",
     "forward output values activations": "nnet(feats, output='affine1') gives the values of a node",
     "grad": "nnet3py.gradients(nnet, feats, targets=classes).nnet['affine1'].parameters()",
 })

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from nnet3py.advice import AdvisingType
 from nnet3py.decoding import graph_loops
 from nnet3py.decoding.search_layout import ARC_WORDS, FINAL, NUM_EPSILONS, STATE_WORDS
 from nnet3py.engine.loop import Loop
-from nnet3py.errors import ShapeError
+from nnet3py.errors import ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.file_content import FileContent
 from nnet3py.io.streams import failed_command, open_input
@@ -23,7 +24,7 @@ _find_epsilon_cycle = Loop("nnet3py.decoding.graph_loops", "find_epsilon_cycle",
                            ["nnet3py.decoding.search_layout"])
 
 
-class DecodingGraph:
+class DecodingGraph(metaclass=AdvisingType):
     """A graph from input labels, transition-ids mostly, to words. It never changes, so decoders may share it.
 
     :meth:`read` reads one, :meth:`of_fst` makes one.
@@ -45,6 +46,8 @@ class DecodingGraph:
     ShapeError : tables that no decoder can use: states or labels that do not exist, invalid costs, a cycle of arcs
         without input labels
     """
+
+    _FROM_FILE: ClassVar[str] = "nnet3py.DecodingGraph.read('HCLG.fst', transition_model) reads a file"
 
     def __init__(self, start: int, states: np.ndarray, arcs: np.ndarray, pdfs: np.ndarray, num_columns: int) -> None:
         """Use tables of 32-bit words (states, 5) and (arcs, 4), which may be read-only and unaligned.
@@ -161,6 +164,9 @@ def table_words(records: np.ndarray, width: int) -> np.ndarray:
 
 
 def _columns(model: TransitionModel) -> tuple[np.ndarray, int]:
+    if not isinstance(model, TransitionModel):
+        raise UsageError(f"expected a transition model, found {type(model).__name__}",
+                         "model.transition_model is that of an acoustic model; nnet3py.read_transition_model(path)")
     return model.transition_id_to_pdf, model.num_pdfs
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import overload
+from typing import ClassVar, overload
 
+from nnet3py.advice import AdvisingType
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
 from nnet3py.hmm.alignment import read_symbol_table
@@ -20,7 +21,7 @@ _DISAMBIGUATION = re.compile(r"#[0-9]+")
 _SHOWN = 5              # names in a message
 
 
-class SymbolTable:
+class SymbolTable(metaclass=AdvisingType):
     """Names with their numbers; number 0 is epsilon.
 
     Attributes
@@ -29,6 +30,8 @@ class SymbolTable:
     names : the name of each number
     what : ``word`` or ``phone``, for messages
     """
+
+    _FROM_FILE: ClassVar[str] = "SymbolTable.read('words.txt') reads a file"
 
     def __init__(self, names: dict[int, str], what: str = "word", path: str = "") -> None:
         """FormatError for a name that occurs twice, or if number 0 is not epsilon."""

@@ -14,7 +14,8 @@ from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matr
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.index import format_indexes
-from nnet3py.io.tables import SequentialReader, write_table
+from nnet3py.io.entries import Entries
+from nnet3py.io.tables import write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.shown import Shown
 
@@ -141,8 +142,7 @@ def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
 
     Kaldi: SequentialNnetExampleReader.
     """
-    with SequentialReader(rspecifier, EXAMPLE) as reader:
-        yield from reader
+    return Entries(rspecifier, EXAMPLE, "read_egs")
 
 
 def write_egs(wspecifier: str, examples: Mapping[str, NnetExample] | Iterable[tuple[str, NnetExample]]) -> int:

@@ -26,11 +26,11 @@ _AFTER = {"use_priors": "subtracts the logs of priors", "log_softmax": "ends wit
 
 
 @overload
-def from_onnx(path: str | os.PathLike[str], *, like: None = None, padding: str = "zeros") -> Nnet: ...
+def from_onnx(path: str | os.PathLike[str], like: None = None, *, padding: str = "zeros") -> Nnet: ...
 @overload
-def from_onnx(path: str | os.PathLike[str], *, like: AcousticModel | str | os.PathLike[str],
+def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathLike[str], *,
               padding: str = "zeros") -> AcousticModel: ...
-def from_onnx(path: str | os.PathLike[str], *, like: AcousticModel | str | os.PathLike[str] | None = None,
+def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathLike[str] | None = None, *,
               padding: str = "zeros") -> Nnet | AcousticModel:
     """Make a network of an ONNX file, of this package or of another program such as PyTorch.
 

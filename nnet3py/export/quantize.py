@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -55,8 +55,8 @@ def check_kind(kind: str) -> None:
         raise UsageError(f"--quantize={kind}: expected one of {', '.join(KINDS)}")
 
 
-def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str,
-             inputs: Sequence[Utterance | dict[str, np.ndarray]], is_real: bool = True) -> Loss:
+def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str = "int8",
+             inputs: Utterance | Sequence[Utterance | dict[str, np.ndarray]] = ()) -> Loss:
     """Write an ONNX file with smaller numbers, and measure the loss of accuracy.
 
     Inputs, outputs and the states of streams stay float32.
@@ -66,10 +66,9 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
     path, target : the float32 file, and the one that is written
     kind : ``int8`` or ``int16``: the file keeps weights as integers, and a runtime computes with them as float32
         (:func:`nnet3py.export.integer_weights.keep_as_integers`); ``float16``: everything is computed in float16
-    inputs : utterances on which the loss is measured: features, float (frames, dim), or pairs of these and an i-vector,
-        float (dim,); or all inputs by name, float32 (1, frames, dim) or (1, dim). Without context frames, even for
-        models that take them, and for streams
-    is_real : whether these are what the model will be given; said in the result
+    inputs : utterances on which the loss is measured: features, float (frames, dim), or a pair of these and an
+        i-vector, float (dim,), or several of them; or all inputs by name, float32 (1, frames, dim) or (1, dim). Without
+        context frames, even for models that take them, and for streams. None: random numbers, which say little
 
     Returns
     -------
@@ -77,20 +76,38 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
 
     Raises
     ------
-    UsageError : another kind, or no utterances
+    UsageError : another kind; a model with other inputs than features and i-vectors, if they are not given by name
     ShapeError : features of another dimension than the model's
     Nnet3Error : onnxruntime is not installed, or its tools fail
     """
     check_kind(kind)
-    path = os.fspath(path)
-    if not len(inputs):
-        raise UsageError("there are no utterances to measure the loss of accuracy on",
-                         "give features (frames, dim) of half a minute of speech, in a list")
-    plain = [given for given in inputs if not isinstance(given, dict)]
-    given_by_name = [given for given in inputs if isinstance(given, dict)]
-    if plain:
-        given_by_name += utterances_for(session(path).get_inputs(), plain)
-    return _quantized(path, target, kind, given_by_name, is_real)
+    path, given = os.fspath(path), _several(inputs)
+    by_name = [each for each in given if isinstance(each, dict)]
+    plain = [each for each in given if not isinstance(each, dict)]
+    if plain or not by_name:
+        by_name += _inputs_of(path, kind, plain)
+    return _quantized(path, target, kind, by_name, is_real=bool(given))
+
+
+def _several(inputs: Utterance | Sequence[Utterance | dict[str, np.ndarray]]
+             ) -> list[Utterance | dict[str, np.ndarray]]:
+    """Utterances, of which there may be one alone: features, or these and an i-vector."""
+    is_pair = isinstance(inputs, tuple) and len(inputs) == 2 and getattr(inputs[1], "ndim", 0) < 2
+    return cast("list[Utterance | dict[str, np.ndarray]]",
+                [inputs] if isinstance(inputs, np.ndarray) or is_pair else list(inputs))
+
+
+def _inputs_of(path: str, kind: str, utterances: Sequence[Utterance]) -> list[dict[str, np.ndarray]]:
+    """Utterances as inputs of a file, by name; random numbers if there are none."""
+    running = session(path)
+    inputs = running.get_inputs()
+    dims = {each.name: each.shape[-1] for each in inputs}
+    states = running.get_modelmeta().custom_metadata_map.get("state_names", "").split(",")
+    if dims.keys() - {"ivector", *states} != {"input"}:
+        raise UsageError(f"--quantize={kind}: the model's inputs are {', '.join(dims)}; the loss of accuracy is "
+                         "measured with 'input' and, where there is one, 'ivector' alone")
+    noise = np.random.default_rng(0).standard_normal((RANDOM_FRAMES, dims["input"])).astype(np.float32)
+    return utterances_for(inputs, utterances or [noise])
 
 
 def _quantized(path: str, target: str | os.PathLike[str], kind: str, inputs: Sequence[dict[str, np.ndarray]],
@@ -111,25 +128,6 @@ def _quantized(path: str, target: str | os.PathLike[str], kind: str, inputs: Seq
         for file in set(replaced) - set(weights_beside(os.fspath(target)) if replaced else []):
             os.remove(file)
     return loss
-
-
-def quantize_file(path: str, kind: str, utterances: Sequence[Utterance]) -> Loss:
-    """Replace an ONNX file by one with smaller numbers, as :func:`quantize` makes it.
-
-    ``utterances`` are those of :func:`utterances_for`; if there are none, random numbers take their place.
-
-    Raises as :func:`quantize`, and UsageError for a model with other inputs than features and i-vectors.
-    """
-    running = session(path)
-    inputs = running.get_inputs()
-    dims = {each.name: each.shape[-1] for each in inputs}
-    states = running.get_modelmeta().custom_metadata_map.get("state_names", "").split(",")
-    if dims.keys() - {"ivector", *states} != {"input"}:
-        raise UsageError(f"--quantize={kind}: the model's inputs are {', '.join(dims)}; the loss of accuracy is "
-                         "measured with 'input' and, where there is one, 'ivector' alone")
-    noise = np.random.default_rng(0).standard_normal((RANDOM_FRAMES, dims["input"])).astype(np.float32)
-    given = utterances_for(inputs, utterances if len(utterances) else [noise])
-    return quantize(path, path, kind, given, is_real=bool(len(utterances)))
 
 
 def _in_float16(model: Any) -> Any:

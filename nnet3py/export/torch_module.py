@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ExportOptions, ExportSettings
@@ -36,6 +37,10 @@ def import_torch() -> Any:
     return load("torch", "torch modules need", "torch")
 
 
+@arguments_elsewhere(ExportOptions, device="module = nnet3py.to_torch(nnet).to('cuda')",
+                     dtype="module = nnet3py.to_torch(nnet).half(), or .to(torch.bfloat16)",
+                     trainable_or_requires_grad="nothing is to be done: module.train(), and module.parameters() are "
+                     "what an optimizer takes")
 def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
              **settings: Unpack[ExportSettings]) -> torch.nn.Module:
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -84,4 +85,13 @@ _PUBLIC = {
     "AddedSignal": "nnet3py.feat.reverberate",
     "RoomOptions": "nnet3py.feat.reverberate",
 }
-give_names(__name__, _PUBLIC)
+give_names(__name__, _PUBLIC, elsewhere(**{
+    "mfcc fbank plp spectrogram compute_mfcc compute_fbank Mfcc Fbank MfccOptions FbankOptions":
+        "nnet3py.features('a.wav', kind='fbank'); in pieces: SpeechFeatures(SpeechOptions(kind='fbank'))",
+    "pitch": "compute_pitch(samples, rate)",
+    "vad compute_vad": "voiced_frames(feats); of a sound: nnet3py.vad('a.wav')",
+    "cmvn apply_cmvn compute_cmvn_stats cmn": "normalize(feats, norm_vars=True)",
+    "sliding_cmn": "normalize_sliding(feats)", "deltas delta compute_deltas": "add_deltas(feats)",
+    "sdc": "add_shifted_deltas(feats)",
+    "splice_frames context": "splice(feats, 4, 4)", "speed_perturb": "with_speed(samples, 1.1)",
+}))

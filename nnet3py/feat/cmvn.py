@@ -91,13 +91,14 @@ def check_stats(stats: np.ndarray, dim: int, variance: bool = True) -> None:
                          f"of dimension {dim}; expected 2 x {dim + 1}")
 
 
-def normalize(features: np.ndarray, stats: np.ndarray, norm_vars: bool = False, reverse: bool = False) -> np.ndarray:
+def normalize(features: np.ndarray, stats: np.ndarray | None = None, norm_vars: bool = False,
+              reverse: bool = False) -> np.ndarray:
     """Features with mean 0 and perhaps variance 1. Kaldi: ApplyCmvn, ApplyCmvnReverse.
 
     Parameters
     ----------
     features : float (frames, dim)
-    stats : float64 (2, dim + 1), of the utterance or the speaker
+    stats : float64 (2, dim + 1), of the utterance or the speaker; None: of these features
     norm_vars : whether variances become 1
     reverse : give normalised features the mean, and the variance, of ``stats``
 
@@ -110,6 +111,9 @@ def normalize(features: np.ndarray, stats: np.ndarray, norm_vars: bool = False, 
     ShapeError : statistics of another dimension
     NumericError : statistics of less than a frame, or that are not finite
     """
+    if stats is None:
+        stats = empty_stats(features.shape[1])
+        accumulate_stats(features, stats)
     check_stats(stats, features.shape[1], norm_vars)
     count = _count(stats)
     mean = stats[0, :-1] / count

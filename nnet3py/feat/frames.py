@@ -16,7 +16,7 @@ _MOST_COLUMNS = 1_000_000     # of a selection; more is a typing error
 MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
-def splice(features: np.ndarray, left: int, right: int) -> np.ndarray:
+def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
     """Each frame beside its neighbours; at the ends the outermost frame is repeated. Kaldi: SpliceFrames.
 
     Parameters
@@ -40,7 +40,7 @@ def windows(features: np.ndarray, width: int) -> np.ndarray:
     return np.ndarray(shape, features.dtype, features, 0, (dim * features.itemsize, features.itemsize)).copy()
 
 
-def delta_filters(order: int, window: int) -> list[np.ndarray]:
+def delta_filters(order: int = 2, window: int = 2) -> list[np.ndarray]:
     """The filters of :func:`add_deltas`, slopes of slopes.
 
     Parameters
@@ -67,19 +67,20 @@ def delta_filters(order: int, window: int) -> list[np.ndarray]:
     return filters
 
 
-def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray]) -> np.ndarray:
+def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray] | None = None) -> np.ndarray:
     """Features and their derivatives over time, side by side. Kaldi: ComputeDeltas.
 
     Parameters
     ----------
     features : float (frames, dim)
-    filters : float64 (taps,) each, as :func:`delta_filters` gives them
+    filters : float64 (taps,) each, as :func:`delta_filters` gives them; None: as it does without arguments
 
     Returns
     -------
     float32 (frames, len(filters) dim)
     """
     num_frames, dim = features.shape
+    filters = delta_filters() if filters is None else filters
     reach = len(filters[-1]) // 2
     padded = np.pad(features.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
     result = np.empty((num_frames, len(filters) * dim), dtype=np.float32)

@@ -475,14 +475,14 @@ class PitchStream:
         self._ancestors[:] = np.arange(len(self._ancestors))
 
 
-def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
+def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions | None = None) -> np.ndarray:
     """The pitch of a whole sound. Kaldi: ComputeKaldiPitch.
 
     Parameters
     ----------
     samples : float32 (samples,) of the range of 16 bits
     rate : samples a second; that of the options
-    options : :func:`pitch_options` makes them
+    options : :func:`pitch_options` makes them; None: Kaldi's defaults, at this rate
 
     Returns
     -------
@@ -493,6 +493,7 @@ def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions) -> np
     Nnet3Error : another rate than that of the options
     NumericError : NaN or infinity
     """
+    options = pitch_options({"sample-frequency": rate}) if options is None else options
     stream = PitchStream(options)
     return whole(stream, samples, rate, options)
 

@@ -24,7 +24,7 @@ class VadOptions:
     proportion_threshold: float = 0.6
 
 
-def voiced_frames(features: np.ndarray, options: VadOptions) -> np.ndarray:
+def voiced_frames(features: np.ndarray, options: VadOptions = VadOptions()) -> np.ndarray:
     """Which frames are voiced, by their energy. Kaldi: ComputeVadEnergy.
 
     Parameters

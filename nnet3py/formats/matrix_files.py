@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from nnet3py.errors import ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, select_matrix_range
 from nnet3py.formats.matrices import read_matrix
+from nnet3py.io.entries import Entries
 from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import split_range
-from nnet3py.io.tables import SequentialReader, write_table
+from nnet3py.io.tables import write_table
 
 
 def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
@@ -45,8 +46,7 @@ def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
 
     Kaldi: SequentialBaseFloatMatrixReader.
     """
-    with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
-        yield from reader
+    return Entries(rspecifier, FLOAT_MATRIX, "read_matrices")
 
 
 def write_matrices(wspecifier: str, matrices: Mapping[str, ArrayLike] | Iterable[tuple[str, ArrayLike]]) -> int:
@@ -102,5 +102,4 @@ def read_alignments(rspecifier: str) -> Iterator[tuple[str, NDArray[np.int32]]]:
 
     Kaldi: SequentialInt32VectorReader.
     """
-    with SequentialReader(rspecifier, INT_VECTOR) as reader:
-        yield from reader
+    return Entries(rspecifier, INT_VECTOR, "read_alignments")

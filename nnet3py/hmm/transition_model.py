@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
+from nnet3py.advice import AdvisingType, elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
@@ -18,7 +21,7 @@ logger = logging.getLogger(__name__)
 _LEAST_PROBABILITY = np.float32(1e-10)     # of leaving a state whose self-loop has probability 1
 
 
-class TransitionModel:
+class TransitionModel(metaclass=AdvisingType):
     """A topology, the pdfs of its states in context, and transition probabilities.
 
     Transition-states and transition-ids count from 1; element 0 of the arrays that they index stands for nothing.
@@ -34,6 +37,9 @@ class TransitionModel:
     is_final : bool (transition-ids + 1,): leads to the final state of the phone's HMM
     first_transition_id : int32 (states + 2,), of each transition-state; one more than the last id at states + 1
     """
+
+    _FROM_FILE: ClassVar[str] = "nnet3py.read_transition_model('final.mdl') reads a file"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{"load from_file": _FROM_FILE})
 
     def __init__(self, topology: HmmTopology, tuples: np.ndarray, log_probs: np.ndarray) -> None:
         """FormatError if the parts do not belong together."""

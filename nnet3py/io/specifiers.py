@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from nnet3py.errors import SpecifierError
+from nnet3py.errors import SpecifierError, UsageError
 
 WHITESPACE = " \t\n\r\f\v"             # C's isspace; Python's str.isspace knows many more
 RANGE_TOLERANCE = 3                    # rows that a range may end beyond the object before it is an error
@@ -133,8 +133,9 @@ def is_wspecifier(text: str) -> bool:
 
 def parse_rspecifier(text: str) -> Rspecifier:
     """Parse e.g. ``ark,s,cs:feats.ark`` or ``scp:feats.scp``; SpecifierError if it is not a valid rspecifier."""
-    parsed = _match_rspecifier(text)
+    parsed = _match_rspecifier(_as_text(text, "an rspecifier such as 'ark:feats.ark'"))
     if parsed is None:
+        text = os.fspath(text)
         kind = os.path.splitext(text)[1][1:]
         if kind in ("ark", "scp") and ":" not in text:
             raise SpecifierError(f"invalid rspecifier '{text}'", hint=f"try '{kind}:{text}'")
@@ -145,13 +146,21 @@ def parse_rspecifier(text: str) -> Rspecifier:
 
 def parse_wspecifier(text: str) -> Wspecifier:
     """Parse e.g. ``ark,t:-`` or ``ark,scp:a.ark,a.scp``; SpecifierError if it is not a valid wspecifier."""
-    parsed = _match_wspecifier(text)
+    parsed = _match_wspecifier(_as_text(text, "a wspecifier such as 'ark:out.ark'"))
     if parsed is None:
+        text = os.fspath(text)
         if text.endswith(".ark") and ":" not in text:
             raise SpecifierError(f"invalid wspecifier '{text}'", hint=f"try 'ark:{text}'")
         raise SpecifierError(f"invalid wspecifier '{text}'", hint="expected OPTIONS:FILE with ark, scp or ark,scp "
                              "(then ARCHIVE,SCRIPT) among b,t,f,nf,p, no blanks, as in ark,t:out.ark")
     return parsed
+
+
+def _as_text(text: str, expected: str) -> str:
+    """The text, also of a path. UsageError for anything else, such as arguments in the wrong order."""
+    if not isinstance(text, str | os.PathLike):
+        raise UsageError(f"expected {expected}, found {type(text).__name__}")
+    return os.fspath(text)
 
 
 # -- files ---------------------------------------------------------------------------------------------------------

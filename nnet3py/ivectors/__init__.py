@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -49,4 +50,9 @@ _PUBLIC = {
     "equal_error_rate": "nnet3py.ivectors.vectors",
     "EqualErrorRate": "nnet3py.ivectors.vectors",
 }
-give_names(__name__, _PUBLIC)
+give_names(__name__, _PUBLIC, elsewhere(**{
+    "extract ivector extract_ivector": "feats, ivector = nnet3py.front_end('model-folder')('a.wav')",
+    "xvector": "nnet3py.xvector('speaker-model-folder', 'a.wav')", "eer": "equal_error_rate",
+    "LDA": "Lda, linear_discriminants", "PLDA": "Plda",
+    "read read_ivectors": "nnet3py.read_matrices('ark:ivectors.ark')",
+}))

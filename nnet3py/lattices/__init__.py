@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -121,4 +122,12 @@ _PUBLIC = {
     "read_alignment_lexicon": "nnet3py.lattices.lexicon_alignment",
     "align_phones": "nnet3py.lattices.phone_alignment",
 }
-give_names(__name__, _PUBLIC)
+give_names(__name__, _PUBLIC, elsewhere(**{
+    "prune lattice_prune": "pruned(lattice, 8.0)", "scale lattice_scale": "scaled(lattice, Scales(1.0, 0.1))",
+    "one_best best shortest_path lattice_best_path": "best_path(lattice)", "nbest n_best": "best_paths(lattice, 10)",
+    "mbr mbr_decode": "minimum_bayes_risk(lattice)", "posteriors": "forward_backward(lattice)",
+    "ctm to_ctm": "word_times(lattice)", "read read_lattice read_lattices": "nnet3py.read_lattices('ark:lat.ark')",
+    "write write_lattices": "nnet3py.write_lattices('ark:lat.ark', lattices)",
+    "CompactLattice": "nnet3py.CompactLattice",
+    "rescore lmrescore": "rescored_with_const_arpa, rescored_with_fst",
+}))

@@ -28,7 +28,8 @@ def network_of(model: AnyModel) -> Nnet:
     shape = getattr(model, "shape", None)
     kind = f"{type(model).__name__} {tuple(shape)}" if isinstance(shape, tuple) else type(model).__name__
     raise UsageError(f"expected a network or an acoustic model, found {kind}",
-                     None if shape is None else "the network comes first: nnet3py.compute(nnet, feats)")
+                     "nnet3py.read_nnet('final.raw') reads one" if shape is None else
+                     "the network comes first: nnet3py.compute(nnet, feats)")
 
 
 def network_or_file(model: AnyModelOrFile) -> Nnet:

@@ -1,13 +1,11 @@
 """Networks and acoustic models are called with features: ``nnet(feats)``. What a call takes and gives, for both."""
 from __future__ import annotations
 
-import inspect
-import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, overload
 
-from nnet3py.errors import NoSuchAttribute, UsageError
+from nnet3py.advice import AdvisingType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,32 +16,8 @@ if TYPE_CHECKING:
     from nnet3py.runtime.compute import ComputeSettings, Features, NodeNames, Outputs
 
 
-class _ModelType(type):
-    """The type of networks and acoustic models: ``Nnet.load`` and ``Nnet("final.raw")`` say what to type instead."""
-
-    if not TYPE_CHECKING:
-        def __call__(cls, *arguments: Any, **settings: Any) -> Any:
-            """An object of this class; UsageError for a path."""
-            if arguments and isinstance(arguments[0], str | os.PathLike):
-                raise UsageError(f"{cls.__name__}() does not take a path", cls._FROM_FILE)
-            return super().__call__(*arguments, **settings)
-
-        @property
-        def __signature__(cls) -> inspect.Signature:
-            """Not that of the call above, for ``help`` and editors."""
-            signature = inspect.signature(cls.__init__)
-            return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-        def __getattr__(cls, name: str) -> Any:
-            """AttributeError, which says what to type instead."""
-            advice = getattr(cls, "_ELSEWHERE", {}).get(name) if name != "_ELSEWHERE" else None
-            raise NoSuchAttribute(f"{cls.__name__} has no '{name}'", lambda: advice)
-
-
-class CallableModel(metaclass=_ModelType):
+class CallableModel(metaclass=AdvisingType):
     """What computes outputs where it is called. The work is done by higher-level modules, imported by name."""
-
-    _FROM_FILE: ClassVar[str]           # how one is read
 
     # Arrays are iterable, too: those overloads come first.
     @overload

@@ -13,7 +13,7 @@ from nnet3py.network.whole_model import compiled_form_may_change, name_matcher
 DEFAULT_RATE = 0.001      # Kaldi's, for a component whose config line gives none
 
 
-def freeze(nnet: AnyModel, pattern: str | Sequence[str]) -> list[str]:
+def freeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
     """Keep components as they are in all training that follows, in place.
 
     Their learning-rate factor becomes 0, which model files hold. So learning rates that are set later do not train

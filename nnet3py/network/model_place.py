@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, UsageError
 from nnet3py.option_file import option_texts, read_option_lines, split
 
 LARGEST_SUBSAMPLING = 1000
@@ -17,8 +17,15 @@ OLD_PUBLISHED_SUBSAMPLING = 3                        # vosk's, for old models wh
 
 
 def model_in(path: str | os.PathLike[str]) -> str:
-    """The acoustic model of a model folder, or else its raw network; a path of anything else is returned as it is."""
+    """The acoustic model of a model folder, or else its raw network; a path of anything else is returned as it is.
+
+    Raises UsageError for what is no path, or that of an ONNX file.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"expected the path of a model, found {type(path).__name__}")
     path = os.fspath(path)
+    if path.endswith(".onnx"):
+        raise UsageError(f"{path} is by its name no model of Kaldi's", f"nnet3py.from_onnx({path!r})")
     if not os.path.isdir(path):
         return path
     candidates = (os.path.join(path, name) for name in _MODELS)

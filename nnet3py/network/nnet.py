@@ -41,7 +41,13 @@ class Nnet(Shortcuts):
 
     @classmethod
     def from_config(cls, text: str, seed: int = 0, path: str | None = None) -> Nnet:
-        """A network from config text; arguments and errors as for :meth:`read_config`."""
+        """A network from config text; arguments and errors as for :meth:`read_config`.
+
+        UsageError for the name of a file.
+        """
+        if isinstance(text, os.PathLike) or (isinstance(text, str) and text.endswith((".config", ".xconfig"))):
+            raise UsageError(f"expected config lines, found the name {os.fspath(text)}",
+                             f"nnet3py.Nnet.from_config(open({os.fspath(text)!r}).read())")
         nnet = cls()
         nnet.read_config(text, seed, path)
         return nnet

@@ -19,7 +19,8 @@ from nnet3py.shown import Shown
 # Names in other libraries, and what to type here.
 ELSEWHERE = elsewhere(**{
     "forward predict run compute infer": "nnet(feats), or nnet3py.compute(nnet, feats)",
-    "fit train": "nnet3py.train(nnet, (feats, targets))",
+    "fit": "nnet3py.train(nnet, feats, targets)",
+    "train": "nnet3py.train(nnet, feats, targets) trains; there is no mode to set",
     "step train_step optimizer zero_grad": "nnet3py.Trainer(nnet).step(feats, targets)",
     "backward grad gradients": "nnet3py.gradients(nnet, feats, targets=classes)",
     "loss score evaluate": "nnet3py.gradients(nnet, feats, targets=classes).value; or train(…, validation=…)",
@@ -38,7 +39,8 @@ ELSEWHERE = elsewhere(**{
     "context left_context right_context receptive_field": "print(nnet.summary()), or nnet3py.info(nnet)",
     "export export_onnx to_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",
     "quantize": "nnet3py.export_onnx(nnet, 'final.onnx', quantize='int8')",
-    "to_torch": "nnet3py.to_torch(nnet)",
+    "to_torch as_torch": "nnet3py.to_torch(nnet)",
+    "compare diff equal equals": "nnet3py.compare(nnet, other); or nnet == other",
     "info": "nnet3py.info(nnet)",
     "freeze requires_grad requires_grad_": "nnet3py.freeze(nnet, 'affine1*')",
     "unfreeze": "nnet3py.unfreeze(nnet, 'affine1*')",

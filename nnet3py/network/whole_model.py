@@ -112,8 +112,13 @@ def set_learning_rate(nnet: AnyModel, rate: float, names: str = "*") -> None:
     nnet : a network, or an acoustic model; changed in place
     rate : 0 or more
     names : a pattern of components' names, in which ``*`` is any text, even none
+
+    Raises UsageError for a rate that is no number.
     """
     nnet = network_of(nnet)
+    if not isinstance(rate, int | float | np.number):
+        raise UsageError(f"rate={rate!r}: expected a number",
+                         "the rate comes first: set_learning_rate(nnet, 0.001, 'tdnn1*')")
     matcher = name_matcher(names)
     with compiled_form_may_change(nnet):
         for name, component in nnet.named_components():

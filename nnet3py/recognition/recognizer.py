@@ -157,6 +157,9 @@ class Recognizer(Advising):
         rate = self.sample_rate if sample_rate is None else float(sample_rate)
         if not 1 <= rate < float("inf"):
             raise UsageError(f"sample_rate={rate:g}: expected samples a second, such as 16000")
+        for name, given in (("phrases", phrases), ("phrase_list", phrase_list)):
+            if isinstance(given, str):
+                raise UsageError(f"{name}={given!r}: expected a list of phrases", f"{name}=[{given!r}]")
         graph = self._graph_with(tuple(phrases), tuple(sorted((boost or {}).items())),
                                  self._known(phrase_list) if phrase_list else ())
         return Stream(self.decoder(graph, adaptation), self._results, rate, self._chunk_seconds,

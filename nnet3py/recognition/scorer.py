@@ -43,6 +43,9 @@ class Scorer:
             if not self.folder.model:
                 raise Nnet3Error(f"{self.folder.path}: {'; '.join(self.folder.missing)}")
             model = read_model(self.folder.model)
+        if not isinstance(model, AcousticModel | TransitionModel):
+            raise UsageError(f"expected a model folder, an acoustic model or a transition model, found "
+                             f"{type(model).__name__}", "nnet3py.read_model('final.mdl') reads an acoustic model")
         self.model = model if isinstance(model, AcousticModel) else None
         self.transitions = model.transition_model if isinstance(model, AcousticModel) else model
 

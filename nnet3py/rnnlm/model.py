@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
@@ -126,7 +127,7 @@ class RnnLanguageModel:
         self.embedding.check(numbers)
         return numbers.tolist()
 
-    def log_probs(self, sentence: Sentence) -> np.ndarray:
+    def log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
         """Compute the natural logarithms of the probabilities of a sentence's words, and of its end.
 
         Parameters

@@ -266,7 +266,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
     computer = _memory.computer(nnet, _Wanted(nodes, frames_per_chunk, frame_subsampling_factor, device, folder))
     several = _several(feats)
     if several is None:
-        vector = None if ivector is None else np.asarray(ivector)
+        vector = None if ivector is None else _ivector_array(ivector)
         alone = _utterance("", np.asarray(feats), vector, online_ivector_period)
         return _by_node(computer.compute(*alone[1:4], online_ivector_period or 0), columns)
     vectors = _several_ivectors(ivector, several)
@@ -330,7 +330,20 @@ def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray
     missing = next((key for key in several if key not in ivector), None)
     if missing is not None:
         raise ShapeError(f"there is no i-vector for utterance {missing}")
-    return {key: np.asarray(ivector[key]) for key in several}
+    return {key: _ivector_array(ivector[key]) for key in several}
+
+
+def _ivector_array(ivector: Features) -> np.ndarray:
+    """An i-vector or online ones as they are given. ShapeError for what is no array of numbers."""
+    if isinstance(ivector, str):
+        raise ShapeError(f"expected an i-vector, float (dim,), found {ivector!r}",
+                         f"a node is given by name: output={ivector!r}")
+    try:
+        return np.asarray(ivector)
+    except ValueError:
+        raise ShapeError("expected an i-vector, float (dim,), or online ones, (count, dim), found a "
+                         f"{type(ivector).__name__} of other arrays", "online_ivector_period= is an argument of its own"
+                         ) from None
 
 
 def _columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:

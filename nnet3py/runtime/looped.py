@@ -332,6 +332,10 @@ class LoopedStream(Advising):
         ready = self._state.num_chunks * (self._looped.frames_per_chunk // every)
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
+        """:meth:`accept` more frames: float (frames, dim) -> float32 (rows, output dim), what has become ready."""
+        return self.accept(feats, ivector)
+
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
         """Take more frames; returns the output that has become ready.
 

@@ -159,8 +159,8 @@ class Trainer(Advising):
         nnet, names = network_of(nnet), [each.name for each in fields(TrainerOptions)]
         for name in settings:
             if name not in names:
-                raise UsageError(f"a trainer has no option {name!r}", "learning_rate=" if name == "lr" else
-                                 did_you_mean(name, names) or f"it has {', '.join(names)}")
+                raise UsageError(f"a trainer has no option {name!r}", "did you mean learning_rate=?" if name == "lr"
+                                 else did_you_mean(name, names) or f"it has {', '.join(names)}")
         self._shape: dict[str, Any] = {"frame_subsampling_factor": frame_subsampling_factor, "padding": padding}
         self._inputs: dict[tuple[str, ...], ArrayInputs] = {}
         self._objectives = OutputObjectives(nnet, loss)

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from nnet3py.io.tables import SequentialReader, write_table
+from nnet3py.io.entries import Entries
+from nnet3py.io.tables import write_table
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -30,8 +31,7 @@ def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
 
     Kaldi: SequentialCompactLatticeReader.
     """
-    with SequentialReader(rspecifier, COMPACT_LATTICES) as reader:
-        yield from reader
+    return Entries(rspecifier, COMPACT_LATTICES, "read_lattices")
 
 
 def write_lattices(wspecifier: str,
