@@ -69,6 +69,7 @@ class _Hmms:
 
     @classmethod
     def of(cls, words: GraphWords, model: TransitionModel, tree: ContextDependency) -> _Hmms:
+        """With the scale of the costs of self-loops that the graph has. Nnet3Error for phones in a wider context."""
         problem = why_not(model, tree)
         if problem:
             raise Nnet3Error(f"a graph cannot get new words: {problem}")
@@ -115,6 +116,7 @@ class _Branch:
 
     @classmethod
     def of(cls, new_words: Collection[NewWord]) -> _Branch:
+        """All of some words."""
         root = cls()
         for label, phones in sorted(new_words):
             branch = root
