@@ -19,6 +19,7 @@ from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabelled
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.fst.arcs import arc_sorted
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
@@ -186,6 +187,13 @@ def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
     assert labels[:len(own.label_of_word)].tolist() == own.label_of_word[:len(labels)].tolist()
     one, other = (Decoder(graph, model, OPTIONS).decode(likes[1]) for graph in (found, expected))
     assert one.lattice.equals(other.lattice)
+    with open_output(tmp_path / "again.fst") as stream:
+        found.lookahead.write(TokenWriter(stream, binary=True))
+    again = Lookahead.read(tmp_path / "again.fst")
+    assert again.to_fst().equals(arc_sorted(found.lookahead.to_fst(), by_output=True))
+    assert (again.label_of_word is not None) == keep_words and again.final_label == own.final_label
+    assert not keep_words or again.label_of_word.tolist() == found.lookahead.label_of_word.tolist()
+    assert all(map(np.array_equal, again.interval_table(), found.lookahead.interval_table()))
 
 
 def test_what_openfst_and_kaldis_script_do(tmp_path, model, disambig, likes, monkeypatch):

@@ -188,13 +188,14 @@ def write_folder(place: Path, kind: str) -> ModelFolder:
         (place / name).write_text("")
     old = hcl(False)
     table = SymbolTable.of([*dict.fromkeys(entry.word for entry in LEXICON), BACKOFF])
-    if kind == "backoff":
+    if kind in ("backoff", "ngram with #0"):
         old = with_loops(old, table[BACKOFF])
     words = ngram_fst(Ngram.estimate(OLD_TEXTS, 2), table) if kind != "loop" else word_loop(table)
     lookahead = Lookahead.of_fst(old)
     assert lookahead.label_of_word is not None
     labels = np.append(lookahead.label_of_word, 0)
-    if kind == "ngram":                  # whose words are numbered as HCL's labels
+    if kind.startswith("ngram"):         # whose words are numbered as HCL's labels
+        labels = np.where(np.arange(len(labels)) == table[BACKOFF], 0, labels)
         table = SymbolTable({int(labels[number]): name for number, name in table.names.items() if name != BACKOFF})
         grammar = with_symbols(dataclasses.replace(words, **dict.fromkeys(
             ("input_labels", "output_labels"), labels[words.input_labels])), *[
@@ -205,8 +206,8 @@ def write_folder(place: Path, kind: str) -> ModelFolder:
     with open_output(place / "graph" / "HCLr.fst") as stream:
         lookahead.write(TokenWriter(stream, binary=True))
     with open_output(place / "graph" / "Gr.fst") as stream:
-        write_binary_fst(TokenWriter(stream, binary=True), grammar, {"backoff": "const", "ngram": "ngram"}.get(
-            kind, "vector"))
+        write_binary_fst(TokenWriter(stream, binary=True), grammar, {"backoff": "const", "loop": "vector"}.get(
+            kind, "ngram"))
     (place / "graph" / "disambig_tid.int").write_text(f"{DISAMBIG}\n")
     return read_model_folder(place)
 
@@ -221,7 +222,7 @@ def with_loops(graph: Fst, label: int) -> Fst:
     return Fst.from_arcs(graph.start, graph.final_weights, *columns)
 
 
-@pytest.mark.parametrize("kind", ["ngram", "backoff", "loop"])
+@pytest.mark.parametrize("kind", ["ngram", "ngram with #0", "backoff", "loop"])
 def test_new_words_in_the_files_of_a_folder(tmp_path: Path, kind: str) -> None:
     folder = write_folder(tmp_path / "model", kind)
     tree, model = system()
@@ -236,11 +237,11 @@ def test_new_words_in_the_files_of_a_folder(tmp_path: Path, kind: str) -> None:
         new.setdefault(entry.word, []).append(entry.phones)
     wider_graph.write_wider_graph(work, folder, phones(), new, TEXTS, options)
 
-    names = SymbolTable.read(str(work.graph / ("Gr.fst" if kind == "ngram" else "words.txt")))
+    names = SymbolTable.read(str(work.graph / ("Gr.fst" if kind.startswith("ngram") else "words.txt")))
     before = SymbolTable.read(folder.words)
     assert {name: names[name] for name in before.ids} == before.ids and new.keys() == names.ids.keys() - before.ids
     graph = LookaheadGraph.read(work.graph / "HCLr.fst", work.graph / "Gr.fst", [DISAMBIG], model)
-    assert graph.grammar.is_ngram == (kind == "ngram")
+    assert graph.grammar.is_ngram == kind.startswith("ngram")
     learnt = Ngram.estimate(TEXTS, 2, new)
     mixed = mixture([(Ngram.estimate(OLD_TEXTS, 2), 1 - WEIGHT), (learnt, WEIGHT)])
     hcl_costs = path_costs(hcl(True), LONGEST)

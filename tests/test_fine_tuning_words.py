@@ -49,6 +49,18 @@ def test_pronunciations_are_learnt_of_a_lexicon() -> None:
     assert model.pronounce("zab") == []
 
 
+def test_syllables_of_hangul_are_pronounced_by_their_letters() -> None:
+    initials, vowels, finals = {0: "k", 2: "n", 6: "m", 9: "s"}, {0: "a", 8: "o", 20: "i"}, {0: "", 4: "n", 16: "m"}
+    syllables = {chr(0xAC00 + (initial * 21 + vowel) * 28 + final): [name for name in (
+        initials[initial], vowels[vowel], finals[final]) if name] for initial in initials for vowel in vowels
+        for final in finals}
+    words = [first + second for number, first in enumerate(syllables) for second in list(syllables)[number % 5::5]]
+    model = GraphemeModel.estimate((word, tuple(phone for sign in word for phone in syllables[sign])) for word in words)
+    new = [first + second for first in syllables for second in syllables if first + second not in words]
+    for word in new[::97]:
+        assert model.pronounce(word)[0].phones == tuple(phone for sign in word for phone in syllables[sign])
+
+
 def test_where_pronunciations_come_from() -> None:
     known = lexicon()
     new = pronounce(["fosh", "zip", "pizza"], known, {"pizza": [("F", "A")]}, may_spell=False)

@@ -10,7 +10,7 @@ from nnet3py import log
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL
+from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL, words_file
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.system import link_or_copy
@@ -45,7 +45,7 @@ def write_folder(work: WorkFolder, options: FineTuneOptions, target: Path, model
     if (work.graph / "HCLG.fst").is_file():
         _write_graph(work, folder, target / _inside(folder, folder.graph), options)
     if (work.graph / GRAMMAR).is_file():
-        for path, name in ((folder.graph, HCL), (folder.grammar, GRAMMAR), (folder.words, "words.txt")):
+        for path, name in ((folder.graph, HCL), (folder.grammar, GRAMMAR), (words_file(folder), "words.txt")):
             if (work.graph / name).is_file():
                 _replace(work.graph / name, target / _inside(folder, path))
     if folder.rnnlm and any((work.graph / name).is_file() for name in ("HCLG.fst", GRAMMAR)):

@@ -79,10 +79,18 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
     learnt = Ngram.estimate(usable, options.lm_order, labels)
     _write_grammar(work.graph / GRAMMAR, folder.grammar, _NewText(learnt, label_of, labels, numbers),
                    SHARE * options.lm_weight)
-    if os.path.abspath(folder.words) != os.path.abspath(folder.grammar) and new:
+    if words_file(folder) and new:
         SymbolTable({**words.names, **{number: name for name, number in numbers.items()}}).write(
             str(work.graph / "words.txt"))
     log.log(f"The old graph with {len(new)} more words, {len(words) + len(new)} in all")
+
+
+def words_file(folder: ModelFolder) -> str:
+    """The table of words of a folder, besides the one that Gr.fst may have in it; empty if there is none."""
+    if os.path.abspath(folder.words) != os.path.abspath(folder.grammar):
+        return folder.words
+    beside = os.path.join(os.path.dirname(folder.grammar), "words.txt")
+    return beside if os.path.isfile(beside) else ""
 
 
 def _new_numbers(graph: LookaheadGraph, words: SymbolTable,

@@ -3,8 +3,8 @@
 
     local/score.py MODEL_FOLDER DATA [--new-words FILE] [--vosk]
 
-Each recording is a stream of its own, in blocks of a quarter of a second, without dither (in a copy of the folder made
-of links), so that results can be compared. vosk runs in a process of its own.
+Each recording is a stream of its own, in blocks of a quarter of a second, through nnet3py.vosk, and without dither (in
+a copy of the folder made of links), so that results can be compared.
 """
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-import nnet3py
 from nnet3py.decoding.edit_distance import align
 from nnet3py.decoding.grammar import read_transcripts
 from nnet3py.decoding.word_errors import WordErrors
@@ -27,9 +26,10 @@ from nnet3py.formats.wave_file import WAVE
 from nnet3py.io.tables import SequentialReader
 
 BLOCK, GAP = 0.25, "***"
-VOSK = """
+PROGRAM = """
 import json, sys
-import numpy, vosk
+import numpy
+MODULE
 vosk.SetLogLevel(-1)
 model = vosk.Model(sys.argv[1])
 sounds = numpy.load(sys.argv[2])
@@ -58,23 +58,12 @@ def without_dither(model: Path, folder: Path) -> Path:
     return folder
 
 
-def recognised(model: Path, sounds: Mapping[str, np.ndarray], rate: float) -> dict[str, str]:
-    """What nnet3py hears."""
-    recognizer, texts = nnet3py.Recognizer(model), {}
-    for key, samples in sounds.items():
-        stream, parts, size = recognizer.stream(rate), [], int(BLOCK * rate)
-        for first in range(0, len(samples), size):
-            if stream.accept_waveform(samples[first:first + size]):
-                parts.append(stream.result().text)
-        texts[key] = " ".join(filter(None, [*parts, stream.finish().text]))
-    return texts
-
-
-def by_vosk(model: Path, sounds: Mapping[str, np.ndarray], rate: float, scratch: Path) -> dict[str, str]:
-    """What vosk hears."""
+def heard(module: str, model: Path, sounds: Mapping[str, np.ndarray], rate: float, scratch: Path) -> dict[str, str]:
+    """What vosk, or nnet3py in its place, hears."""
     np.savez(scratch / "sounds.npz", **sounds)
-    done = subprocess.run([sys.executable, "-c", VOSK, str(model), str(scratch / "sounds.npz"), str(rate),
-                           str(int(BLOCK * rate))], stdout=subprocess.PIPE, check=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM.replace("MODULE", module), str(model),
+                           str(scratch / "sounds.npz"), str(rate), str(int(BLOCK * rate))], stdout=subprocess.PIPE,
+                          check=True, text=True)
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
@@ -107,10 +96,10 @@ def main() -> None:
             sounds[key], rate = np.ascontiguousarray(wave.samples[0], dtype=np.int16), wave.rate
     with tempfile.TemporaryDirectory() as scratch:
         model = without_dither(args.model, Path(scratch) / "model")
-        texts = recognised(model, sounds, rate)
+        texts = heard("import nnet3py.vosk as vosk", model, sounds, rate, Path(scratch))
         print(f"nnet3py: {rates(references, texts, new)}", flush=True)
         if args.vosk:
-            others = by_vosk(model, sounds, rate, Path(scratch))
+            others = heard("import vosk", model, sounds, rate, Path(scratch))
             same = sum(texts[key] == others[key] for key in texts)
             print(f"vosk: {rates(references, others, new)}; the same words in {same} of {len(texts)} sentences")
 
