@@ -382,6 +382,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "arpa2fst": Entry("language_models", "arpa_to_fst", "Make a grammar from an ARPA file."),
         "arpa-to-const-arpa": Entry("language_models", "arpa_to_const_arpa",
                                     "Turn an ARPA file into a language model that is looked up as it is."),
+        "train-rnnlm": Entry("train_rnnlm", "train_rnnlm", "Train an RNN language model on text, to rescore lattices.",
+                             launcher=False),
     },
     "Alignments and posteriors": {
         "show-alignments": Entry("alignments", "show_alignments", "Print alignments as a person can read them."),
