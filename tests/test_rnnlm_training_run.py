@@ -20,7 +20,7 @@ from nnet3py.rnnlm.training.options import NetworkOptions, TrainRnnlmOptions
 from nnet3py.rnnlm.training.run import RnnlmHistory, train_rnnlm
 
 NUM_WORDS, FOLLOWERS = 12, 2
-SMALL = NetworkOptions(dim=24, num_lstm_layers=1)
+SMALL = NetworkOptions(dim=24, num_lstm_layers=0)        # quick to compile
 
 
 class Source:
@@ -58,7 +58,7 @@ class Source:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """A folder with train.txt and held-out.txt, and the latter's perplexity by its source."""
     folder, source = tmp_path_factory.mktemp("texts"), Source()
-    (folder / "train.txt").write_text(source.text(1500)[0], encoding="utf-8")
+    (folder / "train.txt").write_text(source.text(1000)[0], encoding="utf-8")
     held_out, perplexity = source.text(150)
     (folder / "held-out.txt").write_text(held_out, encoding="utf-8")
     return folder, perplexity
@@ -66,7 +66,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
 
 def options(folder: Path, out: Path, **values: object) -> TrainRnnlmOptions:
     """Of a training that takes some seconds."""
-    defaults = {"dir": str(out), "held_out": str(folder / "held-out.txt"), "net": SMALL, "num_epochs": 3,
+    defaults = {"dir": str(out), "held_out": str(folder / "held-out.txt"), "net": SMALL, "num_epochs": 2,
                 "minibatch_words": 64, "initial_rate": 0.02, "final_rate": 0.001}
     return TrainRnnlmOptions(**{**defaults, **values})       # type: ignore[arg-type]
 
@@ -74,7 +74,8 @@ def options(folder: Path, out: Path, **values: object) -> TrainRnnlmOptions:
 @pytest.fixture(scope="module")
 def trained(texts: tuple[Path, float], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RnnlmHistory]:
     out = tmp_path_factory.mktemp("trained") / "rnnlm"
-    return out, train_rnnlm([str(texts[0] / "train.txt")], options(texts[0], out))
+    return out, train_rnnlm([str(texts[0] / "train.txt")], options(texts[0], out, num_epochs=3,
+                                                                   net=NetworkOptions(dim=24)))
 
 
 def unigram_perplexity(folder: Path) -> float:
@@ -88,17 +89,17 @@ def unigram_perplexity(folder: Path) -> float:
 def test_a_markov_chain_is_learnt(texts: tuple[Path, float], trained: tuple[Path, RnnlmHistory]) -> None:
     folder, true = texts
     history = trained[1]
-    assert true <= history.best.perplexity < 1.08 * true and true < 0.35 * unigram_perplexity(folder)
+    assert true <= history.best.perplexity < 1.05 * true and true < 0.35 * unigram_perplexity(folder)
     assert abs(history.best.mean_log_z) < 0.1 and history.best.log_z_deviation < 0.2      # nearly normalised
     assert [epoch.epoch for epoch in history.epochs] == [1, 2, 3]
     assert history.epochs[-1].learning_rate == pytest.approx(0.001, rel=0.1)
 
 
 def test_a_few_samples_are_enough(texts: tuple[Path, float], tmp_path: Path) -> None:
-    """Of 28 words each output is compared with 6 that are drawn, and with those that follow."""
+    """Of 15 words each output is compared with 4 that are drawn, and with those that follow."""
     folder, true = texts
-    history = train_rnnlm([str(folder / "train.txt")], options(folder, tmp_path / "out", num_samples=6))
-    assert history.best.perplexity < 1.15 * true
+    history = train_rnnlm([str(folder / "train.txt")], options(folder, tmp_path / "out", num_samples=4))
+    assert history.best.perplexity < 1.06 * true
 
 
 def test_files_of_the_folder(trained: tuple[Path, RnnlmHistory]) -> None:
@@ -106,9 +107,9 @@ def test_files_of_the_folder(trained: tuple[Path, RnnlmHistory]) -> None:
     names = {path.name for path in out.iterdir()}
     assert {"final.raw", "feat_embedding.final.mat", "word_feats.txt", "words.txt", "config", "special_symbol_opts.txt",
             "special_symbol_opts.conf", "3.raw", "feat_embedding.3.mat", "unigram_probs.txt"} <= names
-    assert not {"1.raw", "2.raw", "feat_embedding.2.mat"} & names
+    assert not {"1.raw", "2.raw", "feat_embedding.1.mat", "feat_embedding.2.mat"} & names
     words = (out / "words.txt").read_text(encoding="utf-8").splitlines()
-    assert words[:5] == ["<eps> 0", "<s> 1", "</s> 2", "<brk> 3", "<unk> 4"] and len(words) > 20
+    assert words[:5] == ["<eps> 0", "<s> 1", "</s> 2", "<brk> 3", "<unk> 4"] and len(words) > 12
     assert (out / "config" / "words.txt").read_text(encoding="utf-8").splitlines() == words
     assert (out / "special_symbol_opts.txt").read_text() == "--bos-symbol=1 --eos-symbol=2 --brk-symbol=3\n"
     assert (out / "special_symbol_opts.conf").read_text().split() == ["--bos-symbol=1", "--eos-symbol=2",
@@ -181,7 +182,7 @@ def test_the_n_gram_model_is_compared_with(texts: tuple[Path, float], tmp_path: 
     surprise = [-model.log10_prob((["<s>", *sentence])[:place + 1], word) for sentence in held_out
                 for place, word in enumerate([*sentence, "</s>"])]
     history = train_rnnlm([str(folder / "train.txt"), arpa], options(folder, tmp_path / "out", num_epochs=1,
-                                                                    num_samples=6))
+                                                                    num_samples=4))
     assert history.ngram is not None and history.ngram.num_words == history.num_held_out == len(surprise)
     assert history.ngram.perplexity == pytest.approx(10.0 ** np.mean(surprise), rel=1e-4)
     assert true <= history.ngram.perplexity and f"the n-gram model: {history.ngram.perplexity:.2f}" in history.summary()

@@ -19,6 +19,8 @@ from nnet3py.rnnlm.training.sampling import WordSampler
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
 
+_ROWS_TOGETHER = 128             # of the output, that are compared with the same sample of words
+
 
 def words_request(num_sequences: int, length: int, trains: bool) -> ComputationRequest:
     """The computation of outputs for sequences of one length, and of derivatives if it ``trains``."""
@@ -39,7 +41,7 @@ class _Group:
     log_counts : as for :func:`compare`
     """
 
-    rows: slice
+    rows: slice | np.ndarray
     words: slice | np.ndarray
     targets: np.ndarray
     log_counts: np.ndarray | None
@@ -63,14 +65,14 @@ class _Comparisons:
             self.words, self.inputs = np.arange(embedding.num_words), inputs
             self.groups = [_Group(slice(None), slice(1, None), targets - 1, None)]        # epsilon is no word
         else:
-            length = eg.inputs.shape[1]
-            samples = [sampler.sample(eg.inputs[:, t - 1] if t else np.full(len(eg.inputs), -1), eg.inputs[:, t],
-                                      eg.targets[:, t], rng) for t in range(length)]
+            before = np.column_stack((np.full(len(eg.inputs), -1), eg.inputs[:, :-1])).reshape(-1)
+            rows = _rows_together(*eg.inputs.shape)
+            samples = [sampler.sample(before[those], inputs[those], targets[those], rng) for those in rows]
             self.words = np.unique(np.concatenate([inputs, *(sample.words for sample in samples)]))
             self.inputs = np.searchsorted(self.words, inputs)
-            self.groups = [_Group(slice(t, None, length), np.searchsorted(self.words, sample.words),
-                                  np.searchsorted(sample.words, eg.targets[:, t]), sample.log_counts)
-                           for t, sample in enumerate(samples)]
+            self.groups = [_Group(those, np.searchsorted(self.words, sample.words),
+                                  np.searchsorted(sample.words, targets[those]), sample.log_counts)
+                           for those, sample in zip(rows, samples, strict=True)]
         self.vectors = embedding.vectors(self.words if sampler is not None else None)
         self._vector_deriv = np.zeros_like(self.vectors)
 
@@ -93,6 +95,13 @@ class _Comparisons:
         of_row = csr_matrix((np.ones(rows, dtype=np.float32), self.inputs, np.arange(rows + 1)),
                             shape=(rows, len(self.words)))
         return self._vector_deriv + of_row.T @ input_deriv
+
+
+def _rows_together(num_sequences: int, length: int) -> list[np.ndarray]:
+    """The rows that share a sample of words: those of a few times, whose histories have something in common."""
+    steps = max(1, _ROWS_TOGETHER // num_sequences)
+    rows = np.arange(num_sequences * length).reshape(num_sequences, length)
+    return [rows[:, begin:begin + steps].reshape(-1) for begin in range(0, length, steps)]
 
 
 class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
