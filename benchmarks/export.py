@@ -1,4 +1,4 @@
-"""Exported models beside nnet3py: onnxruntime (float32, int8) and PyTorch, on the same threads, in turns.
+"""Exported models beside nnet3py: onnxruntime and PyTorch, on the same threads, in turns.
 
     python benchmarks/export.py [--frames=1500] [--runs=5] [--threads=2]
 
@@ -22,7 +22,6 @@ import nnet3py
 from nnet3py.engine import threads as engine_threads
 from nnet3py.export.export_onnx import export_onnx
 from nnet3py.export.onnx_file import run, session
-from nnet3py.export.quantize import quantize
 from nnet3py.runtime.compute import ComputeOptions, Utterance, UtteranceComputer
 
 NETS = Path(__file__).resolve().parent / "nets"
@@ -47,10 +46,8 @@ def calls(nnet: nnet3py.Nnet, feats: np.ndarray, count: int, folder: Path) -> di
     import torch
 
     torch.set_num_threads(count)
-    path, small = folder / "net.onnx", folder / "int8.onnx"
-    export_onnx(nnet, path)
-    quantize(path, small, "int8", [{"input": feats[:1]}], least_same_best=0.0)       # all products of integers
-    exact, int8 = session(str(path), count), session(str(small), count)
+    export_onnx(nnet, folder / "net.onnx")
+    running = session(str(folder / "net.onnx"), count)
     module, tensor = nnet3py.to_torch(nnet), torch.from_numpy(feats)
     whole, chunks = (UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=frames))
                      for frames in (feats.shape[1], 150))
@@ -64,8 +61,7 @@ def calls(nnet: nnet3py.Nnet, feats: np.ndarray, count: int, folder: Path) -> di
             return np.asarray(module(tensor).numpy())
 
     return {"nnet3py, one chunk": lambda: by_nnet3py(whole), "nnet3py, chunks of 150": lambda: by_nnet3py(chunks),
-            "onnxruntime": lambda: run(exact, feats)[0], "onnxruntime int8": lambda: run(int8, feats)[0],
-            "torch": by_torch}
+            "onnxruntime": lambda: run(running, feats)[0], "torch": by_torch}
 
 
 @click.command()

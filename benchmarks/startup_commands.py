@@ -12,7 +12,7 @@ from nnet3py.cli.registry import GROUPS
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 MODEL, TREE = str(DATA / "network" / "trans.mdl"), str(DATA / "network" / "tree")
-CHAIN, EGS = DATA / "chain", DATA / "egs"
+CHAIN, EGS, RNNLM = DATA / "chain", DATA / "egs", DATA / "rnnlm"
 NOWHERE, NO_TABLE = "/dev/null", "ark:/dev/null"
 
 COMMANDS = [
@@ -53,6 +53,7 @@ COMMANDS = [
     ("chain-make-den-fst", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "phone_lm", NOWHERE, NOWHERE),
     ("chain-make-num-fst-e2e", str(CHAIN / "0.trans_mdl"), str(CHAIN / "normalization.fst"), "ark:graphs", NO_TABLE),
     ("text-to-phones", "lexicon", "text", NO_TABLE),
+    ("rnnlm-get-word-embedding", str(RNNLM / "word_feats.txt"), str(RNNLM / "feat_embedding.mat"), NOWHERE),
     # Features
     ("copy-feats", "ark:feats", NO_TABLE), ("feat-to-dim", "ark:feats", "-"), ("feat-to-len", "ark:feats"),
     ("compute-cmvn-stats", "ark:feats", NO_TABLE), ("modify-cmvn-stats", "0", "ark:stats", NO_TABLE),
@@ -118,7 +119,7 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
                 "docs": 255}
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
-LIBRARIES = {"nnet3-extras": "importlib.metadata", **dict.fromkeys((
+LIBRARIES = {"nnet3-extras": "importlib.metadata", "rnnlm-get-word-embedding": "scipy.sparse", **dict.fromkeys((
     "apply-cmvn-online", "chain-get-supervision", "chain-make-den-fst", "compute-mfcc-feats", "compute-fbank-feats",
     "compute-plp-feats", "compute-spectrogram-feats", "compute-online-feats", "compute-kaldi-pitch-feats",
     "compute-and-process-kaldi-pitch-feats"), "llvmlite.binding")}
@@ -131,7 +132,8 @@ NOT_MEASURED = {
     "warmup": "it compiles kernels",
     "tune": "it measures products",
     "resident": "it loads everything",
-    **dict.fromkeys(("listen", "serve", "fine-tune", "vosk-transcriber"), "it loads a model for recognition"),
+    **dict.fromkeys(("align", "diarize", "listen", "serve", "fine-tune", "vosk-transcriber"),
+                    "it loads a model for recognition"),
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
                      "nnet3-compute-prob", "nnet3-combine", "nnet3-chain-train", "nnet3-chain-train2",
@@ -147,7 +149,7 @@ NOT_MEASURED = {
                      "nnet3-align-compiled", "nnet3-transcribe"), _KERNELS),
     **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
     **{name: _GRAPHS for group in ("Graphs", "Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
-       for name in GROUPS[group]},
+       for name in GROUPS[group] if name != "rnnlm-get-word-embedding"},
     **dict.fromkeys(("latgen-faster-mapped", "latgen-faster-mapped-parallel", "word-error-rate"), _LOOPS),
     **{name: "it works with a model of speakers or its statistics, which no few lines of text can be"
        for name in GROUPS["Speakers and i-vectors"] if name not in {name for name, *_ in COMMANDS}},

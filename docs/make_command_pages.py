@@ -69,7 +69,11 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("phone-sym*", "names of phones with their numbers, a text file to read"),
     ("silence-weight", "a number, usually 0 or a small one"),
     ("const-arpa", "an n-gram model in const-ARPA form, a file to read"),
-    ("old-lm", "a language model, an FST to read"),
+    ("old-lm", "a language model to read: an FST, or with `--use-const-arpa=true`, where there is that option, in "
+     "const-ARPA form"),
+    ("rnnlm", "a raw network, a file to read"),
+    *((name, "the vectors of words, a matrix to read; `-` is standard input, `'COMMAND \\|'` a pipe")
+      for name in ("word-embedding", "word-embedding-matrix")),
     ("new-lm", "a language model to read: an FST, or with `--add-const-arpa=true` in const-ARPA form"),
     ("dim", "the dimension of the features"),
     ("extra", "the name of an extra: decode, chain, features, sound, plot, dask, cuda or bench"),
@@ -77,6 +81,8 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("*data-dir", "a folder of data, with feats.scp"),
     ("chain-dir", "a folder with the tree, 0.trans_mdl and normalization.fst of a chain training"),
     ("speech-and-text", "a data folder of Kaldi, sounds with a text file beside each, or a table of file and text"),
+    ("sound", "a file of sound"),
+    ("data", "a folder of sounds with texts, a data folder of Kaldi, or a table of file and text"),
     ("sound-or-folder", "a file of sound, a folder with such files in it and below, or `-` for standard input"),
     ("egs-dir", "the folder to write examples to"),
     ("graph-dir", "the folder to write the graph to"),

@@ -17,6 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = "repository"
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 _GROUP = re.compile(r"^    # (.+)\n((?:    \"\w+\": \"[\w.]+\",\n)+)", re.MULTILINE)
+# Submodules with public names of their own, and the titles of their pages.
+_PACKAGES = {"feat": "Features", "chain": "LF-MMI", "lattices": "Lattices", "ivectors": "I-vectors"}
+_NAME = re.compile(r'"(\w+)": "([\w.]+)"')
 _NEIGHBOURS = {"scikit-learn": ["nnet3py.sklearn.Nnet3Classifier", "nnet3py.sklearn.Nnet3Regressor",
                                 "nnet3py.sklearn.Nnet3Estimator"],
                "PyTorch's training": [f"nnet3py.torch.{name}" for name in (
@@ -33,12 +36,23 @@ def public_groups() -> dict[str, list[str]]:
             for title, names in _GROUP.findall(text)}
 
 
+def names_of_package(package: str) -> list[str]:
+    """The public names of a folder of the package, with their modules."""
+    text = (ROOT / "nnet3py" / package / "__init__.py").read_text(encoding="utf-8")
+    return [f"{module}.{name}" for name, module in _NAME.findall(text)]
+
+
 def reference_pages() -> dict[str, str]:
     """Markdown of the pages of the reference by their paths."""
+    groups = [(title, "nnet3py", names) for title, names in public_groups().items()]
+    groups += [(title, f"nnet3py.{package}", names_of_package(package)) for package, title in _PACKAGES.items()]
+    groups += [(title, ".".join(names[0].split(".")[:2]), names) for title, names in _NEIGHBOURS.items()]
     pages = {}
-    for title, names in {**public_groups(), **_NEIGHBOURS}.items():
+    for title, place, names in groups:
         path = "reference/" + re.sub(r"\W+", "-", title.lower()) + ".md"
-        pages[path] = f"# {title}\n\n" + "\n".join(f"::: {name}\n" for name in names)
+        first = names[0].rpartition(".")[2]
+        pages[path] = (f"# {title}\n\nAll of these are imported from `{place}`: `from {place} import {first}`.\n\n"
+                       + "\n".join(f"::: {name}\n" for name in names))
     return pages
 
 

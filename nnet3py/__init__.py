@@ -1,14 +1,16 @@
 """nnet3py: Kaldi's nnet3 neural networks in Python, compiled with numba.
 
 Importing the package imports nothing heavy: every public name loads its module on first use. The list of public names
-is ``_PUBLIC``; docs/python.md describes each of them. Three submodules are public as well: ``nnet3py.sklearn``
-(estimators), ``nnet3py.torch`` (LF-MMI, natural gradient) and ``nnet3py.torch_data`` (data sets of
-examples).
+is ``_PUBLIC``; docs/python.md describes each of them. Submodules that are public as well, loaded likewise:
+``nnet3py.feat`` (features), ``nnet3py.chain`` (graphs and supervision of LF-MMI), ``nnet3py.lattices``,
+``nnet3py.ivectors``; ``nnet3py.sklearn`` (estimators), ``nnet3py.torch`` (LF-MMI, natural gradient),
+``nnet3py.torch_data`` (data sets of examples); ``nnet3py.vosk`` (vosk's interface).
 """
 from __future__ import annotations
 
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
@@ -24,6 +26,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.decoding.decoder_options import DecoderOptions as DecoderOptions
     from nnet3py.decoding.decoding_graph import DecodingGraph as DecodingGraph
     from nnet3py.decoding.lattice_decoder import LatticeDecoder as LatticeDecoder
+    from nnet3py.decoding.word_errors import WordErrors as WordErrors
     from nnet3py.decoding.word_errors import wer as wer
     from nnet3py.egs.chain_example import read_chain_egs as read_chain_egs
     from nnet3py.egs.example import NnetExample as NnetExample
@@ -32,34 +35,42 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.egs.example import write_egs as write_egs
     from nnet3py.errors import Nnet3Error as Nnet3Error
     from nnet3py.export.export_onnx import export_onnx as export_onnx
+    from nnet3py.export.export_options import ExportOptions as ExportOptions
+    from nnet3py.export.from_onnx import from_onnx as from_onnx
+    from nnet3py.export.onnx_stream import OnnxStream as OnnxStream
+    from nnet3py.export.quantize import quantize as quantize
     from nnet3py.export.torch_module import from_torch as from_torch
     from nnet3py.export.torch_module import to_torch as to_torch
     from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
+    from nnet3py.formats.matrix_files import read_alignments as read_alignments
     from nnet3py.formats.matrix_files import read_matrices as read_matrices
+    from nnet3py.formats.matrix_files import write_matrices as write_matrices
+    from nnet3py.hmm.transition_model import TransitionModel as TransitionModel
+    from nnet3py.hmm.transition_model import read_transition_model as read_transition_model
     from nnet3py.inspection.comparison import compare as compare
     from nnet3py.inspection.inspect import inspect as inspect
     from nnet3py.inspection.summary import summary as summary
     from nnet3py.log import show_log as show_log
     from nnet3py.model_info import info as info
+    from nnet3py.network.edits import apply_edits as apply_edits
     from nnet3py.network.freezing import freeze as freeze
     from nnet3py.network.freezing import unfreeze as unfreeze
     from nnet3py.network.inference import for_inference as for_inference
     from nnet3py.network.model_file import read_nnet as read_nnet
     from nnet3py.network.nnet import Nnet as Nnet
-    from nnet3py.network.whole_model import (
-        set_batchnorm_test_mode as set_batchnorm_test_mode,
-    )
-    from nnet3py.network.whole_model import (
-        set_dropout_test_mode as set_dropout_test_mode,
-    )
-    from nnet3py.network.whole_model import (
-        set_learning_rate as set_learning_rate,
-    )
+    from nnet3py.network.whole_model import set_batchnorm_test_mode as set_batchnorm_test_mode
+    from nnet3py.network.whole_model import set_dropout_test_mode as set_dropout_test_mode
+    from nnet3py.network.whole_model import set_learning_rate as set_learning_rate
     from nnet3py.recognition.aligning import AlignedText as AlignedText
     from nnet3py.recognition.aligning import Aligner as Aligner
     from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
     from nnet3py.recognition.decode_arrays import decode as decode
+    from nnet3py.recognition.decode_phones import DecodedPhones as DecodedPhones
+    from nnet3py.recognition.decode_phones import decode_phones as decode_phones
+    from nnet3py.recognition.diarization import DiarizationOptions as DiarizationOptions
+    from nnet3py.recognition.diarization import Turn as Turn
+    from nnet3py.recognition.diarization import diarize as diarize
     from nnet3py.recognition.front_end import features as features
     from nnet3py.recognition.front_end import front_end as front_end
     from nnet3py.recognition.front_end import vad as vad
@@ -67,26 +78,30 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.model_folder import ModelFolder as ModelFolder
     from nnet3py.recognition.model_folder import read_model_folder as read_model_folder
     from nnet3py.recognition.recognizer import Recognizer as Recognizer
+    from nnet3py.recognition.results import Result as Result
+    from nnet3py.recognition.results import Word as Word
+    from nnet3py.recognition.stream import Stream as Stream
     from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
+    from nnet3py.rnnlm.model import RnnLanguageModel as RnnLanguageModel
     from nnet3py.runtime.batch import Utterance as Utterance
-    from nnet3py.runtime.compute import (
-        ComputeOptions as ComputeOptions,
-    )
-    from nnet3py.runtime.compute import (
-        UtteranceComputer as UtteranceComputer,
-    )
-    from nnet3py.runtime.compute import (
-        compute as compute,
-    )
+    from nnet3py.runtime.compute import ComputeOptions as ComputeOptions
+    from nnet3py.runtime.compute import UtteranceComputer as UtteranceComputer
+    from nnet3py.runtime.compute import compute as compute
     from nnet3py.runtime.computer import Computer as Computer
     from nnet3py.runtime.looped import LoopedComputer as LoopedComputer
+    from nnet3py.runtime.looped import LoopedStream as LoopedStream
+    from nnet3py.training.array_trainer import Trainer as Trainer
     from nnet3py.training.gradients import Gradients as Gradients
     from nnet3py.training.gradients import gradients as gradients
+    from nnet3py.training.loss_function import Loss as Loss
     from nnet3py.training.minibatches import MinibatchOptions as MinibatchOptions
     from nnet3py.training.train import History as History
     from nnet3py.training.train import train as train
     from nnet3py.training.trainer import NnetTrainer as NnetTrainer
     from nnet3py.training.trainer import TrainerOptions as TrainerOptions
+    from nnet3py.transducers.compact_lattice import CompactLattice as CompactLattice
+    from nnet3py.transducers.lattice_tables import read_lattices as read_lattices
+    from nnet3py.transducers.lattice_tables import write_lattices as write_lattices
 
 __version__ = "0.1.0"
 
@@ -96,6 +111,8 @@ _PUBLIC = {
     "read_nnet": "nnet3py.network.model_file",
     "read_model": "nnet3py.acoustic_model",
     "AcousticModel": "nnet3py.acoustic_model",
+    "read_transition_model": "nnet3py.hmm.transition_model",
+    "TransitionModel": "nnet3py.hmm.transition_model",
     "info": "nnet3py.model_info",
     "summary": "nnet3py.inspection.summary",
     "inspect": "nnet3py.inspection",
@@ -106,17 +123,21 @@ _PUBLIC = {
     "set_learning_rate": "nnet3py.network.whole_model",
     "freeze": "nnet3py.network.freezing",
     "unfreeze": "nnet3py.network.freezing",
+    "apply_edits": "nnet3py.network.edits",
     # computing
     "compute": "nnet3py.runtime.compute",
     "UtteranceComputer": "nnet3py.runtime.compute",
     "ComputeOptions": "nnet3py.runtime.compute",
     "Utterance": "nnet3py.runtime.batch",
     "LoopedComputer": "nnet3py.runtime.looped",
+    "LoopedStream": "nnet3py.runtime.looped",
     "gradients": "nnet3py.training.gradients",
     "Gradients": "nnet3py.training.gradients",
     # training
     "train": "nnet3py.training.train",
     "History": "nnet3py.training.train",
+    "Loss": "nnet3py.training.loss_function",
+    "Trainer": "nnet3py.training.array_trainer",
     "NnetTrainer": "nnet3py.training.trainer",
     "TrainerOptions": "nnet3py.training.trainer",
     "MinibatchOptions": "nnet3py.training.minibatches",
@@ -128,6 +149,10 @@ _PUBLIC = {
     "write_egs": "nnet3py.egs.example",
     "read_chain_egs": "nnet3py.egs.chain_example",
     "read_matrices": "nnet3py.formats.matrix_files",
+    "write_matrices": "nnet3py.formats.matrix_files",
+    "read_alignments": "nnet3py.formats.matrix_files",
+    "read_lattices": "nnet3py.transducers.lattice_tables",
+    "write_lattices": "nnet3py.transducers.lattice_tables",
     # the compiler
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",
@@ -140,10 +165,19 @@ _PUBLIC = {
     "xvector": "nnet3py.recognition.front_end",
     "decode": "nnet3py.recognition.decode_arrays",
     "DecodedText": "nnet3py.recognition.decode_arrays",
+    "decode_phones": "nnet3py.recognition.decode_phones",
+    "DecodedPhones": "nnet3py.recognition.decode_phones",
     "align": "nnet3py.recognition.aligning",
+    "diarize": "nnet3py.recognition.diarization",
+    "DiarizationOptions": "nnet3py.recognition.diarization",
+    "Turn": "nnet3py.recognition.diarization",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",
     "Recognizer": "nnet3py.recognition.recognizer",
+    "Stream": "nnet3py.recognition.stream",
+    "Result": "nnet3py.recognition.results",
+    "Word": "nnet3py.recognition.results",
+    "CompactLattice": "nnet3py.transducers.compact_lattice",
     "ModelFolder": "nnet3py.recognition.model_folder",
     "read_model_folder": "nnet3py.recognition.model_folder",
     "StreamDecoder": "nnet3py.recognition.stream_decoder",
@@ -151,8 +185,15 @@ _PUBLIC = {
     "DecoderOptions": "nnet3py.decoding.decoder_options",
     "DecodingGraph": "nnet3py.decoding.decoding_graph",
     "wer": "nnet3py.decoding.word_errors",
+    "WordErrors": "nnet3py.decoding.word_errors",
+    # language models
+    "RnnLanguageModel": "nnet3py.rnnlm.model",
     # other programs
     "export_onnx": "nnet3py.export.export_onnx",
+    "ExportOptions": "nnet3py.export.export_options",
+    "OnnxStream": "nnet3py.export.onnx_stream",
+    "quantize": "nnet3py.export.quantize",
+    "from_onnx": "nnet3py.export.from_onnx",
     "to_torch": "nnet3py.export.torch_module",
     "from_torch": "nnet3py.export.torch_module",
     # components of one's own
@@ -165,6 +206,9 @@ _PUBLIC = {
     "show_log": "nnet3py.log",
 }
 
+# Submodules with public names of their own.
+_SUBMODULES = ("chain", "feat", "ivectors", "lattices", "sklearn", "torch", "torch_data", "vosk")
+
 # What people may try, and what to type instead.
 _ELSEWHERE = {
     **dict.fromkeys(("load", "read", "open", "from_file"), "nnet3py.read_nnet('final.mdl')"),
@@ -174,7 +218,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("transcribe", "recognize", "recognise"), "nnet3py.Recognizer('model-folder').transcribe('a.wav')"),
     **dict.fromkeys(("Nnet3Classifier", "Nnet3Regressor"), "from nnet3py.sklearn import Nnet3Classifier"),
     "ExampleDataset": "from nnet3py.torch_data import ExampleDataset",
-    **{name: f"import nnet3py.{name}" for name in ("sklearn", "torch", "torch_data")},
     "ChainLoss": "from nnet3py.torch import ChainLoss",
 }
 
@@ -189,8 +232,20 @@ def _advice(name: str) -> str | None:
     return did_you_mean(name, list(_PUBLIC))
 
 
+def _submodule(name: str) -> ModuleType:
+    """A public submodule; AttributeError with the command that installs what it needs, if that is missing."""
+    from nnet3py.errors import Nnet3Error
+
+    try:
+        return import_module(f"nnet3py.{name}")
+    except Nnet3Error as error:
+        raise AttributeError(f"nnet3py.{name} cannot be loaded: {error}") from None
+
+
 if not TYPE_CHECKING:        # a type checker would take any name for one that is there
     def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES:
+            return _submodule(name)
         module = _PUBLIC.get(name)
         if module is None:
             from nnet3py.errors import NoSuchAttribute

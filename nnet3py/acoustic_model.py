@@ -1,27 +1,33 @@
 """Acoustic models: a transition model, a network and priors in one file. Kaldi: ``AmNnetSimple``."""
 from __future__ import annotations
 
+import copy
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nnet3py.errors import FormatError, Nnet3Error, NoSuchAttribute
+from nnet3py.advice import Advising, elsewhere
+from nnet3py.components.base import Component
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.shortcuts import ELSEWHERE
 
 _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
                "inputs, 'ivector' among them")
 
 
-@dataclass
-class AcousticModel:
+@dataclass(eq=False)
+class AcousticModel(CallableModel, Advising):
     """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
 
     Attributes
@@ -31,24 +37,65 @@ class AcousticModel:
     priors : float32 (pdfs,), or (0,) for none
     """
 
+    _WHAT: ClassVar[str] = "an acoustic model"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "forward predict run compute infer": "model(feats), or nnet3py.compute(model, feats)",
+        "fit train": "nnet3py.train(model, (feats, targets))",
+        "eval inference": "nothing is to be done: model(feats) computes in test mode",
+        "save dump to_file": "model.write('final.mdl')",
+        "load from_file from_pretrained": "nnet3py.read_model('final.mdl')",
+        "layers modules children named_modules": "for name in model: model[name]; or model.summary()",
+        "parameters named_parameters state_dict weights": "for name in model: model[name].parameters()",
+        "num_pdfs phones topology": "model.transition_model.num_pdfs, model.transition_model.topology.phones",
+        "tree": "it is a file of its own, beside the model",
+        "clone": "model.copy()"})
+
+    _FROM_FILE: ClassVar[str] = "nnet3py.read_model('final.mdl') reads a file"
+
     transition_model: TransitionModel
     nnet: Nnet
-    priors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    priors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
-    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
-        """:func:`nnet3py.compute` of its network, whose outputs do not have the priors divided out."""
-        return self.nnet(feats, ivector, **options)
+    def __repr__(self) -> str:
+        priors = f"priors of {len(self.priors)} pdfs" if len(self.priors) else "no priors"
+        return f"<AcousticModel: {self.transition_model!r}, {self.nnet!r}, {priors}>"
 
-    def summary(self) -> Any:
-        """The table of its network: :func:`nnet3py.summary`."""
-        return import_module("nnet3py.inspection.summary").summary(self)
+    def __eq__(self, other: object) -> bool:
+        """Whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
+        if not isinstance(other, AcousticModel):
+            return NotImplemented
+        return self is other or (self.transition_model == other.transition_model and self.nnet == other.nnet
+                                 and np.array_equal(self.priors, other.priors))
 
-    if not TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            """AttributeError, which says that the network has it, if so."""
-            def advice() -> str | None:
-                return f"its network has, model.nnet.{name}" if name != "nnet" and hasattr(self.nnet, name) else None
-            raise NoSuchAttribute(f"an acoustic model has no '{name}'", advice)
+    __hash__ = object.__hash__          # of the object: models change
+
+    def __getitem__(self, name: str) -> Component:
+        """A component of its network: ``nnet[name]``."""
+        return self.nnet[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a component or a node of its network has that name."""
+        return name in self.nnet
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the components of its network."""
+        return iter(self.nnet)
+
+    def __len__(self) -> int:
+        """How many components its network has."""
+        return len(self.nnet)
+
+    def _advice(self, name: str) -> str | None:
+        """What to type instead of an attribute: its network has it, or what a network's advice says."""
+        if name in self._ELSEWHERE or name.startswith("_") or "nnet" not in self.__dict__:
+            return self._ELSEWHERE.get(name)
+        if hasattr(self.nnet, name):
+            return f"its network has, model.nnet.{name}"
+        return f"with nnet = model.nnet: {ELSEWHERE[name]}" if name in ELSEWHERE else super()._advice(name)
+
+    def copy(self) -> AcousticModel:
+        """A deep copy."""
+        return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
         """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
@@ -57,9 +104,27 @@ class AcousticModel:
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)
 
+    def with_network(self, nnet: Nnet) -> AcousticModel:
+        """An acoustic model of another network, with this one's transition model and priors.
+
+        Raises
+        ------
+        ShapeError : the network's output has another dimension than the transition model has pdfs
+        Nnet3Error : the network is not simple
+        """
+        check_is_simple(nnet)
+        dim, num_pdfs = nnet.output_dim("output"), self.transition_model.num_pdfs
+        if dim not in (num_pdfs, self.nnet.output_dim("output")):
+            raise ShapeError(f"the output of the network has dimension {dim}, but the transition model has {num_pdfs} "
+                             "pdfs", "a network belongs to the model whose tree it was trained for")
+        return AcousticModel(self.transition_model, nnet, self.priors)
+
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
         """Read transition model, network, contexts (which are ignored) and priors; the header is consumed."""
+        if isinstance(reader, str | os.PathLike):
+            raise UsageError("AcousticModel.read takes an open file",
+                             "nnet3py.read_model('final.mdl') reads one by its name")
         return cls.read_after(TransitionModel.read(reader), reader)
 
     @classmethod
@@ -91,11 +156,6 @@ class AcousticModel:
         write_object(path, self.write_to, binary)
 
 
-def network_of(model: Nnet | AcousticModel) -> Nnet:
-    """The network itself, or that of an acoustic model."""
-    return model.nnet if isinstance(model, AcousticModel) else model
-
-
 def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
     """Raise an error (FormatError with a reader) if the network cannot be that of an acoustic model."""
     if nnet.is_simple():
@@ -108,12 +168,34 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
 def read_model(path: str | os.PathLike[str]) -> AcousticModel:
     """Read an acoustic model (``.mdl``), text or binary; of a model folder, its acoustic model.
 
+    Parameters
+    ----------
+    path : any rxfilename: a file, ``-``, ``command |``, ``file:offset``; or a model folder
+
+    Returns
+    -------
+    The model: ``.nnet``, ``.transition_model``, ``.priors``; it computes as its network does.
+
     Raises
     ------
     FormatError : bytes that are not an acoustic model; a raw network is refused with a hint
     Nnet3Error : a file that cannot be opened
     """
     return read_object(model_in(path), _read_model)
+
+
+def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
+    """The model itself, or that of a file or a folder; raises as :func:`read_model`."""
+    return model if isinstance(model, AcousticModel) else read_model(model)
+
+
+def read_network_or_model(path: str | os.PathLike[str]) -> Nnet | AcousticModel:
+    """Read a raw network, or an acoustic model as such; of a model folder, the one that it has.
+
+    Raises as :func:`read_model`, but takes raw networks.
+    """
+    return read_object(model_in(path), lambda reader: Nnet.read(reader) if reader.peek_token() == "N"
+                       else AcousticModel.read(reader))
 
 
 def _read_model(reader: TokenReader) -> AcousticModel:

@@ -5,24 +5,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.network.nnet import Nnet
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
 
-def info(nnet: Nnet, verbose: int = 0) -> str:
+def info(nnet: AnyModelOrFile, verbose: int = 0) -> str:
     """The text that ``nnet3-info`` prints: contexts (of a simple network), sizes, nodes and components.
 
     Parameters
     ----------
-    nnet : the network
+    nnet : a network, an acoustic model, or the file of one
     verbose : at 2 and above some components add summaries of singular values
+
+    Returns
+    -------
+    Lines of ``key: value`` and of config, which end with a newline.
 
     Raises
     ------
     Nnet3Error : no output of a simple network can be computed, however much context it gets
     """
+    nnet = network_or_file(nnet)
     lines = []
     if nnet.is_simple():
         from nnet3py.compiler.context import compute_simple_nnet_context

@@ -7,12 +7,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from nnet3py import option_file
 from nnet3py.errors import UsageError
 
 T = TypeVar("T")
+OptionValue: TypeAlias = "str | float | bool"       # of an option; to type checkers a whole number is a float, too
 
 
 class Setting(NamedTuple):

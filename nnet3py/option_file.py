@@ -41,7 +41,7 @@ def option_texts(line: str) -> list[str]:
 def read_option_lines(path: str) -> list[OptionLine]:
     """The lines of a file that hold options. UsageError for a file that cannot be read, or another line."""
     try:
-        with open(path, encoding="utf-8") as stream:
+        with open(path, encoding="utf-8-sig") as stream:         # a byte-order mark is passed over
             lines = stream.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot open config file: {path} ({error})") from None

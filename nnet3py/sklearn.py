@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3py import extras
 from nnet3py.errors import Nnet3Error, UsageError
@@ -63,7 +64,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
     def __init__(self, hidden_dims: Sequence[int] = (64, 64), *, make_network: MakeNetwork | None = None,
                  num_epochs: int = 20, learning_rate: float = 0.01, final_learning_rate: float | None = 0.001,
                  minibatch_size: int = 32, validation_fraction: float = 0.0, patience: int = 0,
-                 random_state: Any = None) -> None:
+                 random_state: int | np.random.RandomState | None = None) -> None:
         self.hidden_dims = hidden_dims
         self.make_network = make_network
         self.num_epochs = num_epochs
@@ -97,7 +98,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.nnet_ = nnet
         self.n_iter_ = len(self.history_)
 
-    def _output(self, x: Any) -> np.ndarray:
+    def _output(self, x: ArrayLike) -> np.ndarray:
         """The network's output for rows, float64 (rows, output dim)."""
         _validation.check_is_fitted(self)
         rows = _validation.validate_data(self, x, reset=False, dtype=np.float32)
@@ -130,7 +131,7 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
     nnet_, history_, n_features_in_, n_iter_ : as :class:`Nnet3Estimator` has them
     """
 
-    def fit(self, x: Any, y: Any) -> Nnet3Classifier:
+    def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Classifier:
         """Train on float (rows, features) and the class of each, of any type. ValueError for invalid data."""
         rows, labels = _validation.validate_data(self, x, y, dtype=np.float32)
         _multiclass.check_classification_targets(labels)
@@ -140,17 +141,17 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
         self._fit(rows, numbers.astype(np.int32), len(self.classes_), "")
         return self
 
-    def predict_log_proba(self, x: Any) -> np.ndarray:
+    def predict_log_proba(self, x: ArrayLike) -> NDArray[np.float64]:
         """Log-probabilities, float64 (rows, classes)."""
         return self._output(x)
 
-    def predict_proba(self, x: Any) -> np.ndarray:
+    def predict_proba(self, x: ArrayLike) -> NDArray[np.float64]:
         """Probabilities, float64 (rows, classes), which sum to 1."""
         probabilities = np.exp(self._output(x))
         return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
-    def predict(self, x: Any) -> np.ndarray:
-        """The likeliest class of each row."""
+    def predict(self, x: ArrayLike) -> np.ndarray:
+        """The likeliest class of each row, of the type of ``y``, (rows,); ``x`` float (rows, features)."""
         likeliest = self._output(x).argmax(axis=1)
         return np.asarray(self.classes_[likeliest])
 
@@ -168,7 +169,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
     nnet_, history_, n_features_in_, n_iter_ : as :class:`Nnet3Estimator` has them
     """
 
-    def fit(self, x: Any, y: Any) -> Nnet3Regressor:
+    def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Regressor:
         """Train on float (rows, features), and (rows,) or (rows, targets). ValueError for invalid data."""
         rows, values = _validation.validate_data(self, x, y, dtype=np.float32, multi_output=True, y_numeric=True)
         values = np.asarray(values, np.float64)
@@ -180,7 +181,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
                   " objective-type=quadratic include-log-softmax=false")
         return self
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: ArrayLike) -> NDArray[np.float64]:
         """float64 (rows,) or (rows, targets), whichever ``y`` was."""
         values = self._output(x) * self._scale + self._mean
         return values[:, 0] if self._is_flat else values

@@ -273,6 +273,19 @@ def _living_groups(groups: set[int]) -> set[int]:
     return alive & living
 
 
+HANGUP: int = getattr(signal, "SIGHUP", 0)
+"""The signal by which services are told to look at their files again, and programs that their terminal was closed."""
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that controls it, which is still open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
+    except OSError:
+        return False
+    return True
+
+
 def call_at_signals(loop: Any, numbers: tuple[int, ...], function: Callable[[], Any]) -> None:
     """Let an event loop of asyncio call ``function`` when one of these signals comes."""
     for number in numbers:
@@ -362,10 +375,22 @@ def share_heaps(count: int) -> None:
 
     Else each thread has one of its own, which keeps room that others could use, and a server grows for hours.
     """
-    if not os.path.exists("/proc/self"):
-        return
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = _function_of_c("mallopt")
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_M_ARENA_MAX, count)
+
+
+def give_back_memory() -> None:
+    """Give memory that was freed back to the system, where the C library is glibc: elsewhere it decides that itself."""
+    trim = _function_of_c("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def _function_of_c(name: str) -> Any:
+    """A function of the C library, where there is /proc; None if it has none of that name."""
+    if not os.path.exists("/proc/self"):
+        return None
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), name, None)

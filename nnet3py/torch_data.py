@@ -17,7 +17,7 @@ Needs the extra ``torch``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -33,14 +33,18 @@ from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader
 
-_torch = extras.load("torch", "data sets for PyTorch need", "torch")
-_data = extras.load("torch.utils.data", "data sets for PyTorch need", "torch", "torch")
+if TYPE_CHECKING:
+    import torch as _torch
+    from torch.utils import data as _data
+else:
+    _torch = extras.load("torch", "data sets for PyTorch need", "torch")
+    _data = extras.load("torch.utils.data", "data sets for PyTorch need", "torch", "torch")
 
 __all__ = ["ExampleDataset", "tensors"]
 
 BUFFER = 5000            # examples among which an archive is shuffled
 
-Tensors = dict[str, Any]
+Tensors: TypeAlias = "dict[str, _torch.Tensor | NnetChainSupervision]"
 Example = NnetExample | NnetChainExample
 
 _CHAIN = f"<{NnetChainExample.TAG}>".encode()
@@ -56,7 +60,7 @@ _EXAMPLE: Holder[Example] = Holder("training example or chain example", _read_ex
                                    lambda writer, value: value.write(writer))
 
 
-class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-defined]
+class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainSupervision]"]):        # type: ignore[misc]
     """Minibatches of the examples of archives, each a dict of tensors by the names of inputs and outputs.
 
     Give it to a ``DataLoader`` with ``batch_size=None``: examples are put together here, only those of equal frames and
@@ -69,6 +73,7 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
     batch_size : examples of a minibatch; those left over at the end make smaller ones. None: single examples instead of
         minibatches, without the first axis
     shuffle : read archives in another order in each pass, and shuffle among ``buffer`` examples
+    buffer : among how many
     seed : of the order, which :meth:`set_epoch` changes
 
     A dict has, for each input and output of the examples, what :func:`tensors` says. Raises UsageError for options that
@@ -127,11 +132,20 @@ class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-de
 def tensors(example: NnetExample | NnetChainExample) -> Tensors:
     """Tensors by the names of an example's inputs and outputs.
 
+    Parameters
+    ----------
+    example : of one sequence: not a minibatch
+
+    Returns
+    -------
     A dense matrix becomes float32 (frames, dim), as does an i-vector, with one frame. A sparse one, as targets are,
     becomes int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else
     float32 (frames, dim). An output of a chain example stays what it is, with supervision and weights of frames:
-    ``nnet3py.torch.ChainLoss`` takes it. In minibatches those of all sequences are merged into one. Examples that hold
-    several sequences are ShapeErrors: they have been merged already.
+    ``nnet3py.torch.ChainLoss`` takes it. In minibatches those of all sequences are merged into one.
+
+    Raises
+    ------
+    ShapeError : an example that holds several sequences
     """
     by_name: Tensors = {}
     for io in example.inputs if isinstance(example, NnetChainExample) else example.io:
@@ -150,7 +164,7 @@ def _kind(example: Example) -> tuple[Any, ...]:
     return (*example.structure(), *((each.weight, each.label_dim, each.is_end_to_end) for each in supervisions))
 
 
-def _tensor(io: NnetIo) -> Any:
+def _tensor(io: NnetIo) -> _torch.Tensor:
     if len(io.indexes) and io.indexes[:, 0].any():
         raise ShapeError("it holds several sequences", "give examples that were not merged (nnet3-merge-egs)")
     matrix = io.features
@@ -160,14 +174,16 @@ def _tensor(io: NnetIo) -> Any:
 
 
 def _stacked(batch: list[Tensors]) -> Tensors:
-    together = {}
+    together: Tensors = {}
     for name in batch[0]:
         parts = [each[name] for each in batch]
-        if isinstance(parts[0], NnetChainSupervision):
-            together[name] = merge_chain_outputs(parts)
+        supervisions = [part for part in parts if isinstance(part, NnetChainSupervision)]
+        if supervisions:
+            together[name] = merge_chain_outputs(supervisions)
             continue
-        if len({part.dtype for part in parts}) > 1:
+        matrices = [part for part in parts if isinstance(part, _torch.Tensor)]
+        if len({matrix.dtype for matrix in matrices}) > 1:
             raise ShapeError(f"'{name}': some examples have a class in each row and others several, or weights",
                              "read them with batch_size=None, and put them together as you need")
-        together[name] = _torch.stack(parts)
+        together[name] = _torch.stack(matrices)
     return together

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.recognition.served_models import Reloaded, ServedModel, ServedModels
 from nnet3py.recognition.server import RecognitionServer
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_options import ServerOptions
@@ -79,6 +80,24 @@ class FakeStream:
         return self.result()
 
 
+class NamedStream(FakeStream):
+    """Says the name of its model before what it hears; the recognizer of a fake model is a word."""
+
+    def __init__(self, settings: StreamSettings) -> None:
+        super().__init__(settings)
+        assert settings.model is not None
+        self.name = settings.model.recognizer
+
+    @property
+    def partial(self) -> str:
+        return f"{self.name}: {super().partial}"
+
+
+def fake_models(**recognizers: Any) -> ServedModels:
+    """Models by name, the default first."""
+    return ServedModels({name: ServedModel(name, recognizer) for name, recognizer in recognizers.items()})
+
+
 class SlowStream(FakeStream):
     """Takes a while for each block."""
 
@@ -116,10 +135,12 @@ class Running(NamedTuple):
 
 @asynccontextmanager
 async def serving(begin: Callable[[StreamSettings], Any] = FakeStream, num_threads: int = 2,
-                  limits: Limits | None = None, **options: Any) -> AsyncIterator[Running]:
+                  limits: Limits | None = None, models: ServedModels | None = None,
+                  read_again: Callable[[], Reloaded] | None = None, **options: Any) -> AsyncIterator[Running]:
     """A server on a free port; it has ended, and has closed all streams, when the block ends."""
     service = StreamThreads(begin, num_threads)
-    server = RecognitionServer(service, ServerOptions(port=0, limits=limits or Limits(), **options))
+    server = RecognitionServer(service, ServerOptions(port=0, limits=limits or Limits(), **options), models,
+                               read_again)
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(server.serve(address.set_result))
     await asyncio.wait({task, address}, return_when=asyncio.FIRST_COMPLETED)

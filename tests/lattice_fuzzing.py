@@ -51,8 +51,9 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.decoding.symbols import read_text
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices import acoustic_scores, best_path, conversion, forward_backward, pruning, scaling
+    from nnet3py.lattices import acoustic_scores, conversion, frame_posteriors, pruning, scaling
     from nnet3py.lattices.arc_posteriors import arc_lines
+    from nnet3py.lattices.best_path import best_path, best_paths, path_of
     from nnet3py.lattices.composition import Composer, difference, union
     from nnet3py.lattices.deterministic_lm import FstLm
     from nnet3py.lattices.determinize import determinize_pruned
@@ -79,10 +80,10 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     reference = np.array([1, 2, 3, 2], dtype=np.int32)
     return (
         lambda one: scaling.scaled(one, scaling.Scales(0.5, 2.0, 0.1)), lambda one: scaling.with_word_penalty(one, 1.0),
-        lambda one: scaling.with_transition_probs(one, model, 1.0, 0.5), best_path.best_path,
-        lambda one: best_path.best_paths(one, 5), best_path.path_of, word_times, lambda one: pruning.pruned(one, 3.0),
+        lambda one: scaling.with_transition_probs(one, model, 1.0, 0.5), best_path,
+        lambda one: best_paths(one, 5), path_of, word_times, lambda one: pruning.pruned(one, 3.0),
         pruning.depth, pruning.depth_per_frame, lambda one: pruning.limited_depth(one, 2),
-        lambda one: forward_backward.frame_posteriors(expanded(one)), lambda one: arc_lines("u", one, model, True, 0.1),
+        lambda one: frame_posteriors(expanded(one)), lambda one: arc_lines("u", one, model, True, 0.1),
         minimum_bayes_risk, lambda one: oracle(one, reference, reference[:1]), lambda one: union([one, other]),
         lambda one: difference(one, other), Composer(grammar).compose, Composer(grammar, rho=3).compose,
         Composer(grammar, phi=15).compose, lambda one: composed_with_const_arpa(one, arpa),

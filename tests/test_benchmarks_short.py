@@ -21,8 +21,8 @@ TIMEOUT = 300         # seconds, in which a busy machine may also compile kernel
 # What is run from end to end, or piece by piece, in a file of its own.
 ELSEWHERE = {"discriminative": "test_benchmark_discriminative.py", "export": "test_benchmarks_export.py",
              "gpu": "test_benchmarks_gpu.py", "ivectors": "test_benchmark_ivectors.py",
-             "products": "test_benchmarks_products.py", "startup_commands": "test_startup.py",
-             "vosk_agreement": "test_published.py"}
+             "products": "test_benchmarks_products.py", "quantized": "test_export_integer_weights.py",
+             "startup_commands": "test_startup.py", "vosk_agreement": "test_published.py"}
 NUM_CASES = len(list((DATA / "cases").glob("*/computation.txt")))
 NUMBER = r"(\d+(?:\.\d+)?)"
 TORCH = importlib.util.find_spec("torch") is not None
@@ -120,6 +120,14 @@ FORMS = [
           {rf"  loading  nnet3py  +{NUMBER} s, +{NUMBER} MB, +{NUMBER} of them mapped files, at most .*": 1,
            rf"  start    nnet3py  first word +{NUMBER} s, model loaded +{NUMBER} s, processor time {NUMBER} s .*": 1,
            rf"  latency  nnet3py  p50 +{NUMBER}  p99 +{NUMBER}  max +{NUMBER} ms, factor {NUMBER}, .*": 1}),
+    Short("serving", ("--seconds=2", "--streams=2"),
+          {rf"  streams    nnet3py     2 (?:NOT )?in real time: p50 {NUMBER}  p99 {NUMBER}  max {NUMBER} ms .*": 1,
+           rf"  processes  nnet3py     one {NUMBER} MB \({NUMBER} resident\), two {NUMBER} MB; .* {NUMBER} MB .*":
+           1}),
+    Short("rnnlm", ("--lattices=2", "--only=small"),
+          {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
+           rf"  (?:vosk's|scripts'|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); {NUMBER} "
+           rf"histories a second, {NUMBER} at a time; {NUMBER} arcs a second are left": 3}),
     Short("startup", ("--runs=1", "--only=nnet3-info"),
           {rf"nnet3-info(?: --help)? +{NUMBER} +{NUMBER}   import [\w, ]+ +{NUMBER} +{NUMBER}   {NUMBER} {NUMBER}.*": 2,
            "Above the goal: .*": 1}),

@@ -30,6 +30,18 @@ def test_check_says_what_can_be_done(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]         # nothing is written
 
 
+def test_check_tries_what_comes_later(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = folder_with(tmp_path / "data", 12)
+    (folder / "good0.txt").write_text("zorp")
+    lexicon = tmp_path / "lexicon.txt"
+    for phones, can, code in (("s t 0 p", "can be fine-tuned; words", 0), ("QQ", "cannot be fine-tuned: --lexicon", 1)):
+        lexicon.write_text(f"zorp {phones}\n")
+        assert fine_tune.execute(["--demo", "--check", f"--lexicon={lexicon}", str(folder)]) == code
+        said = capfd.readouterr().out
+        assert said.startswith(f"The model {can}"), said
+        assert code or "the lexicon was recovered from the graph: 574 words" in said
+
+
 @pytest.mark.parametrize("args, message", [
     (["--demo", "data"], "no out was given"), (["--demo", "--out=new", "model", "data"], "but model was given, too"),
     (["--demo", "data", "--out=new", "--layers=first"], "expected last, upper, lower or all"),

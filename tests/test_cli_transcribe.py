@@ -128,4 +128,4 @@ def test_a_gpu_is_taken_if_there_is_one(capfd: pytest.CaptureFixture[str], monke
 def test_how_a_network_is_prepared_is_not_logged(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(PACKAGE, SOUNDS[0]) == 0
     lines = capfd.readouterr().err.splitlines()
-    assert len(lines) == 1 and "Transcribed 1 sounds" in lines[0]
+    assert len(lines) == 1 and "Transcribed 1 sound," in lines[0]

@@ -72,7 +72,7 @@ def test_other_forms_and_components_of_one_network_only() -> None:
     assert {each.name: each.difference for each in comparison.different} == {
         "a": "form", "r": "only in the first", "n": "form", "b": "form", "q": "only in the second"}
     assert not comparison.same_nodes and str(comparison).endswith("5 of 6 components differ; the nodes differ")
-    with pytest.raises(UsageError, match="cannot compare int"):
+    with pytest.raises(UsageError, match="expected a network or an acoustic model, found int"):
         nnet3py.compare(nnet, 3)      # type: ignore[arg-type]
 
 

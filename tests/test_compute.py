@@ -473,6 +473,9 @@ def test_several_utterances_of_any_lengths():
     for n in range(3):
         assert_close(found[n], compute(nnet, stacked[n]))
     np.testing.assert_array_equal(compute(nnet, several[0].tolist()), expected[0])       # rows of one
+    of_both = compute(nnet, stacked, output=["t", "output"])
+    assert {name: values.shape for name, values in of_both.items()} == {"t": (3, 6, 5), "output": found.shape}
+    np.testing.assert_array_equal(of_both["output"], found)
 
 
 def test_several_ivectors():

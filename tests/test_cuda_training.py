@@ -62,7 +62,7 @@ output-node name=output input=s
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 8)
+    check_in_simulator(__file__, 9)
 
 
 def examples(context: int):
@@ -234,6 +234,37 @@ def compare_freezing() -> int:
     return 1
 
 
+def compare_losses() -> int:
+    """Losses and derivatives of one's own, and a training that goes on from its state."""
+    import nnet3py
+
+    rng = np.random.default_rng(3)
+    feats, target = rng.standard_normal((2, 2, 3, 4)).astype(np.float32), rng.standard_normal((2, 3, 3))
+    text = SMALL.replace("AffineComponent", "NaturalGradientAffineComponent")
+
+    def loss(output, wanted):
+        return float((np.abs(output - wanted) ** 3).mean()), 3 * np.sign(output - wanted) * (output - wanted) ** 2 / 18
+
+    def steps(device: str):
+        values = []
+        trainer = nnet3py.Trainer(nnet3py.Nnet.from_config(text, seed=1), loss=loss, momentum=0.5, device=device)
+        values.append(trainer.step(feats[0], target))
+        state = trainer.state_dict()
+        trainer = nnet3py.Trainer(nnet3py.Nnet.from_config(text, seed=2), loss=loss, momentum=0.5, device=device)
+        trainer.load_state_dict(state)
+        for each in feats:
+            values.append(trainer.step(each, target))
+            output = trainer.forward(each)
+            values.append(float(output.sum()))
+            trainer.backward(loss(output, target)[1])
+        return trainer.nnet["a"].vectorize(), values
+
+    (mine, values), (wanted, expected) = steps("cuda"), steps("cpu")
+    np.testing.assert_allclose(mine, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+    np.testing.assert_allclose(values, expected, rtol=TOLERANCE)
+    return 1
+
+
 @contextmanager
 def fewer_threads():
     """One thread a kernel: the simulator makes a thread of Python's of each."""
@@ -273,7 +304,7 @@ def simulate() -> int:
     """Train and compute on both devices; returns the number of comparisons."""
     with fewer_threads():
         return (compare_gradients() + compare_changed_settings() + compare_freezing() + compare_divergence()
-                + compare_training(LSTM, 0) + compare_training(TDNNF, 1)
+                + compare_losses() + compare_training(LSTM, 0) + compare_training(TDNNF, 1)
                 + sum(compare_chain_training(end_to_end) for end_to_end in (False, True)))
 
 

@@ -10,7 +10,7 @@ from paths import DATA
 
 from nnet3py.drivers.egs.ali_folder import AliFolder
 from nnet3py.drivers.egs.data_folder import DataFolder, read_list, spk2utt, table_dim
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 
@@ -76,7 +76,7 @@ def test_no_data_directory(tmp_path: Path) -> None:
     path = make(tmp_path / "data", utt2num_frames="a-1 many\n")
     with pytest.raises(FormatError, match="number of frames for a-1, found 'many'"):
         assert DataFolder(path).utt2num_frames
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(Nnet3Error, match="cannot open"):
         read_list(tmp_path / "nothing")
 
 

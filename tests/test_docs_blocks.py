@@ -40,7 +40,8 @@ RUN_BY = {
     "fine-tuning.md": "test_cli_fine_tune.py", "graphs.md": "test_docs_blocks.py", "lattices.md": "test_docs_blocks.py",
     "models.md": "test_docs_models.py", "python.md": "test_docs_python.py",
     "pytorch.md": "test_docs_pytorch.py",
-    "recognition.md": "test_docs_recognition.py",
+    "recognition.md": "test_docs_recognition.py", "rnnlm.md": "test_docs_rnnlm.py",
+    "serving.md": "test_docs_serving.py",
     "training.md": "test_docs_training.py", "tutorial.md": "test_docs_tutorial.py",
     "xconfig.md": "test_xconfig_page.py",
 }
@@ -62,7 +63,7 @@ NOT_RUN = {
         "nnet3-latgen-faster", "cat > languages.txt")},
     **{("decoding.md", begin): CORPUS for begin in (
         "make-graph --phones", "nnet3-latgen-faster --", "nnet3-latgen-faster-lookahead", 'echo "#nonterm:name"',
-        "make-graph --write-lang")},
+        "make-graph --write-lang", "make-phone-loop --phones")},
     **{("lattices.md", begin): CORPUS for begin in ("lattice-scale", "lattice-1best", "lattice-lmrescore")},
     ("discriminative.md", "train-discriminative"): CORPUS,
 }
@@ -119,7 +120,7 @@ def test_the_test_of_a_page_reads_it(page: str) -> None:
 def test_this_file_runs_all_python_of_its_pages() -> None:
     counts = {page: (len(of_page(page, "python")), len(of_page(page, "sh") + of_page(page, "bash")))
               for page, file in RUN_BY.items() if file == Path(__file__).name}
-    assert counts == {"chain.md": (3, 2), "decoding.md": (2, 0), "discriminative.md": (1, 0), "graphs.md": (1, 0),
+    assert counts == {"chain.md": (3, 2), "decoding.md": (3, 0), "discriminative.md": (1, 0), "graphs.md": (1, 0),
                       "lattices.md": (1, 0)}, "run the new block below"
 
 
@@ -216,7 +217,7 @@ def test_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     likes = np.random.default_rng(0).standard_normal((30, transition_model.num_pdfs), dtype=np.float32)
     names: dict[str, Any] = {"phones": None, "tree": tree, "transition_model": transition_model,
                              "log_likelihoods": likes}
-    whole, stream = of_page("decoding.md", "python")
+    _, whole, stream = of_page("decoding.md", "python")
     run("decoding.md", [whole], names)
     words = capsys.readouterr().out.split("[")[0].split()
     assert set(words) <= {"anna", "bob"} and len(names["found"].alignment) == 30
@@ -226,6 +227,16 @@ def test_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     names["chunks"] = np.array_split(np.float32(0.1) * likes, 3)
     run("decoding.md", [stream], names)
     assert len(capsys.readouterr().out.splitlines()) == 3 and names["lattice"].num_arcs > 0
+
+
+def test_phones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the model that comes with the package; what is printed stands below the block."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo.wav").write_bytes((DATA / "demo.wav").read_bytes())
+    block = of_page("decoding.md", "python")[0]
+    run("decoding.md", [block], {})
+    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    assert f"{block}```\n```text\n{capsys.readouterr().out}```\n" in page
 
 
 def test_lattices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

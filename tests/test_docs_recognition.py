@@ -17,6 +17,7 @@ from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue
 
 from nnet3py.cli.main import load
 from nnet3py.cli.registry import PERSON_NAMES
+from nnet3py.recognition.model_folder import demo_folder
 
 pytest.importorskip("websockets")
 PAGE = (ROOT / "docs" / "recognition.md").read_text(encoding="utf-8")
@@ -37,8 +38,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "vosk-model-small-ko-0.22").symlink_to(PACKAGE)
     shutil.copy(SOUNDS[0], "a.wav")
     (tmp_path / "recordings").mkdir()
-    for path in SOUNDS[:2]:
+    for path, text in zip(SOUNDS, ("five two nine five", "seven zero three"), strict=False):
         shutil.copy(path, "recordings")
+        (tmp_path / "recordings" / Path(path).name).with_suffix(".txt").write_text(text)
+    shutil.copy("recordings/utt1.txt", "a.txt")
     return tmp_path
 
 
@@ -47,10 +50,13 @@ def test_commands(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name, *args in commands():
         if name != "serve":
             args = [word for word in args if "--num-jobs" not in word]        # processes take time
+            if name == "align":                # which needs word_boundary.int
+                args = [demo_folder() if word == "vosk-model-small-ko-0.22" else word for word in args]
             assert load(PERSON_NAMES[name]).execute(args) == 0, capfd.readouterr().err
             words[name] = words.get(name, "") + capfd.readouterr().out
     assert words["listen"].split() == words["transcribe"].split() and words["listen"]
     assert sorted(path.name for path in (folder / "subtitles").glob("*.srt")) == ["utt1.srt", "utt2.srt"]
+    assert (folder / "grids" / "a.TextGrid").is_file() and (folder / "times" / "utt2.ctm").is_file()
 
 
 def test_python(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -83,9 +83,22 @@ def test_the_python_of_the_page_finds_it_trained(trained: Path, monkeypatch: pyt
                                                  caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.chdir(trained)
     caplog.set_level(logging.INFO)
-    code, = blocks("python")
+    code, _ = blocks("python")
     exec(compile(code, str(PAGE), "exec"), {"__name__": "page"})
     assert "exp/tdnn_page is trained already: exp/tdnn_page/final.mdl" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_loss_of_ones_own_goes_on_with_it(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    monkeypatch.setenv("PATH", f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("NNET3PY_PYTHON", sys.executable)
+    _, code = blocks("python")
+    names: dict = {"__name__": "page"}
+    exec(compile(code, str(PAGE), "exec"), names)
+    before, after = (nnet3py.read_model(f"exp/tdnn_page/{name}.mdl") for name in ("final", "smoothed"))
+    assert names["history"]["num_minibatches"][0] > 5 and before.nnet != after.nnet
+    assert after.priors is not None and before.nnet.component_names == after.nnet.component_names
 
 
 def test_commands_that_train_are_understood() -> None:

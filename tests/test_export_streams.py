@@ -21,7 +21,7 @@ from export_cases import (
 from random_networks import config, few_waves
 
 import nnet3py
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
 from nnet3py.export.plain_weights import named_arrays
@@ -183,3 +183,41 @@ def test_the_weights_of_a_stream_come_back(tmp_path: Path) -> None:
     assert set_from_onnx(other, tmp_path / "a.onnx")
     for name, array in named_arrays(other).items():
         np.testing.assert_array_equal(array, named_arrays(nnet)[name])
+
+
+FEED_FORWARD = """
+input-node name=input dim=2
+component name=a type=AffineComponent input-dim=2 output-dim=3
+component-node name=a component=a input=input
+output-node name=output input=a
+"""
+
+
+@pytest.mark.parametrize(("text", "factor"), [(CLOCKWORK, 1), (FEED_FORWARD, 1), (FEED_FORWARD, 3)])
+def test_a_stream_from_a_file_of_plain_matrices(text: str, factor: int, tmp_path: Path) -> None:
+    """Without an axis of sequences, as LoopedStream has it; also of networks that carry nothing from chunk to chunk."""
+    nnet = Nnet.from_config(text, seed=1)
+    nnet3py.export_onnx(nnet, tmp_path / "a.onnx", streaming=True, frame_subsampling_factor=factor)
+    stream, feats = OnnxStream(tmp_path / "a.onnx", 6), random_inputs(nnet, 50, 1)[0][0]
+    rows = [stream.accept(feats[:0]), *(stream.accept(feats[t:t + 9]) for t in range(0, 50, 9)), stream.finish()]
+    looped = nnet3py.LoopedComputer(nnet, 6 * factor, frame_subsampling_factor=factor)
+    assert all(each.ndim == 2 for each in rows) and repr(stream).endswith("ended>")
+    assert_close(np.concatenate(rows), looped.compute(feats), 1e-4)
+    with pytest.raises(Nnet3Error, match="finished"):
+        stream.accept(feats)
+
+
+def test_what_streams_refuse(tmp_path: Path) -> None:
+    nnet = Nnet.from_config(FEED_FORWARD, seed=1)
+    nnet3py.export_onnx(nnet, tmp_path / "whole.onnx")
+    with pytest.raises(UsageError, match="was not exported for streams.*streaming=True"):
+        OnnxStream(tmp_path / "whole.onnx")
+    nnet3py.export_onnx(nnet, tmp_path / "a.onnx", streaming=True)
+    stream = OnnxStream(tmp_path / "a.onnx")
+    for wrong in (np.ones((5, 3)), np.ones(2), np.ones((1, 5, 3))):
+        with pytest.raises(ShapeError, match=r"expected features \(frames, 2\)"):
+            stream.accept(wrong)
+    stream.accept(np.ones((2, 5, 2)))
+    with pytest.raises(ShapeError, match="always as many streams"):
+        stream.accept(np.ones((3, 5, 2)))
+    assert OnnxStream(tmp_path / "a.onnx").finish().shape == (0, 0, 3)

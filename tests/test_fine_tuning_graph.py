@@ -16,7 +16,7 @@ from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.graph_contexts import WiderContext, neighbours, recover_tree
-from nnet3py.fine_tuning.graph_lexicon import draw_sentences, draw_spoken, recover_lexicon
+from nnet3py.fine_tuning.graph_lexicon import draw_sentences, draw_texts, recover_lexicon, spoken
 from nnet3py.hmm.topology_kinds import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency, Map, Split, Table
@@ -158,7 +158,7 @@ def test_sentences_of_a_grammar_are_pronounced():
     _, model, graph = system("biphone")
     lexicon = recover_lexicon(graph, model, kinds())
     to = lang().words["to"]
-    drawn = list(draw_spoken(lookahead_graph().grammar_fst, lexicon, NUM_DRAWN, seed=1))
+    drawn = list(spoken(draw_texts(lookahead_graph().grammar_fst, NUM_DRAWN, seed=1), lexicon, seed=1))
     assert len(drawn) == NUM_DRAWN
     assert abs(sum(sentence.words[0] == to for sentence in drawn) / NUM_DRAWN - 0.5) < DRAWN_TOLERANCE
     for sentence in drawn:

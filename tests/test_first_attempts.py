@@ -29,7 +29,9 @@ def nnet() -> nnet3py.Nnet:
     "nnet3py.train(nnet, (feats, classes))",
     "nnet3py.train(nnet, feats, np.eye(nnet.output_dim())[classes])", "nnet3py.summary(nnet)", "nnet3py.info(nnet)",
     "nnet.write('a.raw'), nnet3py.read_nnet('a.raw'), nnet3py.inspect('a.raw')", "nnet.copy()", "help(nnet3py.train)",
-    "nnet3py.NnetTrainer(nnet)", "nnet3py.UtteranceComputer(nnet)", "nnet3py.LoopedComputer(nnet)",
+    "nnet3py.NnetTrainer(nnet)", "nnet3py.Trainer(nnet)", "nnet3py.Trainer(nnet).step(feats, classes)",
+    "nnet3py.Loss(max)", "nnet3py.train(nnet, feats, classes, loss=lambda y, t: (0.0, 0 * y))",
+    "nnet3py.UtteranceComputer(nnet)", "nnet3py.LoopedComputer(nnet)",
     "nnet3py.LoopedComputer(nnet).stream()", "nnet3py.Computer(nnet3py.compile(nnet, nnet3py.ComputationRequest("
     "[nnet3py.IoSpecification.frames('input', 1, -5, 9)], "
     "[nnet3py.IoSpecification.frames('output', 1, 0, 2)])), nnet)"])
@@ -42,9 +44,12 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(("code", "advice"), [
     ("nnet.forward(feats)", "nnet(feats)"), ("nnet.predict(feats)", "nnet(feats)"),
-    ("nnet.fit(feats, feats)", "nnet3py.train"), ("nnet.eval()", "computes in test mode"),
+    ("nnet.fit(feats, feats)", "nnet3py.train"), ("nnet.step(feats)", "nnet3py.Trainer(nnet).step(feats, targets)"),
+    ("nnet3py.train(nnet, feats, feats, loss='mse')", "expected a function (output, target)"),
+    ("nnet3py.train(nnet, feats, feats, loss=lambda y, t: 1.0)", "returned float, expected (value, derivative)"),
+    ("nnet.eval()", "computes in test mode"),
     ("nnet.to('cuda')", "device='cuda'"), ("nnet.save('x')", "nnet.write"), ("nnet.layers", "nnet.summary()"),
-    ("nnet.context", "nnet3py.info(nnet)"), ("nnet3py.torch_data", "import nnet3py.torch_data"),
+    ("nnet.context", "nnet3py.info(nnet)"),
     ("nnet.parameters()", "nnet[name].parameters()"), ("nnet.sumary()", "did you mean 'summary'"),
     ("nnet['tt']", "did you mean 't'"), ("nnet3py.load('x')", "nnet3py.read_nnet"),
     ("nnet3py.transcribe('a.wav')", "Recognizer"), ("nnet3py.Nnet3Classifier", "from nnet3py.sklearn import"),
@@ -60,7 +65,6 @@ def test_it_works(code: str, nnet: nnet3py.Nnet, tmp_path: Path, monkeypatch: py
 def test_it_says_what_to_type(code: str, advice: str, nnet: nnet3py.Nnet, tmp_path: Path,
                               monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr(nnet3py, "torch_data", raising=False)       # another test of this process has imported it
     with pytest.raises((nnet3py.Nnet3Error, AttributeError), match=re.escape(advice)) as raised:
         eval(code, {"nnet": nnet, "nnet3py": nnet3py, "np": np, "feats": FEATS})
     assert "\n" not in str(raised.value).strip()

@@ -1,6 +1,9 @@
 """nnet3py/training/gradients.py against finite differences of nnet3py.compute."""
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from runtime_cases import LSTM, TDNN, assert_close
@@ -145,3 +148,14 @@ def test_what_is_refused() -> None:
             nnet3py.gradients(nnet, feats, **wrong)         # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="one frame or more"):
         nnet3py.gradients(nnet, feats[:0], targets=np.zeros(0, int))
+
+
+def test_what_they_are_is_kept_by_copies() -> None:
+    nnet, feats = Nnet.from_config(TDNN, seed=1), np.ones((6, 3), np.float32)
+    found = nnet3py.gradients(nnet, feats, targets=np.zeros(6, int))
+    dx, parameters = found
+    assert dx is found.input and parameters is found.nnet and len(found) == 2
+    for other in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert isinstance(other, nnet3py.Gradients) and other.value == found.value and other.ivector is None
+        np.testing.assert_array_equal(other.output, found.output)
+        assert other.nnet == found.nnet

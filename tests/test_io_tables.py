@@ -9,7 +9,11 @@ import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
+from nnet3py.fst.symbols import read_symbols
+from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.text_lines import read_text
+from nnet3py.option_file import read_option_lines
 
 BROKEN = "a 1\nb 2\nc x\nd 4\n"
 
@@ -162,3 +166,28 @@ def test_how_long_a_key_may_be(tmp_path: Path, length: int, is_key: bool) -> Non
     else:
         with pytest.raises(FormatError, match="expected a key and a blank"):
             numbers(f"ark:{tmp_path / 'x'}")
+
+
+@pytest.mark.parametrize("rspecifier", ["ark:{}", "scp:{}", "scp,s,cs:{}", "ark,s,cs:{}", "ark:cat {} |"])
+def test_a_byte_order_mark_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture,
+                                                         rspecifier: str) -> None:
+    values = {"a": tmp_path / "a.int", "b": tmp_path / "b.int"}
+    for path in values.values():
+        path.write_text(" 1 2\n")
+    is_script = rspecifier.startswith("scp")
+    lines = [f"{key} {path if is_script else '1 2'}\n" for key, path in values.items()]
+    (tmp_path / "x").write_text("".join(lines), encoding="utf-8-sig")
+    name = rspecifier.format(tmp_path / "x")
+    assert numbers(name) == {"a": [1, 2], "b": [1, 2]}
+    with RandomAccessReader(name, INT_VECTOR) as reader:
+        assert reader["a"].tolist() == [1, 2] and "\ufeffa" not in reader
+    assert [message.split(" begins ")[-1] for message in caplog.messages] == [
+        "with a byte-order mark, which is skipped"] * 2
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_word(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("eins 1\nzwei 2\n", encoding="utf-8-sig")
+    assert read_text(tmp_path / "x") == "eins 1\nzwei 2\n"
+    assert read_symbols(tmp_path / "x") == {b"eins": 1, b"zwei": 2}
+    (tmp_path / "conf").write_text("--a=1\n", encoding="utf-8-sig")
+    assert [line.text for line in read_option_lines(str(tmp_path / "conf"))] == ["--a=1"]

@@ -9,7 +9,7 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
 from nnet3py.io.object_files import read_object
 from nnet3py.lattices.composition import Composer, concatenation, difference, union, with_final_cost, words_as_fst
-from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, LmDifference
+from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, Likely, LmDifference
 from nnet3py.lattices.lm_rescoring import composed_with_const_arpa, rescored_with_const_arpa, rescored_with_fst
 from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
 from nnet3py.lattices.states import LatticeError
@@ -156,6 +156,7 @@ class Tenth:
 
     def __init__(self, model: ConstArpaLm) -> None:
         self.model, self.start = model, model.start
+        self.prepared: list[tuple[int, list[tuple[int, list[int]]]]] = []
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
         found = self.model.arc(state, word)
@@ -163,6 +164,10 @@ class Tenth:
 
     def final_cost(self, state: int) -> float:
         return 0.1 * self.model.final_cost(state)
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """What is asked for afterwards must be in ``likely``, in the first place if it is about ``state``."""
+        self.prepared.append((state, list(likely())))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -183,6 +188,23 @@ def test_pruned_composition(arpa: ConstArpa, seed: int) -> None:
     assert len(compose(max_arcs=1)) >= 1
     with pytest.raises(Nnet3Error):
         PrunedCompositionOptions(growth_ratio=1.0)
+
+
+def test_pruned_composition_says_what_it_will_look_up(arpa: ConstArpa) -> None:
+    model, lattice = Tenth(ConstArpaLm(arpa)), random_lattice(1, num_states=16, num_words=14, no_word=0.1)
+    asked: list[tuple[int, int]] = []
+    arc = model.arc
+    model.arc = lambda state, word: (asked.append((state, word)), arc(state, word))[1]    # type: ignore[method-assign]
+    PrunedComposition(lattice, model, PrunedCompositionOptions(beam=4.0)).compose()
+    num_right = 0
+    for (state, likely), lookup in zip([one for one in model.prepared if one[1][0][1]], asked, strict=True):
+        assert likely[0][0] == state == lookup[0] and likely[0][1][0] == lookup[1]
+        assert all(1 <= len(words) <= 3 or not words for _, words in likely)
+    for place, (_, likely) in enumerate(model.prepared):
+        later = {(state, word) for state, word in asked[place + 1:]}
+        num_right += sum((state, words[0]) in later for state, words in likely[1:] if words)
+    guesses = sum(len([words for _, words in likely[1:] if words]) for _, likely in model.prepared)
+    assert guesses > 10 and num_right > 0.5 * guesses
 
 
 @pytest.mark.parametrize("seed", range(3))

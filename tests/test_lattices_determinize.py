@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
-from nnet3py.lattices import determinize as determinize_module
 from nnet3py.lattices.determinize import determinize, determinize_pruned
 from nnet3py.lattices.determinize_options import DeterminizeOptions
 from nnet3py.lattices.phone_determinize import determinize_phone_pruned
@@ -92,7 +92,7 @@ def test_states_in_any_order():
 def test_arrays_grow(monkeypatch):
     lattice = random_lattice(2)
     expected = determinize(lattice)
-    monkeypatch.setattr(determinize_module, "_FIRST_ROOM", 1)
+    monkeypatch.setattr(sys.modules["nnet3py.lattices.determinize"], "_FIRST_ROOM", 1)
     found = determinize(lattice)
     for name in FIELDS:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))

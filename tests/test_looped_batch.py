@@ -101,10 +101,10 @@ def test_threads_that_meet_are_computed_together() -> None:
     sizes = set()
     run = ChunkBatch.run
 
-    def counted(self: ChunkBatch, number: int, slots: list[int], inputs: dict[str, Any]) -> list[np.ndarray]:
+    def counted(self: ChunkBatch, number: int, slots: list[int], *rest: Any) -> list[np.ndarray]:
         sizes.add(len(slots))
         time.sleep(0.001)
-        return run(self, number, slots, inputs)
+        return run(self, number, slots, *rest)
 
     with ThreadPoolExecutor(6) as pool, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkBatch, "run", counted)
@@ -121,9 +121,9 @@ def test_any_chunks_but_the_first_ones_go_together() -> None:
     sizes: list[int] = []
     run = ChunkBatch.run
 
-    def counted(self: ChunkBatch, number: int, slots: list[int], inputs: dict[str, Any]) -> list[np.ndarray]:
+    def counted(self: ChunkBatch, number: int, slots: list[int], *rest: Any) -> list[np.ndarray]:
         sizes.append(len(slots))
-        return run(self, number, slots, inputs)
+        return run(self, number, slots, *rest)
 
     streams = [looped.stream() for _ in range(4)]
     for count, stream in enumerate(streams):
@@ -133,6 +133,33 @@ def test_any_chunks_but_the_first_ones_go_together() -> None:
         patch.setattr(ChunkBatch, "run", counted)
         compute_pending(looped, streams, [[] for _ in streams])
     assert sizes == [4]
+
+
+@pytest.mark.parametrize("name", ["lstm", "tdnn"])
+def test_a_stream_goes_on_in_several_ways(name: str) -> None:
+    """Chunks with a state of their own for what follows leave the one they begin with as it is."""
+    looped = LoopedComputer(network(name), 6, max_batch=4)
+    whole = [features(looped.nnet, 6 * 8 + looped.right_context, seed) for seed in range(3)]
+    for frames in whole[1:]:
+        frames[:24 + looped.right_context] = whole[0][:24 + looped.right_context]
+    expected = [looped.stream().accept(frames) for frames in whole]
+    stem = looped.new_state()
+    for number in range(4):
+        first, end = looped.frames_of_chunk(number)
+        padded = np.concatenate((np.repeat(whole[0][:1], max(-first, 0), axis=0), whole[0][max(first, 0):end]))
+        looped.compute_chunks([Chunk(stem, padded)])
+    branches = [stem] * 3
+    for number in range(4, 8):
+        first, end = looped.frames_of_chunk(number)
+        nexts = [looped.new_state() for _ in whole]
+        rows = looped.compute_chunks([Chunk(state, frames[first:end], None, following) for state, frames, following
+                                      in zip(branches, whole, nexts, strict=True)])
+        branches = nexts
+        for row, wanted in zip(rows, expected, strict=True):
+            assert isinstance(row, np.ndarray)
+            assert_close(row, wanted[6 * number:6 * number + 6], ROUNDING)
+        assert stem.num_chunks == 4 and branches[0].num_chunks == number + 1
+    assert not np.array_equal(expected[0][-6:], expected[1][-6:])
 
 
 def test_memory_of_streams_that_are_gone_is_used_again() -> None:

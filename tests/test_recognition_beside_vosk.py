@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recognition_cases import CHUNK, PACKAGE, RATE, dialogue
+from rnnlm_cases import rnnlm_folder
 from vosk_results import vosk_results
 
 from nnet3py.cli.language_models import arpa_to_const_arpa
@@ -55,6 +56,17 @@ def rescored(folder: Path) -> None:
                                        str(folder / "rescore" / "G.carpa")]) == 0
 
 
+def with_rnnlm(name: str, options: str = "") -> Callable[[Path], None]:
+    """The same, and then rescored with a network; with one of them other words are recognised than without."""
+    def change(folder: Path) -> None:
+        rescored(folder)
+        rnnlm_folder(folder / "rnnlm", name, options)
+        (folder / "rnnlm" / "special_symbol_opts.txt").rename(folder / "rnnlm" / "special_symbol_opts.conf")
+        (folder / "rnnlm" / "words.txt").unlink()         # they are others
+
+    return change
+
+
 def check(found: Result, expected: dict[str, Any]) -> None:
     assert found.text == expected["text"]
     for word, other in zip(found.words, expected.get("result", []), strict=True):
@@ -62,7 +74,9 @@ def check(found: Result, expected: dict[str, Any]) -> None:
         assert word.confidence == pytest.approx(other["conf"], abs=CONFIDENCE)
 
 
-@pytest.mark.parametrize("change", [flat, normalised, rescored])
+@pytest.mark.parametrize("change", [flat, normalised, rescored, with_rnnlm("lstm"), with_rnnlm("tdnn"),
+                                    with_rnnlm("lstm", "--normalize-probs=true")],
+                         ids=["flat", "normalised", "rescored", "lstm", "tdnn", "lstm-normalised"])
 def test_results_are_vosks(tmp_path: Path, change: Callable[[Path], None]) -> None:
     folder = tmp_path / "model"
     shutil.copytree(PACKAGE, folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from recognition_cases import PACKAGE, kaldi_folder, online_folder
+from rnnlm_cases import rnnlm_folder
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.recognition.model_folder import look_at_folder, read_model_folder
@@ -46,6 +47,25 @@ def test_lookahead_and_rescoring(package: Path) -> None:
         (package / "rescore" / name).write_text("")
     found = read_model_folder(package)
     assert found.is_lookahead and found.new_grammar.endswith("G.carpa") and "a lookahead graph" in found.describe()
+
+
+def test_rnn_language_models_come_after_rescoring(package: Path) -> None:
+    rnnlm_folder(package / "rnnlm")
+    without = read_model_folder(package)
+    assert not without.rnnlm and "is not used" in without.unused[0] and "rescore/G.carpa" in without.unused[0]
+    (package / "rescore").mkdir()
+    for name in ("G.fst", "G.carpa"):
+        (package / "rescore" / name).write_text("")
+    found = read_model_folder(package)
+    assert found.rnnlm == str(package / "rnnlm") and not found.unused
+    assert "rescoring with an RNN language model" in found.describe()
+    for value in (False, "false"):
+        switched_off = read_model_folder(package, options={"rnnlm": value})
+        assert not switched_off.rnnlm and switched_off.new_grammar and not switched_off.unused
+    (package / "rnnlm" / "word_feats.txt").unlink()
+    assert read_model_folder(package, options={"rnnlm": "false"}).describe().endswith("rescoring")
+    with pytest.raises(Nnet3Error, match="there is no word_feats.txt; --model-option=rnnlm=false does without it"):
+        read_model_folder(package)
 
 
 def test_folder_of_kaldis(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from recognition_cases import (
     recognizer,
     samples_of,
 )
+from rnnlm_cases import rnnlm_folder
+from test_recognition_beside_vosk import rescored
 from vosk_results import vosk_results
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
@@ -214,6 +216,24 @@ def test_damaged_files_are_one_error(tmp_path: Path, name: str) -> None:
     (folder / name).write_bytes(data[:len(data) // 2] + b"\xff\x00\x7f" * 5)
     with pytest.raises(Nnet3Error):
         Recognizer(folder)
+
+
+def test_an_rnn_language_model_of_other_words_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(PACKAGE, folder)
+    rescored(folder)
+    rnnlm_folder(folder / "rnnlm", "tdnn")
+    with pytest.raises(Nnet3Error, match=r"does not have the word 'zero' of .*graph/words.txt with its number, 1 "):
+        Recognizer(folder)
+    (folder / "rnnlm" / "words.txt").unlink()
+    with_rnn = Recognizer(folder).transcribe(dialogue())
+    without = Recognizer(folder, options={"rnnlm": False}).transcribe(dialogue())
+    assert with_rnn.segments[0].nbest != without.segments[0].nbest
+    words = folder / "graph" / "words.txt"
+    words.write_text(words.read_text() + "#0 18\neleven 19\n")
+    with pytest.raises(Nnet3Error, match="does not have the word 'eleven' of .* with its number, 19"):
+        Recognizer(folder)
+    assert Recognizer(folder, options={"rnnlm": "false"}).transcribe(dialogue()).text == without.text
 
 
 def test_dither_is_the_same_each_time(tmp_path: Path) -> None:

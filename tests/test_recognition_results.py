@@ -1,19 +1,24 @@
 """Results: words aligned, rescored, alternatives; segments joined. Compared with Kaldi's commands on its lattices."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from lattice_cases import LATTICE_DATA, kaldi_lattices
+from lattice_cases import LATTICE_DATA, check_same_words, kaldi_lattices
 from recognition_cases import RATE, dialogue, recognised
+from rnnlm_cases import rnnlm_folder
 
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.lattices.best_path import best_path, path_of
+from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.recognition import results
 from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
+from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 DATA = LATTICE_DATA / "data"
@@ -63,6 +68,22 @@ def test_rescoring_is_kaldis() -> None:
         text, cost = make.result(scaled(lattice, Scales(1.0, SCALE)), 0, 60).nbest[0]
         assert best is not None and text == make.words.text(best.words) and cost == pytest.approx(best.cost, abs=COST)
     assert rescorer("", "") is None and aligner(make.model, "", "") is None
+
+
+def test_rescoring_with_an_rnn_is_what_the_programs_do(tmp_path: Path) -> None:
+    """lattice-lmrescore-kaldi-rnnlm-pruned, with vosk's options, on what the const-ARPA made of lattices."""
+    model = RnnLanguageModel(rnnlm_folder(tmp_path, "tdnn"))
+    grammars = str(LATTICE_DATA / "graph-grammar" / "G.fst"), str(LATTICE_DATA / "const-arpa" / "G.carpa")
+    with_rnn, without = maker(rescore=rescorer(*grammars, model)), maker(rescore=rescorer(*grammars))
+    differ = 0
+    for lattice in kaldi_lattices("decode/lat.ark").values():
+        narrow = scaled(lattice, Scales(1.0, SCALE))
+        result, before = with_rnn.result(narrow, 0, 60), without.result(narrow, 0, 60)
+        expected = model.rescore(before.lattice, grammars[1], scale=0.5, acoustic_scale=SCALE, max_ngram_order=4,
+                                 pruning=PrunedCompositionOptions(beam=3.0, max_arcs=3000))
+        check_same_words(scaled(result.lattice, Scales(1.0, SCALE)), scaled(expected, Scales(1.0, SCALE)), COST)
+        differ += result.nbest[0] != before.nbest[0]
+    assert differ
 
 
 def test_a_lattice_that_rescoring_empties_stays(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,6 +24,19 @@ def test_folders_are_searched(folder: Path) -> None:
     assert find_sounds([str(folder / "b" / "text.txt")])[0].name == "text.txt"
 
 
+def test_what_is_passed_over_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "b" / "LICENSE").write_text("")
+    (folder / "b" / "lost.wav").symlink_to("nothing")
+    with caplog.at_level("INFO"):
+        assert len(find_sounds([str(folder), str(folder / "a.wav")])) == 3
+    assert [message.split(": ")[-1] for message in caplog.messages] == [
+        "1 not plain files, or links to nothing, 1 with the ending .txt, 1 without an ending"]
+    (folder / "again.wav").symlink_to("a.wav")
+    with caplog.at_level("INFO"):
+        assert len(find_sounds([str(folder)])) == 3
+    assert caplog.messages[-1] == f"{folder / 'again.wav'} is passed over: it is the same file as {folder / 'a.wav'}"
+
+
 def test_names_must_differ(folder: Path) -> None:
     with pytest.raises(UsageError, match="would have the same name, a"):
         find_sounds([str(folder / "a.wav"), str(folder / "b")])

@@ -38,7 +38,7 @@ def test_smoothed_frequencies() -> None:
 
 
 def test_features_by_hand() -> None:
-    """Of 10.3 smoothed counts "on" has 3 and "no" 1; the bound 0.5 is above all but the root of 5 / 10.3 and 3 / 10.3."""
+    """Of 10.3 smoothed counts "on" has 3 and "no" 1; the bound 0.5 is below the roots of 5 / 10.3 and 3 / 10.3."""
     on, no, end = 3 / 10.3, 1 / 10.3, 5 / 10.3
     features = choose_features(vocabulary(), FeatureOptions(top_words=1, max_rms=0.5, min_frequency=0.2))
     mean = (on * math.log(on) + no * math.log(no)) / (on + no)
@@ -56,7 +56,8 @@ def test_features_by_hand() -> None:
     values = word_features(vocabulary(), features).toarray()
     length = 2 * expected[6].scale
     for word, row in {0: {}, 1: {0: 0.5, 1: 1}, 2: {0: 0.5, 2: expected[2].scale}, 3: {0: 0.5, 3: 1}, 7: {0: 0.5, 1: 1},
-                      5: {0: 0.5, 5: math.log(on) - mean, 6: length, **dict.fromkeys(range(7, 13), 0.5 / math.sqrt(on))},
+                      5: {0: 0.5, 5: math.log(on) - mean, 6: length,
+                          **dict.fromkeys(range(7, 13), 0.5 / math.sqrt(on))},
                       6: {0: 0.5, 5: math.log(no) - mean, 6: length}}.items():
         dense = np.zeros(13)
         dense[list(row)] = list(row.values())

@@ -10,7 +10,7 @@ from nnet3py.components.updatable import is_updatable
 from nnet3py.decoding.ngram import Ngram, ngram_arpa
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.training.chunks import WordMinibatch
-from nnet3py.rnnlm.training.embedding import WordEmbedding, initial_embedding
+from nnet3py.rnnlm.training.embedding import TrainedEmbedding, initial_embedding
 from nnet3py.rnnlm.training.features import choose_features, word_features
 from nnet3py.rnnlm.training.network import config_of
 from nnet3py.rnnlm.training.objective import compare
@@ -66,7 +66,7 @@ def test_objective_and_derivatives(sampled: bool, self_normalize: float) -> None
         assert (deriv * direction).sum() == pytest.approx(directional(function, array, direction), rel=CLOSE)
 
 
-# -- samples -------------------------------------------------------------------------------------------------------------
+# -- samples -----------------------------------------------------------------------------------------------------------
 
 
 def test_distribution_is_the_model_s() -> None:
@@ -113,10 +113,10 @@ def test_samples_estimate_the_sum_over_all_words() -> None:
     assert np.mean(estimates) == pytest.approx(values[1:].sum(), abs=4 * error)
 
 
-# -- the trainer ---------------------------------------------------------------------------------------------------------
+# -- the trainer -------------------------------------------------------------------------------------------------------
 
 
-class Watched(WordEmbedding):
+class Watched(TrainedEmbedding):
     """An embedding that keeps what it is told, and does not change."""
 
     def update(self, words: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
@@ -134,7 +134,8 @@ def parts(dim: int = 6) -> tuple[Nnet, np.ndarray, object]:
     values = word_features(WORDS, features)
     matrix = initial_embedding(WORDS, features, dim, 0.4, 8.0, np.random.default_rng(2))
     nnet = Nnet.from_config(config_of(SMOOTH.format(dim=dim)), 3)
-    nnet.component("output.affine").linear_params[:] = 0.3 * np.random.default_rng(3).standard_normal((dim, dim + 8))
+    weights = nnet.component("output.affine").parameters()["linear_params"]         # type: ignore[attr-defined]
+    weights[:] = 0.3 * np.random.default_rng(3).standard_normal(weights.shape)
     return nnet, matrix, values
 
 
@@ -165,7 +166,6 @@ def test_a_sample_of_all_words_is_all_words() -> None:
     said = []
     for drawn in (None, sampler):
         nnet, matrix, values = parts()
-        nnet.component("output.affine").linear_params[:] = 0.3
         embedding = Watched(values, matrix)                          # type: ignore[arg-type]
         trainer = RnnlmTrainer(nnet, embedding, sampler=drawn)
         trainer.train(minibatch())
@@ -181,19 +181,19 @@ def test_a_step_of_the_embedding() -> None:
     words, gradient = np.array([2, 5]), RNG.standard_normal((2, 6)).astype(np.float32)
     full = values[words].T @ gradient                                # type: ignore[index]
     for limit, size in ((0.0, 0.01 * 5.0 * np.linalg.norm(full)), (0.01, 0.01)):
-        embedding = WordEmbedding(values, matrix.copy(), EmbeddingOptions(max_change=limit))     # type: ignore[arg-type]
+        embedding = TrainedEmbedding(values, matrix.copy(), EmbeddingOptions(max_change=limit))     # type: ignore[arg-type]
         embedding.update(words, gradient, 0.01)
         change = embedding.matrix - matrix
         assert np.linalg.norm(change) == pytest.approx(size, rel=1e-3) and (change * full).sum() > 0.0
         assert not change[~full.any(axis=1)].any() and embedding.num_limited == (limit > 0.0)
-    shrinking = WordEmbedding(values, matrix.copy(), EmbeddingOptions(l2=0.1))                   # type: ignore[arg-type]
+    shrinking = TrainedEmbedding(values, matrix.copy(), EmbeddingOptions(l2=0.1))                   # type: ignore[arg-type]
     shrinking.update(words, np.zeros((2, 6), dtype=np.float32), 0.01)
     np.testing.assert_allclose(shrinking.matrix, matrix * (1.0 - 0.01 * 5.0 * 0.1), rtol=1e-5)
 
 
 def test_learning_rates_of_both() -> None:
     nnet, matrix, values = parts()
-    trainer = RnnlmTrainer(nnet, WordEmbedding(values, matrix))      # type: ignore[arg-type]
+    trainer = RnnlmTrainer(nnet, TrainedEmbedding(values, matrix))      # type: ignore[arg-type]
     trainer.set_learning_rate(0.25)
     assert trainer.learning_rate == 0.25
     assert {c.learning_rate for c in trainer.delta.components if is_updatable(c)} == {0.25}

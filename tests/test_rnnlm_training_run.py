@@ -227,8 +227,8 @@ output-node name=output input=o
 @pytest.mark.parametrize("layer, message", [
     ("input dim=8 name=input\noutput-layer name=output dim=8 include-log-softmax=false input=Append(-1, 0)",
      "the network needs the 1 words before and the 0 after"),
-    ("input dim=8 name=input\noutput-layer name=output dim=8 include-log-softmax=false input=Append(0, IfDefined(-1), 1)",
-     "the network needs the 0 words before and the 1 after"),
+    ("input dim=8 name=input\noutput-layer name=output dim=8 include-log-softmax=false input=Append(0, "
+     "IfDefined(-1), 1)", "the network needs the 0 words before and the 1 after"),
     ("input dim=8 name=input\noutput-layer name=output dim=9 include-log-softmax=false", "found 8 and 9"),
     ("input dim=8 name=ivector\ninput dim=8 name=input\noutput-layer name=output dim=8 input=Append(input, "
      "ReplaceIndex(ivector, t, 0))", "a language model has one input"),
@@ -277,9 +277,10 @@ def test_the_command(texts: tuple[Path, float], tmp_path: Path, capfd: pytest.Ca
                  "1", "--embedding-dim=16", "--num-lstm-layers=0", "--num-threads=1"]
     assert command.execute(arguments) == 0
     shown = capfd.readouterr()
-    assert re.fullmatch(rf"{re.escape(str(out))}: perplexity [\d.]+ on \d+ held-out words \(epoch 1 of 1\)\n", shown.out)
-    assert re.search(r"epoch 1: perplexity [\d.]+ on the held-out text \(log Z -?[\d.]+ \+- [\d.]+\), [\d.]+ in training; "
-                     r"\d+ words a second", shown.err)
+    assert re.fullmatch(rf"{re.escape(str(out))}: perplexity [\d.]+ on \d+ held-out words \(epoch 1 of 1\)\n",
+                        shown.out)
+    assert re.search(r"epoch 1: perplexity [\d.]+ on the held-out text \(log Z -?[\d.]+ \+- [\d.]+\), [\d.]+ in "
+                     r"training; \d+ words a second", shown.err)
     assert (out / "final.raw").is_file()
 
 

@@ -23,7 +23,7 @@ STAGES = [
     {"log", "trusted_files"},
     {"engine", "extras"},
     {"config_line", "option_file", "index", "io", "ops", "random_sequence"},
-    {"formats", "transducers", "option_fields"},
+    {"formats", "transducers", "option_fields", "public_names", "conf_file", "advice"},
     {"hmm"},
     {"gaussians"},
     {"components", "feat", "graphs", "fst"},
@@ -33,7 +33,9 @@ STAGES = [
     {"runtime", "egs", "model_info"},
     {"chain", "decoding"},
     {"discriminative"},
-    {"training", "report", "recognition", "export"},
+    {"training", "report", "export"},
+    {"rnnlm"},
+    {"recognition"},
     {"drivers", "sklearn", "torch", "torch_data"},
     {"fine_tuning", "vosk"},
     {"inspection"},
@@ -46,13 +48,14 @@ WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "feat", "comp
                    "compiler")
 LIGHT = ("errors", "log", "shown", "cached_property", "system", "trusted_files",
          "engine/cache_folder", "extras", "option_file",
-         "option_fields", "config_line", "io/specifiers", "transducers/fst_kinds",
+         "option_fields", "public_names", "conf_file", "advice", "config_line", "io/specifiers",
+         "transducers/fst_kinds",
          "feat/cmvn_options", "feat/pitch_options", "feat/speech_options",
          "ivectors/online_settings", "lattices/determinize_options", "decoding/decoder_options",
          "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
          "recognition/server_options", "recognition/server_limits", "recognition/server_protocol",
-         "recognition/transcripts", "compiler/optimize_options", "export/export_options", "discriminative/options",
-         "discriminative/splitting_options", "cli/")      # import no numpy
+         "recognition/transcripts", "rnnlm/options", "compiler/optimize_options", "export/export_options",
+         "discriminative/options", "discriminative/splitting_options", "cli/")      # import no numpy
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)      # in which an import can be
 MAX_LINES = 600
 LINES_WITHOUT_DOCSTRING = 5

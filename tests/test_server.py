@@ -7,15 +7,29 @@ import json
 import shutil
 import ssl
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_recognition import BrokenStream, FakeStream, SlowStream, converse, http_get, living, serving, speech, until
+from fake_recognition import (
+    BrokenStream,
+    FakeStream,
+    NamedStream,
+    SlowStream,
+    converse,
+    fake_models,
+    http_get,
+    living,
+    serving,
+    speech,
+    until,
+)
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.recognition import stream_threads
+from nnet3py.recognition import server, stream_threads
+from nnet3py.recognition.served_models import Reloaded
 from nnet3py.recognition.server import RecognitionServer
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_options import ServerOptions
@@ -404,3 +418,92 @@ def test_connections_with_tls(tmp_path: Path) -> None:
         with pytest.raises(Nnet3Error, match="no such file|no certificate"):
             options = ServerOptions(port=0, certificate=wrong)
             asyncio.run(RecognitionServer(StreamThreads(FakeStream, 1), options).serve())
+
+
+def test_a_client_far_ahead_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers to pings wait behind its sound, which takes longer than the time between pings."""
+    monkeypatch.setattr(server, "_PING_SECONDS", 0.1)
+    monkeypatch.setattr(SlowStream, "seconds", 0.1)
+
+    async def body() -> None:
+        async with serving(SlowStream) as running, connect(running.url, ping_interval=None) as client:
+            for _ in range(15):
+                await client.send(speech("1"))
+            answers = [json.loads(await client.recv()) for _ in range(15)]
+            assert answers[-1] == {"partial": " ".join(["one"] * 15)}
+
+    asyncio.run(body())
+
+
+def with_model(name: str) -> str:
+    return json.dumps({"config": {"sample_rate": 8000, "model": name}})
+
+
+def test_clients_choose_among_models() -> None:
+    async def body() -> None:
+        async with serving(NamedStream, models=fake_models(ko="Korean", en="English")) as running:
+            async with connect(running.url) as one, connect(running.url) as two, connect(running.url) as three:
+                assert await converse(one, speech("1")) == [{"partial": "Korean: one"}]
+                assert await converse(two, with_model("en"), speech("2")) == [{"partial": "English: two"}]
+                assert await converse(two, '{"reset": 1}', with_model("ko"), speech("3")) == [
+                    {"text": "two", "result": [{"conf": 0.75, "end": 0.5, "start": 0.0, "word": "two"}]},
+                    {"partial": "Korean: three"}]
+                await one.send(with_model("ko"))            # what it has
+                assert await converse(one, speech("1")) == [{"partial": "Korean: one one"}]
+                await one.send(with_model("en"))
+                assert "model can be set before the first sound" in json.loads(await one.recv())["error"]
+                await three.send(with_model("fr"))
+                assert json.loads(await three.recv()) == {"error": "model '\"fr\"': expected one of ko, en"}
+                assert await close_code(three) == 1008
+            assert running.server.metrics.value("streams_total", "ko") == 2
+            assert running.server.metrics.value("streams_total", "en") == 1
+
+    asyncio.run(body())
+
+
+def test_models_read_again_are_for_new_connections() -> None:
+    later = iter([Reloaded(fake_models(ko="newer"), ["model ko is read again"], []),
+                  Reloaded(fake_models(ko="newer"), [], ["model ko: am/final.mdl: no model"])])
+
+    async def body() -> None:
+        async with serving(NamedStream, models=fake_models(ko="older"), read_again=lambda: next(later)) as running:
+            async with connect(running.url) as old:
+                assert await converse(old, speech("1")) == [{"partial": "older: one"}]
+                running.server.reload()
+                await until(lambda: running.server.metrics.value("reloads_total", "ok") == 1)
+                async with connect(running.url) as new:
+                    assert await converse(new, speech("2")) == [{"partial": "newer: two"}]
+                assert await converse(old, speech("3")) == [{"partial": "older: one three"}]
+                await converse(old, '{"reset": 1}')
+                assert await converse(old, with_model("ko"), speech("4")) == [{"partial": "older: four"}]
+            running.server.reload()
+            await until(lambda: running.server.metrics.value("reloads_total", "failed") == 1)
+            async with connect(running.url) as new:
+                assert await converse(new, speech("5")) == [{"partial": "newer: five"}]
+
+    asyncio.run(body())
+
+
+def test_a_signal_while_models_are_read_is_not_lost() -> None:
+    reads, go_on = [], threading.Event()
+
+    def read_again() -> Reloaded:
+        reads.append(len(reads))
+        assert go_on.wait(10)
+        return Reloaded(fake_models(ko=f"number {len(reads)}"), [], [])
+
+    async def body() -> None:
+        async with serving(NamedStream, models=fake_models(ko="older"), read_again=read_again) as running:
+            running.server.reload()
+            await until(lambda: bool(reads))
+            for _ in range(3):
+                running.server.reload()
+            async with connect(running.url) as client:
+                assert await converse(client, speech("1")) == [{"partial": "older: one"}]      # nobody waits for it
+            go_on.set()
+            await until(lambda: running.server.metrics.value("reloads_total", "ok") == 2)
+            async with connect(running.url) as client:
+                assert await converse(client, speech("1")) == [{"partial": "number 2: one"}]
+        assert reads == [0, 1]
+
+    asyncio.run(body())

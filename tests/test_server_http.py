@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from fake_recognition import http_get, serving
+from fake_recognition import fake_models, http_get, serving
 
 from nnet3py import __version__
 from nnet3py.recognition.server_http import content_policy, origin_is_allowed, page_text
@@ -18,11 +18,11 @@ def test_paths() -> None:
     pytest.importorskip("websockets")
 
     async def body() -> None:
-        async with serving(model_name="digits") as running:
+        async with serving(models=fake_models(digits=0, letters=1)) as running:
             status, headers, text = await http_get(running.port, "/health")
             assert (status, headers["content-type"]) == (200, "application/json")
-            assert json.loads(text) == {"status": "ok", "model": "digits", "version": __version__, "connections": 0,
-                                        "sample_rate": 8000.0}
+            assert json.loads(text) == {"status": "ok", "model": "digits", "models": ["digits", "letters"],
+                                        "version": __version__, "connections": 0, "sample_rate": 8000.0}
             status, headers, text = await http_get(running.port, "/metrics?all")
             assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
             assert "\nnnet3py_connections 0\n" in text

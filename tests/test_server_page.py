@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_recognition import RATE, FakeStream, serving
+from fake_recognition import RATE, FakeStream, fake_models, serving
 
 from nnet3py.recognition.server_limits import Limits
 
@@ -53,7 +53,7 @@ def server(**options: Any) -> Iterator[str]:
     found: list[Any] = []
 
     async def body() -> None:
-        async with serving(ToneStream, model_name="tones", **options) as running:
+        async with serving(ToneStream, models=fake_models(tones=0), **options) as running:
             found.append(running.port)
             ready.set()
             while not over.is_set():

@@ -4,8 +4,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from fake_recognition import FakeResult
+from fake_recognition import FakeResult, fake_models
 
+from nnet3py.recognition.served_models import ServedModels
 from nnet3py.recognition.server_protocol import (
     CloseCode,
     Control,
@@ -17,20 +18,20 @@ from nnet3py.recognition.server_protocol import (
     result_message,
 )
 
-USUAL = StreamSettings(8000.0)
+USUAL, NONE = StreamSettings(8000.0), ServedModels()
 RESULT = FakeResult("ja nö", [("ja", 0.0, 0.33, 1.0), ("nö", 0.33, 0.5382261, 0.9707949)],
                     [("ja nö", 1.5), ("ja", 2.0)])
 
 
 def test_what_clients_ask_for() -> None:
-    assert read_text_message('{"eof" : 1}', USUAL) is Control.EOF
-    assert read_text_message('{"reset": 1}', USUAL) is Control.RESET
-    assert read_text_message('{"config": {}}', USUAL) == USUAL
+    assert read_text_message('{"eof" : 1}', USUAL, NONE) is Control.EOF
+    assert read_text_message('{"reset": 1}', USUAL, NONE) is Control.RESET
+    assert read_text_message('{"config": {}}', USUAL, NONE) == USUAL
     wanted = read_text_message('{"config": {"sample_rate": 44100, "words": false, "max_alternatives": 3, "other": 1,'
-                               ' "phrase_list": ["turn on", "[unk]"]}}', USUAL)
+                               ' "phrase_list": ["turn on", "[unk]"]}}', USUAL, NONE)
     assert wanted == StreamSettings(44100.0, False, 3, ("turn on", "[unk]"))
     assert isinstance(wanted, StreamSettings)
-    changed = read_text_message('{"config": {"words": 1, "phrase_list": null}}', wanted)
+    changed = read_text_message('{"config": {"words": 1, "phrase_list": null}}', wanted, NONE)
     assert changed == StreamSettings(44100.0, True, 3)
 
 
@@ -41,12 +42,24 @@ def test_what_clients_ask_for() -> None:
     ('{"config": {"sample_rate": true}}', CloseCode.POLICY, "sample_rate"),
     ('{"config": {"max_alternatives": 2.5}}', CloseCode.POLICY, "max_alternatives '2.5': expected a whole number"),
     (json.dumps({"config": {"phrase_list": ["on and on"] * 4000}}), CloseCode.POLICY, "at most 10000 words"),
-    ('{"config": {"model": "german"}}', CloseCode.POLICY, "this server has one model"),
+    ('{"config": {"model": "german"}}', CloseCode.POLICY, "model '\"german\"': expected none"),
 ])
 def test_what_is_refused(text: str, code: CloseCode, what: str) -> None:
     with pytest.raises(ProtocolError) as caught:
-        read_text_message(text, USUAL)
+        read_text_message(text, USUAL, NONE)
     assert caught.value.code is code and what in str(caught.value) and len(str(caught.value)) < 200
+
+
+def test_a_model_is_asked_for_by_name_language_or_path() -> None:
+    models = fake_models(**{"vosk-model-small-ko-0.22": 0, "vosk-model-en-us-0.15": 1, "de": 2})
+    for asked, name in (("vosk-model-en-us-0.15", "vosk-model-en-us-0.15"), ("ko", "vosk-model-small-ko-0.22"),
+                        ("en-us", "vosk-model-en-us-0.15"), ("de", "de"), ("/opt/models/de/", "de")):
+        wanted = read_text_message(json.dumps({"config": {"model": asked}}), USUAL, models)
+        assert isinstance(wanted, StreamSettings) and wanted.model is models.by_name[name]
+    assert read_text_message('{"config": {"model": ""}}', USUAL, models) == USUAL
+    for asked in ("fr", "en", "/", ["de"], 7):
+        with pytest.raises(ProtocolError, match="expected one of vosk-model-small-ko-0.22, vosk-model-en-us-0.15, de"):
+            read_text_message(json.dumps({"config": {"model": asked}}), USUAL, models)
 
 
 def test_answers() -> None:

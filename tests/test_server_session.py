@@ -9,6 +9,7 @@ import pytest
 from fake_recognition import RATE, FakeStream, speech
 
 from nnet3py.recognition import server_session
+from nnet3py.recognition.served_models import ServedModels
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_metrics import Metrics
 from nnet3py.recognition.server_protocol import StreamSettings
@@ -54,7 +55,8 @@ def hold(connection: Callable[[], FakeConnection], limits: Limits,
     """Run a session to its end."""
     async def body() -> tuple[FakeConnection, Metrics]:
         threads, metrics, client = StreamThreads(FakeStream, 1), Metrics(), connection()
-        session = asyncio.ensure_future(Session(client, threads, StreamSettings(float(RATE)), limits, metrics).run())
+        session = asyncio.ensure_future(Session(client, threads, StreamSettings(float(RATE)), limits, metrics,
+                                                ServedModels()).run())
         if meanwhile is not None:
             await meanwhile(client)
         try:
@@ -86,7 +88,8 @@ def test_a_client_that_goes_while_it_is_held_back() -> None:
 def test_without_a_limit_of_time_a_client_may_be_silent() -> None:
     async def body() -> None:
         threads = StreamThreads(FakeStream, 1)
-        session = Session(FakeConnection([]), threads, StreamSettings(float(RATE)), Limits(idle_timeout=0.0), Metrics())
+        session = Session(FakeConnection([]), threads, StreamSettings(float(RATE)), Limits(idle_timeout=0.0), Metrics(),
+                          ServedModels())
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(session.run(), 0.05)
         threads.shut_down()

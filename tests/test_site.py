@@ -59,7 +59,7 @@ def test_the_reference_has_every_public_name(monkeypatch: pytest.MonkeyPatch) ->
     groups = site_hooks.public_groups()
     assert sorted(path for paths in groups.values() for path in paths) == sorted(
         f"{module}.{name}" for name, module in nnet3py._PUBLIC.items())
-    assert len(site_hooks.reference_pages()) == len(groups) + 3
+    assert len(site_hooks.reference_pages()) == len(groups) + 4 + 3
     assert site_hooks.outside_links("[a](../README.md) [b](python.md) [c](https://a.b) [d](../none.txt)", "docs") == [
         "README.md"]
 

@@ -7,7 +7,7 @@ import pytest
 from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.training.targets import as_supervision, as_targets
+from nnet3py.training.targets import as_supervision, as_targets, target_width
 
 DENSE = np.array([[0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 0.5, 1]], np.float32)
 
@@ -54,3 +54,10 @@ def test_other_shapes(targets: object, message: str) -> None:
 def test_what_is_no_number() -> None:
     with pytest.raises(NumericError, match="the targets"):
         as_targets(np.full((4, 3), np.nan), 4, 3)
+
+
+def test_widths() -> None:
+    from scipy.sparse import csr_matrix
+
+    targets = [1, -1, 6], [-1], DENSE, csr_matrix(DENSE), [0.5, 1.5]
+    assert list(map(target_width, targets)) == [7, 1, 3, 3, 1]

@@ -13,13 +13,17 @@ import pytest
 from driver_cases import NUM_CLASSES as CLASSES_OF_EGS
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
 from paths import ROOT
+from runtime_cases import TDNN as CONTEXT
 from runtime_cases import class_example, parameters
+from test_output_objectives import SUM
 
 import nnet3py
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.train import History, Progress, rate_of_pass, train
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+RNG = np.random.default_rng(0)
 
 CLASSIFIER = """
 input-node name=input dim=2
@@ -153,6 +157,105 @@ def test_wrong_options(options: dict, message: str) -> None:
 def test_rates_of_passes() -> None:
     assert [rate_of_pass(number, 2, 0.4, 0.1) for number in range(2)] == pytest.approx([0.4, 0.2])
     assert rate_of_pass(1, 2, 0.4) == 0.4
+
+
+def squares(output: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray]:
+    return 0.5 * float(((output - target) ** 2).sum(dtype=np.float64)), output - target
+
+
+def test_a_loss_takes_the_place_of_the_objective() -> None:
+    """Cross-entropy and squares of one's own: the same networks, histories, and the same best pass."""
+    feats, classes = points(300, 0)
+    of_numbers = CLASSIFIER.replace("input=l", "input=b objective=quadratic")
+    for config, targets, loss in ((CLASSIFIER, classes, SUM),
+                                  (of_numbers, np.eye(2)[classes], nnet3py.Loss(squares, reduction="sum"))):
+        validation = points(100, 1)[0], targets[:100]
+        theirs, mine = Nnet.from_config(config), Nnet.from_config(config)
+        settings = {"validation": validation, "num_epochs": 4, "learning_rate": 0.02, "final_learning_rate": 0.005,
+                    "minibatch_size": 32, "patience": 2, "options": TrainerOptions(momentum=0.3)}
+        expected = train(theirs, feats, targets, **settings)
+        history = train(mine, feats, targets, loss=loss, **settings)
+        for name, value in parameters(theirs).items():
+            np.testing.assert_array_equal(parameters(mine)[name], value)
+        for name in ("objective", "validation_objective", "validation_accuracy"):
+            np.testing.assert_allclose(history[name], expected[name], rtol=1e-5)
+        assert history.best == expected.best
+
+
+def test_chunks_that_overlap_count_as_they_do_for_the_objective() -> None:
+    """Utterances of 13 frames are two chunks of 8, whose common frames have half the weight."""
+    data = [(RNG.standard_normal((13, 3)).astype(np.float32), RNG.integers(-1, 4, 13)) for _ in range(6)]
+    theirs, mine = Nnet.from_config(CONTEXT, seed=2), Nnet.from_config(CONTEXT, seed=2)
+    train(theirs, data, num_epochs=2)
+    train(mine, data, num_epochs=2, loss=SUM)
+    assert theirs == mine
+
+
+def test_a_loss_for_any_targets() -> None:
+    """Classes that the output does not have, numbers of another width, an output that is no log-softmax."""
+    seen = []
+
+    def distance(output: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray]:
+        seen.append((output.shape, target.shape, target.dtype, int(target.max())))
+        return float((output ** 2).mean()), 2 * output / output.size
+
+    feats, classes = points(64, 0)
+    for config, frames in ((CLASSIFIER.replace("input=l", "input=b"), (32, 1)),
+                           (CONTEXT.replace("input=l", "input=c").replace("dim=3", "dim=2", 1)
+                            .replace("input-dim=9", "input-dim=6"), (8, 8))):
+        for targets, wanted in ((classes + 70, (*frames, np.int64)), (np.ones((64, 5)), (*frames, 5, np.float32)),
+                                (np.ones(64), (*frames, 1, np.float32))):
+            seen.clear()
+            history = train(Nnet.from_config(config), feats, targets, loss=distance, minibatch_size=32,
+                            validation=(feats, targets))
+            assert seen[0][:3] == ((*frames, 2 if frames[1] == 1 else 4), wanted[:-1], np.dtype(wanted[-1]))
+            assert history["objective"][0] < 0 and history["validation_objective"][0] < 0
+            assert np.isnan(history["validation_accuracy"][0]) or wanted[-1] is np.int64
+    with pytest.raises(nnet3py.Nnet3Error, match=r"utterance 1: the targets: expected .* found float64 .4, 3."):
+        train(Nnet.from_config(CLASSIFIER), [(feats[:4], np.ones((4, 5))), (feats[:4], np.ones((4, 3)))], loss=distance)
+
+
+def test_losses_of_examples_by_output() -> None:
+    egs = [class_example(3, seed=seed, in_dim=2, out_dim=2) for seed in range(4)]
+    theirs, mine = Nnet.from_config(CLASSIFIER), Nnet.from_config(CLASSIFIER)
+    train(theirs, egs)
+    train(mine, egs, loss={"output": SUM})
+    assert theirs == mine
+    with pytest.raises(UsageError, match="a loss for 'x', which is no output"):
+        train(mine, egs, loss={"x": SUM})
+    with pytest.raises(nnet3py.Nnet3Error, match="minibatch 0: the loss <lambda> of 'output' is nan"):
+        train(mine, egs, loss=lambda y, t: (np.nan, y))
+
+
+def test_frozen_components_stay_with_a_loss() -> None:
+    nnet = Nnet.from_config(CLASSIFIER)
+    nnet3py.freeze(nnet, "a")
+    before = parameters(nnet)
+    train(nnet, points(64, 0), loss=SUM, learning_rate=0.02, num_epochs=2)
+    assert {name[0] for name, value in parameters(nnet).items() if (value != before[name]).any()} == {"b"}
+
+
+def test_tensors_train_as_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    feats, classes = points(200, 0)
+    theirs = Nnet.from_config(CLASSIFIER)
+    train(theirs, feats, classes, validation=(feats, classes))
+    tensors = torch.tensor(feats), torch.tensor(classes)
+    half = ([tensors[0][:100], tensors[0][100:]], [tensors[1][:100], tensors[1][100:]])
+    for data in (tensors, (tensors[0].double().requires_grad_(), tensors[1].int()), half, list(zip(*half, strict=True)),
+                 torch.utils.data.TensorDataset(*tensors), ({"a": tensors[0]}, {"a": tensors[1]})):
+        mine = Nnet.from_config(CLASSIFIER)
+        train(mine, *data if data is tensors else (data,), validation=data)
+        assert mine == theirs
+    loaded = Nnet.from_config(CLASSIFIER)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*tensors), batch_size=50)
+    history = train(loaded, loader, validation=loader, num_epochs=8, learning_rate=0.02, loss=torch.nn.NLLLoss())
+    assert history["num_minibatches"].tolist() == [4] * 8 and history["objective"][-1] > history["objective"][0]
+    trainer, own = nnet3py.Trainer(stepped := Nnet.from_config(CLASSIFIER)), Nnet.from_config(CLASSIFIER)
+    for x, y in loader:
+        trainer.step(x[:, None], y[:, None])
+    train(own, loader)
+    assert stepped == own
 
 
 @pytest.mark.slow

@@ -90,6 +90,34 @@ def test_dicts_by_name() -> None:
         training_data(Nnet.from_config(TDNN), (feats, {"c": classes["a"]}), OPTIONS)
 
 
+def test_lists_of_arrays_and_single_frames() -> None:
+    feats, classes = [features(6), features(9)], [np.arange(6) % 4, np.arange(9) % 4]
+    nnet = Nnet.from_config(TDNN)
+    of_lists, of_pairs = (training_data(nnet, data, OPTIONS) for data in (
+        (feats, classes), list(zip(feats, classes, strict=True))))
+    assert frames_and_classes(list(of_lists.minibatches(1))) == frames_and_classes(list(of_pairs.minibatches(1))) != []
+    with pytest.raises(ShapeError, match="expected lists of equal length, .* found 2 features and 1 targets"):
+        training_data(nnet, (feats, classes[:1]), OPTIONS)
+    for network, targets in ((plain(), 2), (nnet, np.array([0, 0, 1, 0]))):
+        data = training_data(network, [(row, targets) for row in features(6)], OPTIONS)
+        assert set(frames_and_classes(list(data.minibatches(0)))) == {(t, 2) for t in range(6)}
+
+
+def test_targets_for_a_loss() -> None:
+    """Any class, any width, no log-softmax; all utterances alike."""
+    nnet = plain(objective="linear")
+    for data in ((features(8), np.arange(8) + 90), [(features(4), np.full(4, 3)), (features(5), np.full(5, 97))]):
+        with pytest.raises((UsageError, ShapeError)):
+            training_data(nnet, data, OPTIONS)
+        egs = list(training_data(nnet, data, OPTIONS, has_loss=True).minibatches(0))
+        assert {eg.io[1].features.shape[1] for eg in egs} == {98}
+    egs = list(training_data(nnet, (features(8), np.zeros(8, int)), OPTIONS, has_loss=True).minibatches(0))
+    assert {eg.io[1].features.shape[1] for eg in egs} == {4}
+    numbers = [(features(4), np.ones((4, 2))), (features(4), np.ones((4, 2)))]
+    egs = list(training_data(nnet, numbers, OPTIONS, has_loss=True).minibatches(0))
+    assert {eg.io[1].features.shape[1] for eg in egs} == {2}
+
+
 def test_ivectors() -> None:
     nnet = Nnet.from_config(WITH_IVECTOR)
     data = training_data(nnet, [(features(8), np.zeros(8, int), [1.0, 2.0])], OPTIONS)

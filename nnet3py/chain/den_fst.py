@@ -30,15 +30,16 @@ _SHOWN_PDFS = 20          # unseen pdfs that get a warning each
 
 
 def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst) -> Fst:
-    """The denominator graph of a phone language model.
+    """The denominator graph of a phone language model. Kaldi: chain-make-den-fst.
 
     Parameters
     ----------
+    tree, model : of the chain system
     phone_lm : an acceptor of phones with costs; all states must be reachable and reach a final one
 
     Returns
     -------
-    an acceptor of pdf-ids + 1 without epsilons. Its start is any state. States with many arcs come first.
+    An acceptor of pdf-ids + 1 without epsilons. Its start is any state. States with many arcs come first.
 
     Raises
     ------

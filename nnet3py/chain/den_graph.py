@@ -39,14 +39,22 @@ class ArcTable(NamedTuple):
 
 
 def initial_probs(den_fst: Fst) -> np.ndarray:
-    """The probability of starting in each state, float32 (states,), with sum 1: an average over 100 frames.
+    """The probability of starting in each state: an average over 100 frames.
 
-    Kaldi: ``DenominatorGraph::SetInitialProbs``.
+    Parameters
+    ----------
+    den_fst : the denominator graph
+
+    Returns
+    -------
+    float32 (states,), with sum 1
 
     Raises
     ------
     Nnet3Error : a graph that cannot be a denominator graph: no states or arcs, epsilons, a transducer, states that
         cannot be reached, weights that are not costs
+
+    Kaldi: ``DenominatorGraph::SetInitialProbs``.
     """
     _check(den_fst)
     sources, nexts = den_fst.sources, den_fst.next_states
@@ -98,8 +106,14 @@ class DenominatorGraph:
 
     Arc probabilities are exp(-cost), not renormalised; final costs do not count: every state may end.
 
+    Parameters
+    ----------
+    den_fst : the graph, as :func:`make_den_fst` makes it
+    num_pdfs : the dimension of the network's output
+
     Attributes
     ----------
+    num_pdfs : likewise
     initial : float32 (states,), see :func:`initial_probs`
     num_arcs : arcs of the FST
     entry_states, entry_pdfs : int32 (entries,), where entries lead, rising, and with which pdf
@@ -163,7 +177,21 @@ class DenominatorGraph:
 
 
 def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
-    """Read a den.fst for a network's output of dimension ``num_pdfs``; Nnet3Error, which names the file."""
+    """Read a denominator graph, den.fst.
+
+    Parameters
+    ----------
+    rxfilename : the file
+    num_pdfs : the dimension of the network's output
+
+    Returns
+    -------
+    For :class:`nnet3py.torch.ChainLoss`, and what else computes with it.
+
+    Raises
+    ------
+    Nnet3Error : a file that cannot be one; it names the file
+    """
     fst = read_object(rxfilename, read_fst)
     with within(rxfilename):
         return DenominatorGraph(fst, num_pdfs)

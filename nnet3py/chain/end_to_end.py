@@ -25,9 +25,22 @@ def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
 
 
 def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) -> Supervision:
-    """The supervision of an utterance of ``num_frames`` output frames from its training graph.
+    """The supervision of an utterance without times. Kaldi: TrainingGraphToSupervisionE2e.
 
-    SupervisionError if the graph has no path, or none so short. Raises as :func:`pdf_graph` does.
+    Parameters
+    ----------
+    graph : the utterance's training graph, of transition-ids
+    model : whose they are
+    num_frames : of the network's output
+
+    Returns
+    -------
+    A supervision with one FST of pdf-ids plus 1.
+
+    Raises
+    ------
+    SupervisionError : the graph has no path, or none so short
+    FormatError : labels that are not transition-ids of the model
     """
     fst = pdf_graph(graph, model)
     if fst.start != 0:

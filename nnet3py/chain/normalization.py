@@ -14,10 +14,20 @@ from nnet3py.transducers.fst_operations import without_epsilons
 
 
 def normalization_fst(den_fst: Fst) -> Fst:
-    """The graph whose paths may begin and end anywhere in the denominator graph; arcs sorted by label.
+    """The graph whose paths may begin and end anywhere in the denominator graph. Kaldi: normalization.fst.
 
-    A new state, the last, is the start; the former start remains if an arc enters it. Of equal arcs that leave the new
-    start the cheapest is kept. Nnet3Error for what is not a denominator graph.
+    Parameters
+    ----------
+    den_fst : the denominator graph
+
+    Returns
+    -------
+    An acceptor, for :class:`Normalizer`, its arcs sorted by label. A new state, the last, is the start; the former
+    start remains if an arc enters it. Of equal arcs that leave the new start the cheapest is kept.
+
+    Raises
+    ------
+    Nnet3Error : what is not a denominator graph
     """
     probs = initial_probs(den_fst)
     num_states = den_fst.num_states

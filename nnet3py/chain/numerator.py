@@ -39,8 +39,8 @@ class Numerator(NamedTuple):
     log_prob : summed over sequences; as in Kaldi times the supervision's weight, except for supervision without times
     ok : False where some sequence has no path of the right length
     row_starts : int64 (rows + 1,): the posteriors are a sparse matrix like the network's output
-    columns : int32, the pdf of each of its elements
-    values : float32, posteriors times the weight
+    columns : int32 (elements,), the pdf of each
+    values : float32 (elements,), posteriors times the weight
     """
 
     log_prob: float
@@ -114,7 +114,22 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
 
 
 def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator:
-    """The numerator of a minibatch on the host; raises what :func:`queued_numerator` raises."""
+    """The numerator of a minibatch, on the CPU: how likely the supervision is, and posteriors of pdfs.
+
+    Parameters
+    ----------
+    supervision : of all sequences of the minibatch
+    output : float32 (frames sequences, pdfs), the network's output: the first frame of all sequences, then the next
+
+    Returns
+    -------
+    Log-probability, and posteriors float32, sparse (frames sequences, pdfs).
+
+    Raises
+    ------
+    ShapeError : output and supervision that do not fit each other
+    Nnet3Error : an FST that cannot be a supervision's
+    """
     ops = get_ops("cpu")
     with queued_numerator(ops, supervision, output) as numerators:
         return Numerator(*numerators.result(numerators.sums), *map(np.copy, numerators.posteriors))

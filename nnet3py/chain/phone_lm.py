@@ -252,10 +252,21 @@ def _log_likelihood(counts: dict[int, int]) -> np.float32:
 
 
 def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOptions | None = None) -> Fst:
-    """The phone language model of sequences of phones; see :class:`PhoneLmEstimator`.
+    """The phone language model of LF-MMI: n-grams without smoothing. Kaldi: chain-est-phone-lm.
 
-    UsageError for impossible options, Nnet3Error for phones of 0 or less, and if there are no sequences.
-    Kaldi: chain-est-phone-lm.
+    Parameters
+    ----------
+    sequences : the phones of each utterance, numbers from 1 on, such as int (phones,)
+    options : orders, and how many states there are; None: Kaldi's
+
+    Returns
+    -------
+    An acceptor of phones, for :func:`make_den_fst`.
+
+    Raises
+    ------
+    UsageError : impossible options
+    Nnet3Error : phones of 0 or less, or no sequences
     """
     estimator = PhoneLmEstimator(options)
     for phones in sequences:

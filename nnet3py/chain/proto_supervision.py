@@ -74,9 +74,21 @@ class ProtoSupervision:
 
 
 def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
-    """The proto-supervision of an alignment: int (phones,) phones and how many frames each has.
+    """Which phones an utterance may have in each frame, by its alignment.
 
-    SupervisionError for what is not an alignment.
+    Parameters
+    ----------
+    phones : int (phones,), from 1 on
+    durations : int (phones,), the frames of each
+    options : tolerances, subsampling
+
+    Returns
+    -------
+    For :class:`SupervisionMaker`.
+
+    Raises
+    ------
+    SupervisionError : what is not an alignment
     """
     if not len(phones):
         raise SupervisionError("it has no phones")
@@ -91,10 +103,21 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
 
 
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
-    """The proto-supervision of a lattice whose labels are phones.
+    """Which phones an utterance may have in each frame, by a lattice whose labels are phones.
 
-    SupervisionError for a lattice that is empty, has a cycle or arcs without a phone, or whose paths differ in their
-    number of frames: it is not phone-aligned.
+    Parameters
+    ----------
+    lattice : phone-aligned: ``lattice-align-phones --replace-output-symbols``, or :func:`nnet3py.lattices.align_phones`
+    options : tolerances, subsampling
+
+    Returns
+    -------
+    For :class:`SupervisionMaker`.
+
+    Raises
+    ------
+    SupervisionError : a lattice that is empty, has a cycle or arcs without a phone, or whose paths differ in their
+        number of frames: it is not phone-aligned
     """
     scale = np.float32(options.lm_scale)
     is_final = np.isfinite(lattice.final_weights[:, 0])

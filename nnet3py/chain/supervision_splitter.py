@@ -30,10 +30,16 @@ def fst_state_times(fst: Fst) -> np.ndarray:
 
 
 class SupervisionSplitter:
-    """Cuts pieces out of a supervision.
+    """Cuts pieces out of a supervision. Kaldi: SupervisionSplitter.
 
-    SupervisionError for one of several sequences, one without times (end-to-end), or one whose FST does not match
-    its frames.
+    Parameters
+    ----------
+    supervision : of one utterance, with times
+
+    Raises
+    ------
+    SupervisionError : one of several sequences, one without times (end-to-end), or one whose FST does not match its
+        frames
     """
 
     def __init__(self, supervision: Supervision) -> None:

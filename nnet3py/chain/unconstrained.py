@@ -26,10 +26,22 @@ from nnet3py.transducers.fst_operations import without_epsilons
 
 
 def unconstrained(supervision: Supervision, model: TransitionModel, random: np.random.Generator) -> Supervision:
-    """A newly cut supervision of transition-ids, without its times: one FST with cycles, of pdf-ids plus 1.
+    """A newly cut supervision without its times: one FST with cycles. Kaldi: ConvertSupervisionToUnconstrained.
 
-    ``random`` draws the path that becomes ``alignment_pdfs``. SupervisionError if nothing is left, or there are too
-    many states. Nnet3Error for a supervision whose labels are not the model's transition-ids.
+    Parameters
+    ----------
+    supervision : of transition-ids, as :class:`SupervisionMaker` makes them with ``convert_to_pdfs=False``
+    model : whose they are
+    random : draws the path that becomes ``alignment_pdfs``
+
+    Returns
+    -------
+    The supervision, of pdf-ids plus 1.
+
+    Raises
+    ------
+    SupervisionError : nothing is left, or there are too many states
+    Nnet3Error : labels that are not the model's transition-ids
     """
     fst = supervision.fst
     if fst is None or supervision.label_dim != model.num_transition_ids:

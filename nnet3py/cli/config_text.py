@@ -9,7 +9,7 @@ def read_config_text(path: str) -> str:
     from nnet3py.io.streams import open_input
 
     with open_input(path) as stream:
-        data = stream.read()
+        data = stream.without_mark().read()
     try:
         if data.startswith(b"\0B"):
             raise ConfigError(f"expected a config file, found binary data in {path}", "are the arguments in order?")

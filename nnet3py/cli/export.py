@@ -13,6 +13,8 @@ from nnet3py.option_fields import settings_of, with_values
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3py.acoustic_model import AcousticModel
+
 FORMATS = ("onnx", "torch", "npz", "safetensors")
 ONNX_TOLERANCE = 2e-4        # of the largest value: float32 sums are formed in another order
 
@@ -26,15 +28,17 @@ Usage:  nnet3-export [options] <model-in> <file-out>
 e.g.:
  nnet3-export final.mdl final.onnx
  nnet3-export --use-priors=true --edges=given final.mdl final.onnx
+ nnet3-export --quantize=int16 --quantize-feats=scp:feats.scp final.mdl final.onnx
  nnet3-export --format=npz final.raw final.npz
 """, arguments=(2, 2), options=[
     option("format", str, "onnx", "onnx, torch, npz or safetensors"),
     *declared(settings_of(ExportOptions)),
     option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the model's "
            "folder says, else 1"),
-    option("quantize", str, "", "onnx: int8 or float16 (everything); the loss in accuracy is measured"),
-    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured, some 30 s of speech; with int8 "
-           "they decide what becomes of each layer, and without them less does (the measure is random numbers then)"),
+    option("quantize", str, "", "onnx: int16 (half the size, the same words), int8 (less than a third, nearly the "
+           "same) or float16 (computed in it, too); the loss of accuracy is measured"),
+    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured, some 30 s of speech; without "
+           "them it is measured on random numbers, which says little"),
     option("quantize-ivectors", str, "", "I-vectors (rspecifier) of these utterances; without them they are zero"),
     option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
@@ -61,24 +65,76 @@ def export(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-import", usage="""
 Put weights from another program into the model that they came from. What did not change keeps its bytes; learning
-rates, natural gradient and the like stay as they are. torch: a TorchScript file, or a state_dict that torch.save wrote.
+rates, natural gradient and the like stay as they are, and an acoustic model stays one, with its transition model and
+priors. torch: a TorchScript file, or a state_dict that torch.save wrote.
 
-Usage:  nnet3-import [options] <model-in> <file-in> <nnet-out>
+Without <model-in> an ONNX file is made a network: of one that nnet3-export wrote the network in it, else of the graph.
+What the graph has and nnet3 has not is an error that names the operator.
+
+Usage:  nnet3-import [options] <model-in> <file-in> <model-out>
+  or:   nnet3-import [options] <onnx-in> <model-out>
 
 e.g.:
- nnet3-import --format=torch final.raw tuned.pt tuned.raw
-""", arguments=(3, 3), options=[
+ nnet3-import --format=torch final.mdl tuned.pt tuned.mdl
+ nnet3-import --like=final.mdl net.onnx net.mdl
+""", arguments=(2, 3), options=[
     option("format", str, "onnx", "onnx, torch, npz or safetensors"),
-    option("binary", bool, True, "Write the network in binary"),
+    option("like", str, "", "Acoustic model whose transition model and priors the result gets"),
+    option("raw", bool, False, "Write only the network, also if <model-in> is an acoustic model"),
+    option("padding", str, "zeros", "Without <model-in>: zeros, as in the graph; or replicate, which repeats the first "
+           "and last frames where the graph's convolutions have zeros", choices=("zeros", "replicate")),
+    option("check", bool, True, "Compare a network that was made of a graph with onnxruntime, if that is installed"),
+    option("binary", bool, True, "Write the model in binary"),
 ])
 def import_weights(args: list[str], options: Options) -> int:
-    """Import weights."""
-    from nnet3py.network.model_file import read_nnet
+    """Import weights, or a whole network; 1 if the check fails."""
+    from nnet3py.acoustic_model import acoustic_model
 
-    model, source, target = args
     if options.format not in FORMATS:
         raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
-    nnet = read_nnet(model)
+    if options.raw and options.like:
+        raise UsageError("--raw writes only the network, and --like=MODEL gives it a transition model")
+    like = acoustic_model(options.like) if options.like else None
+    if len(args) == 2:
+        return _import_network(args[0], args[1], options, like)
+    _set_weights(args, options, like)
+    return 0
+
+
+def _import_network(source: str, target: str, options: Options, like: AcousticModel | None) -> int:
+    """Write the network of an ONNX file; 1 if it computes something else than the graph."""
+    from nnet3py.export.from_onnx import imported
+    from nnet3py.export.onnx_reading import read_onnx
+
+    if options.format != "onnx":
+        raise UsageError(f"--format={options.format}: such files have weights only", "nnet3-import MODEL-IN "
+                         f"{source} {target}, with the model that they came from")
+    nnet, foreign = imported(read_onnx(source), options.padding)
+    model = nnet if like is None else like.with_network(nnet)
+    if foreign is not None and options.check and _has_runtime():
+        from nnet3py.export.onnx_check import difference_from_onnx
+
+        if foreign.has_zeros and options.padding != "zeros":
+            log.log("The network is not compared with onnxruntime: it repeats frames where the graph has zeros")
+        else:
+            difference = difference_from_onnx(foreign, source)
+            log.log(f"onnxruntime and nnet3py differ by {difference:.1e} of the largest value")
+            if difference > ONNX_TOLERANCE:
+                log.error(f"the imported network differs by more than {ONNX_TOLERANCE:g}; it was not written")
+                return 1
+    model.write(target, binary=options.binary)
+    log.log(f"Wrote {target}: the network of {source}, {nnet.num_parameters()} parameters")
+    return 0
+
+
+def _set_weights(args: list[str], options: Options, like: AcousticModel | None) -> None:
+    """Write a model with the weights of a file."""
+    from nnet3py.acoustic_model import read_network_or_model
+    from nnet3py.network.any_model import network_of
+
+    place, source, target = args
+    model = read_network_or_model(place)
+    nnet = network_of(model)
     if options.format == "onnx":
         from nnet3py.export.onnx_weights import set_from_onnx
 
@@ -91,9 +147,10 @@ def import_weights(args: list[str], options: Options) -> int:
         from nnet3py.export.plain_weights import read_weights, set_arrays
 
         changed = set_arrays(nnet, read_weights(source, options.format), source)
-    nnet.write(target, binary=options.binary)
-    log.log(f"Wrote {target}: {len(changed)} of the arrays of {model} changed")
-    return 0
+    if like is not None:
+        model = like.with_network(nnet)
+    (nnet if options.raw else model).write(target, binary=options.binary)
+    log.log(f"Wrote {target}: {len(changed)} of the arrays of {place} changed")
 
 
 def _export_options(options: Options) -> ExportOptions:
@@ -105,6 +162,10 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
     from nnet3py.export.onnx_file import difference_from_compute, write_onnx
 
     wanted = _export_options(options)
+    if options.quantize:
+        from nnet3py.export.quantize import check_kind
+
+        check_kind(options.quantize)
     graph = write_onnx(source, target, wanted)
     log.log(f"Wrote {source} to {target}: outputs {graph.metadata['outputs']}, {len(graph.ops)} operations, left "
             f"context {graph.metadata['left_context']}, right context {graph.metadata['right_context']}")
@@ -132,8 +193,6 @@ def _quantize(target: str, options: Options) -> int:
     from nnet3py.export.quantize import quantize_file
 
     loss = quantize_file(target, options.quantize, _utterances(options) if options.quantize_feats else [])
-    for line in loss.table().splitlines():
-        log.log(line)
     log.log(f"Quantized {target} to {options.quantize}: {loss.text()}")
     return 0
 

@@ -141,7 +141,7 @@ def _first_words(rxfilename: str) -> set[str]:
     from nnet3py.io.streams import failed_command, open_input
 
     with open_input(rxfilename) as stream:
-        lines = [line.decode("utf-8", "surrogateescape").split() for line in stream.readlines()]
+        lines = [line.decode("utf-8", "surrogateescape").split() for line in stream.without_mark().readlines()]
     if stream.status:
         raise failed_command(rxfilename, stream.status)
     if [] in lines:

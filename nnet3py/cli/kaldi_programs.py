@@ -86,10 +86,10 @@ _INSTEAD: dict[str, str] = {
     "searching for words in indexes is not part of it; use Kaldi's on our lattices": """
         kws-index-union kws-search lattice-to-kws-index lattice-to-kws-index2 transcripts-to-fsts compute-atwv
         print-proxy-keywords generate-proxy-keywords""",
-    "language models that are networks are not part of it; rescore our lattices with Kaldi": """
-        lattice-lmrescore-kaldi-rnnlm lattice-lmrescore-kaldi-rnnlm-pruned lattice-lmrescore-rnnlm
-        lattice-lmrescore-tf-rnnlm lattice-lmrescore-tf-rnnlm-pruned rnnlm-compute-prob rnnlm-copy-egs
-        rnnlm-get-egs rnnlm-get-sampling-lm rnnlm-get-word-embedding rnnlm-sentence-probs rnnlm-train""",
+    "networks of other toolkits are not part of it; use lattice-lmrescore-kaldi-rnnlm-pruned": """
+        lattice-lmrescore-rnnlm lattice-lmrescore-tf-rnnlm lattice-lmrescore-tf-rnnlm-pruned""",
+    "RNN language models are not trained here; Kaldi's are used by lattice-lmrescore-kaldi-rnnlm-pruned": """
+        rnnlm-compute-prob rnnlm-copy-egs rnnlm-get-egs rnnlm-get-sampling-lm rnnlm-train""",
 }
 
 

@@ -85,7 +85,7 @@ def _first_words(rxfilename: str) -> set[str]:
 
     words = set()
     with open_input(rxfilename) as stream:
-        for number, line in enumerate(stream.read().split(b"\n"), 1):
+        for number, line in enumerate(stream.without_mark().read().split(b"\n"), 1):
             if line.strip():
                 words.add(line.split()[0].decode("utf-8", "surrogateescape"))
             elif line:

@@ -5,28 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.lattice_options import ACOUSTIC_SCALE, change_lattices, status
+from nnet3py.cli.lattice_options import ACOUSTIC_SCALE
+from nnet3py.cli.lattice_rescoring import PRUNING, rescore_lattices, rescore_within_beam
 from nnet3py.cli.options import Options, option
 
 if TYPE_CHECKING:
-    from nnet3py.transducers.compact_lattice import CompactLattice
+    pass
 
 _LM_SCALE = option("lm-scale", float, 1.0, "Factor of the model's costs; -1 takes those of a model off that the "
                    "lattice has")
-
-
-def _rescore(args: list[str], rescore: Any) -> int:
-    """Write what is left of lattices; empty ones are counted as failed."""
-    def one(key: str, lattice: CompactLattice) -> CompactLattice | None:
-        result = rescore(lattice)
-        if result.start < 0:
-            log.warning(f"Empty lattice for utterance {key} (incompatible LM?)")
-            return None
-        return result
-
-    done, failed = change_lattices(args, one)
-    log.log(f"Done {done} lattices, failed for {failed}")
-    return status(done)
 
 
 @kaldi_command("lattice-lmrescore", usage="""
@@ -49,7 +36,7 @@ def lattice_lmrescore(args: list[str], options: Options) -> int:
     from nnet3py.transducers.fst_text import read_fst
 
     model = Composer(read_object(args[1], read_fst))
-    return _rescore([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))
+    return rescore_lattices([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))
 
 
 @kaldi_command("lattice-lmrescore-const-arpa", usage="""
@@ -66,7 +53,8 @@ def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
     from nnet3py.lattices.lm_rescoring import rescored_with_const_arpa
 
     model = ConstArpa.read(args[1])
-    return _rescore([args[0], args[2]], lambda lattice: rescored_with_const_arpa(lattice, model, options.lm_scale))
+    return rescore_lattices([args[0], args[2]],
+                            lambda lattice: rescored_with_const_arpa(lattice, model, options.lm_scale))
 
 
 @kaldi_command("lattice-lmrescore-pruned", usage="""
@@ -79,32 +67,15 @@ e.g.:
  lattice-lmrescore-pruned --add-const-arpa=true data/lang/G.fst data/lang_big/G.carpa ark:in.lats ark:out.lats
 See also: lattice-lmrescore, lattice-lmrescore-const-arpa
 """, arguments=(4, 4), options=[
-    _LM_SCALE, ACOUSTIC_SCALE, option("add-const-arpa", bool, False, "The new model is in const-ARPA form"),
-    option("lattice-compose-beam", float, 6.0, "How much worse than the best one a path may be"),
-    option("max-arcs", int, 100000, "The largest number of arcs in a result"),
-    option("growth-ratio", float, 1.5, "Costs are computed again when there are that many times as many arcs"),
+    _LM_SCALE, ACOUSTIC_SCALE, option("add-const-arpa", bool, False, "The new model is in const-ARPA form"), *PRUNING,
 ])
 def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""
     from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, LmDifference
-    from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
-    from nnet3py.lattices.scaling import Scales, scaled
+    from nnet3py.lattices.pruned_composition import PrunedComposition
 
     log.log("Reading LMs...")
     new: Any = ConstArpaLm.read(args[1]) if options.add_const_arpa else FstLm.read(args[1])
     model = LmDifference(FstLm.read(args[0]), new, options.lm_scale)
     log.log("Done.")
-    scales = Scales(1.0, options.acoustic_scale)
-    undone = scales.undone()
-    how = PrunedCompositionOptions(options.lattice_compose_beam, options.max_arcs, options.growth_ratio)
-
-    def rescore(key: str, lattice: CompactLattice) -> CompactLattice | None:
-        result = scaled(PrunedComposition(scaled(lattice, scales), model, how).compose(), undone)
-        if result.start < 0:
-            log.warning(f"Empty lattice for utterance {key} (incompatible LM?)")
-            return None
-        return result
-
-    done, failed = change_lattices(args[2:], rescore)
-    log.log(f"Overall, succeeded for {done} lattices, failed for {failed}")
-    return status(done)
+    return rescore_within_beam(args[2:], lambda lattice, how: PrunedComposition(lattice, model, how).compose(), options)

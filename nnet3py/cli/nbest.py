@@ -1,4 +1,4 @@
-"""nbest-to-linear, linear-to-nbest, nbest-to-ctm, nbest-to-prons: lattices of one path each."""
+"""nbest-to-linear, linear-to-nbest, nbest-to-lattice, nbest-to-ctm, nbest-to-prons: lattices of one path each."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -6,7 +6,7 @@ from typing import Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.lattice_options import status
+from nnet3py.cli.lattice_options import per, status
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import Nnet3Error, UsageError
 
@@ -77,6 +77,41 @@ def linear_to_nbest(args: list[str], options: Options) -> int:
             writer.write(key, linear_lattice(ids, words[key], graph, acoustic))
             done += 1
     log.log(f"Done {done} n-best entries.")
+    return status(done)
+
+
+@kaldi_command("nbest-to-lattice", usage="""
+Unite lattices of one path each, whose keys are UTTERANCE-1, UTTERANCE-2, ..., to a lattice for each utterance; the
+reverse of lattice-to-nbest. Those of an utterance must follow each other.
+
+Usage: nbest-to-lattice [options] <nbest-rspecifier> <lattices-wspecifier>
+e.g.:
+ nbest-to-lattice ark:1.nbest ark:1.lats
+See also: lattice-to-nbest, linear-to-nbest, lattice-union
+""", arguments=(2, 2), options=[])
+def nbest_to_lattice(args: list[str], options: Options) -> int:
+    """Write lattices; 1 if there was no path."""
+    from itertools import groupby
+
+    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.lattices.composition import union
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+    def utterance(entry: tuple[str, Any]) -> str:
+        name, hyphen, _ = entry[0].rpartition("-")
+        if not name:
+            raise Nnet3Error(f"'{entry[0]}' is not the key of an n-best entry, UTTERANCE-NUMBER",
+                             "lattice-to-nbest makes such keys")
+        return name
+
+    paths = done = 0
+    with TableWriter(args[1], COMPACT_LATTICES) as writer, SequentialReader(args[0], COMPACT_LATTICES) as reader:
+        for name, entries in groupby(reader, utterance):
+            lattices = [lattice for _, lattice in entries]
+            writer.write(name, union(lattices))
+            paths, done = paths + len(lattices), done + 1
+    log.log(f"Done joining n-best into lattices for {done} utterances, with on average {per(paths, done):g} N-best "
+            "paths per utterance.")
     return status(done)
 
 

@@ -58,6 +58,12 @@ def single_model(args: list[str], options: Options) -> str:
     return model
 
 
+def models_of(args: list[str], options: Options) -> list[str]:
+    """The model folders of a command that takes several, and nothing else."""
+    is_named = options.demo or options.lang or options.model_name
+    return [single_model(args, options)] if is_named or not args else args
+
+
 def model_options(options: Options) -> dict[str, str]:
     """Options by Kaldi's names."""
     pairs = [text.partition("=") for text in options.model_option]

@@ -38,6 +38,7 @@ def cut_segments(args: list[str], holder: Any, missing: str, cut: Callable[[Segm
     done = total = 0
     with TableWriter(args[2], holder) as writer, RandomAccessReader(args[0], holder) as recordings, \
             open_input(args[1]) as lines:
+        lines.without_mark()
         for line in iter(lines.readline, b""):
             total += 1
             text = line.decode("utf-8", "surrogateescape").rstrip("\n")

@@ -73,7 +73,7 @@ def _calls(rxfilename: str) -> dict[str, list[str]]:
     sides: dict[str, dict[str, str]] = {}
     keys: set[str] = set()
     with open_input(rxfilename) as stream:
-        for number, line in enumerate(stream.readlines(), 1):
+        for number, line in enumerate(stream.without_mark().readlines(), 1):
             words = line.decode("utf-8", "surrogateescape").split()
             if len(words) != 3:
                 raise FormatError(f"line {number} has {len(words)} words, expected '<utterance-id> <call-id> <side>'",

@@ -36,12 +36,15 @@ e.g.:
  nnet3-transcribe --lang=ko a.wav
  nnet3-transcribe --format=srt --out=subtitles --num-jobs=4 exp/chain/tdnn1a_online lectures/
  nnet3-transcribe --graph=exp/chain/tree/graph_tg --model-option=beam=13 exp/chain/tdnn1a a.flac
-""", arguments=(1, None), detached_values=True, options=[
+""", arguments=(1, None), detached_values=True, options_anywhere=True, options=[
     QUIET,
     option("format", str, "text", "What to write: text, json, srt, vtt or ctm", choices=tuple(FORMATS)),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
     *MODEL, *DEVICE,
     option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
+    option("speakers", bool, False, "Tell apart who spoke when, by --speaker-model: lines and subtitles begin with the "
+           "speaker; see diarize"),
+    option("num-speakers", int, 0, "How many speakers there are; 0: as many as are heard"),
     option("endpointing", bool, True, "Begin a new segment where an utterance is over, by the model's rules"),
     option("phrases", str, "", "File of phrases, one per line: only these are recognised; for models with HCLr.fst "
            "and Gr.fst"),
@@ -55,6 +58,10 @@ e.g.:
 def transcribe(args: list[str], options: Options) -> int:
     """Write results; 1 if a sound could not be transcribed."""
     model, sounds = _arguments(args, options)
+    if options.speakers and not options.speaker_model:
+        raise UsageError("--speakers needs --speaker-model, the folder of a model that tells speakers apart")
+    if options.speakers and any(sound.path == "-" for sound in sounds):
+        raise UsageError("--speakers looks at a sound twice, and standard input can be read once", "give a file")
     if options.num_jobs < 1:
         raise UsageError(f"--num-jobs={options.num_jobs}: expected 1 or more")
     if options.scheduler and not options.out:
@@ -144,12 +151,25 @@ class _Work:
             sound.on_block = lambda seconds: self._show(listed, before, seconds, sound.seconds)
             result = self._recognizer.transcribe(sound, endpointing=options.endpointing, phrases=self._phrases,
                                                  boost=self._boost)
+            if options.speakers:
+                result = self._with_speakers(listed, result)
         except Nnet3Error as error:
             log.warning(f"{listed.path} could not be transcribed: {error}")
             self._failed += 1
             return None
         self._done += 1
         return result
+
+    def _with_speakers(self, listed: Listed, result: Any) -> Any:
+        """The result with the names of speakers, who are told apart in the whole sound."""
+        from nnet3py.recognition.diarization import DiarizationOptions, diarize, with_speakers
+
+        options = self._options
+        assert self._recognizer.speaker_model is not None           # the options were checked
+        turns = diarize(self._recognizer.speaker_model, listed.path,
+                        options=DiarizationOptions(num_speakers=options.num_speakers),
+                        channel=None if options.channel < 0 else options.channel)
+        return with_speakers(result, turns)
 
     def _show(self, listed: Listed, before: float, seconds: float, length: float) -> None:
         self._seconds = before + seconds
@@ -162,9 +182,13 @@ class _Work:
         """Log what was done; the exit status."""
         log.show_status("")
         taken = max(self._now() - self._begun, 1e-3)
-        log.log(f"Transcribed {self._done} sounds, {self._seconds:.1f} s, in {taken:.1f} s"
+        log.log(f"Transcribed {_sounds(self._done)}, {self._seconds:.1f} s, in {taken:.1f} s"
                 + (f"; {self._failed} failed" if self._failed else ""))
         return 1 if self._failed else 0
+
+
+def _sounds(count: int) -> str:
+    return f"{count} sound{'s' * (count != 1)}"
 
 
 def _in_jobs(model: str, sounds: list[Listed], options: Options) -> int:
@@ -210,7 +234,7 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
         except JobsFailed as error:
             log.warning(error.message)
     missing = to_do(waiting, folder, ending)
-    log.log(f"Transcribed {len(waiting) - len(missing)} sounds with {len(jobs)} jobs"
+    log.log(f"Transcribed {_sounds(len(waiting) - len(missing))} with {len(jobs)} job{'s' * (len(jobs) != 1)}"
             + (f"; {len(missing)} failed: {', '.join(sound.path for sound in missing[:3])}" if missing else ""))
     return 1 if missing else 0
 
@@ -224,9 +248,10 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
 
     sounds = logs / f"sounds.{number}.list"
     write_list(part, str(sounds))
-    names = ("format", "graph", "speaker-model", "channel", "endpointing", "phrases", "boost-words", "use-gpu",
-             "device")
-    values = {name: str(options[name]) for name in names} | {"endpointing": str(options.endpointing).lower()}
+    names = ("format", "graph", "speaker-model", "channel", "phrases", "boost-words", "use-gpu", "device",
+             "num-speakers")
+    values = {name: str(options[name]) for name in names} | {
+        name: str(options[name]).lower() for name in ("endpointing", "speakers")}
     words = ["nnet3-transcribe", *(f"--{name}={value}" for name, value in values.items()),
              *(f"--model-option={value}" for value in options.model_option), f"--out={folder}",
              f"--sound-list={sounds}", model]

@@ -49,13 +49,10 @@ def show_transitions(args: list[str], options: Options) -> int:
     from nnet3py.formats.matrices import read_vector
     from nnet3py.hmm.alignment import describe_transitions, read_symbol_table
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.streams import failed_command, open_input, write_text
+    from nnet3py.io.streams import write_text
+    from nnet3py.io.text_lines import read_text
 
-    with open_input(args[0]) as stream:
-        text = stream.read().decode("utf-8", "surrogateescape")
-    if stream.status:
-        raise failed_command(args[0], stream.status)
-    names = read_symbol_table(text, args[0])
+    names = read_symbol_table(read_text(args[0]), args[0])
     model = _read(args[1])
     counts = read_object(args[2], read_vector) if len(args) == 3 else None
     write_text("-", describe_transitions(model, names, counts))

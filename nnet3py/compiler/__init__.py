@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.compiler.optimize import OptimizeOptions
     from nnet3py.compiler.request import ComputationRequest
-    from nnet3py.network.nnet import Nnet
+    from nnet3py.network.any_model import AnyModel
 
 _MODULE_OF = {"CachingCompiler": "cache", "Computation": "computation", "ComputationRequest": "request",
               "IoSpecification": "request", "OptimizeOptions": "optimize"}
@@ -52,16 +52,22 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"nnet3py.compiler.{_MODULE_OF[name]}"), name)
 
 
-def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOptions = True,
+def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | OptimizeOptions = True,
             shortcut: bool = True, cache_dir: str | os.PathLike[str] | None = None) -> Computation:
     """Make the command list for ``request``.
 
     Parameters
     ----------
+    nnet : the network
+    request : which rows are given and wanted
     optimize : whether to optimise and fuse it, or options that say what to do; results differ by rounding at most
     shortcut : work out sequences of one shape together; false is slower, with the same result
     cache_dir : a folder where computations are kept for other processes; None: the one that the environment variable
         NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+
+    Returns
+    -------
+    A list of commands, for :class:`nnet3py.Computer`; ``print(computation.describe(nnet))``.
 
     Raises
     ------
@@ -70,6 +76,8 @@ def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOp
     """
     from nnet3py.compiler.cache import CachingCompiler
     from nnet3py.compiler.optimize import OptimizeOptions
+    from nnet3py.network.any_model import network_of
 
+    nnet = network_of(nnet)
     options = optimize if isinstance(optimize, OptimizeOptions) else OptimizeOptions(optimize=bool(optimize))
     return CachingCompiler(nnet, options, capacity=1, use_shortcut=shortcut, cache_dir=cache_dir).compile(request)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.index import NO_TIME, as_indexes, first_duplicate, format_indexes, sequence_indexes
@@ -29,7 +30,7 @@ class IoSpecification:
 
     __slots__ = ("name", "indexes", "has_deriv")
 
-    def __init__(self, name: str, indexes: object, has_deriv: bool = False) -> None:
+    def __init__(self, name: str, indexes: ArrayLike, has_deriv: bool = False) -> None:
         self.name = name
         self.indexes: np.ndarray = as_indexes(indexes, f"the indexes of '{name}'")
         self.has_deriv = bool(has_deriv)

@@ -11,9 +11,11 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.components.fields import InFiles, fields_info
-from nnet3py.errors import ShapeError
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.shown import Shown
 
 if TYPE_CHECKING:
@@ -56,7 +58,18 @@ def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError
                       "compiled for other dimensions", "compile the request again")
 
 
-class Component(InFiles, Shown):
+_ELSEWHERE = elsewhere(**{
+    "name": "its network knows: for name, component in nnet.named_components()",
+    "type kind layer_type": "type(component).__name__",
+    "shape dim size in_features out_features input_size output_size": "component.input_dim, component.output_dim",
+    "requires_grad requires_grad_ trainable": "nnet3py.freeze(nnet, 'affine1'), nnet3py.unfreeze(nnet, 'affine1')",
+    "forward output values activations": "nnet(feats, output='affine1') gives the values of a node",
+    "grad": "nnet3py.gradients(nnet, feats, targets=classes).nnet['affine1'].parameters()",
+})
+_ARRAYS = ("weight", "weights", "bias", "biases", "params", "state_dict", "named_parameters", "get_weights", "w", "b")
+
+
+class Component(InFiles, Advising, Shown):
     """One layer's function. Subclasses are named as in Kaldi, and ``type(c).__name__`` is the type in files.
 
     Array attributes that outlive a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
@@ -71,6 +84,14 @@ class Component(InFiles, Shown):
     CONSTANTS: ClassVar[tuple[str, ...]] = ()
     INFO: ClassVar[tuple[str, ...]] = ()
     children: Sequence[Component] = ()      # the components inside, of a CompositeComponent; they hold its arrays
+
+    _ELSEWHERE = _ELSEWHERE
+
+    def _advice(self, name: str) -> str | None:
+        """What to type instead of an attribute, or None."""
+        if name in _ARRAYS and (arrays := self.parameters()):
+            return f"component.parameters() has {', '.join(arrays)}: component[{next(iter(arrays))!r}]"
+        return super()._advice(name)
 
     # -- what the compiler asks ------------------------------------------------------------------------------------
 
@@ -120,11 +141,14 @@ class Component(InFiles, Shown):
         return np.asarray(available.all(axis=1)), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The order (and padding, t = NO_TIME) in which the component wants its input and output rows."""
+        """The order (and padding, t = NO_TIME) in which the component wants its input and output rows.
+
+        Both are int32 (rows, 3), as are the results.
+        """
         return inputs, outputs
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Precomputed:
-        """What ``propagate`` needs to know about the row indexes, or None for simple components."""
+        """What ``propagate`` needs to know about the row indexes, int32 (rows, 3); None for simple components."""
         return None
 
     def check_precomputed(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
@@ -166,9 +190,17 @@ class Component(InFiles, Shown):
 
     # -- what the trainer asks -------------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, np.ndarray]:
-        """What training changes, name -> float32 array. Views: editing them edits the component."""
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """What training changes, name -> float32 (rows, cols) or (dim,). Views: editing them edits the component."""
         return {name: getattr(self, name) for name in self.PARAMETERS if getattr(self, name) is not None}
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        """One of :meth:`parameters` by its name: ``nnet["affine1"]["bias_params"]``. Nnet3Error if it has none such."""
+        arrays = self.parameters()
+        if name not in arrays:
+            raise Nnet3Error(f"{type(self).__name__} has no parameters {name!r}",
+                             f"it has {', '.join(arrays)}" if arrays else "training changes nothing of it")
+        return arrays[name]
 
     def num_parameters(self) -> int:
         """How many numbers training changes."""

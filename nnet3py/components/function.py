@@ -35,6 +35,10 @@ class FunctionComponent(SameDimComponent):
     them; ``derivative`` also gets the result ``y``, and is needed only for training. Config lines give ``dim``. They
     run on the CPU; with a GPU their matrices are copied there and back, which is slow: operations of ``ops`` are not
     (``docs/tutorial.md``, a component of your own).
+
+    Parameters
+    ----------
+    dim : columns of input and output
     """
 
     FIELDS: ClassVar[Fields] = (Field("<Dim>", "dim", "dim", "dim"),)

@@ -62,6 +62,14 @@ def register_component(cls: type[Component]) -> type[Component]:
     It is known in this process, from then on. A class of the same name that was registered before is replaced. It must
     be a simple component (``Properties.SIMPLE``): files cannot hold precomputed indexes of outside classes.
 
+    Parameters
+    ----------
+    cls : a subclass of :class:`Component`, whose name is the type's
+
+    Returns
+    -------
+    ``cls``
+
     Raises
     ------
     ConfigError : not a subclass of Component, a name that config lines cannot hold, or one of Kaldi's types

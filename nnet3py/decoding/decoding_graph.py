@@ -26,13 +26,24 @@ _find_epsilon_cycle = Loop("nnet3py.decoding.graph_loops", "find_epsilon_cycle",
 class DecodingGraph:
     """A graph from input labels, transition-ids mostly, to words. It never changes, so decoders may share it.
 
-    Attributes
+    :meth:`read` reads one, :meth:`of_fst` makes one.
+
+    Parameters
     ----------
     start : the start state
-    num_states, num_arcs : how large it is
-    pdfs : int32, the column of the log-likelihoods that each input label takes
+    states, arcs : int32 (states, 5) and (arcs, 4), tables of 32-bit words, laid out as in OpenFst's ``const`` files
+    pdfs : int32 (input labels + 1,), the column of the log-likelihoods that each input label takes
     num_columns : how many columns there are
-    states, arcs : the addresses of the tables, laid out as in OpenFst's ``const`` files
+
+    Attributes
+    ----------
+    num_states, num_arcs : how large it is
+    states, arcs : int, the addresses of the tables (states, 5) and (arcs, 4)
+
+    Raises
+    ------
+    ShapeError : tables that no decoder can use: states or labels that do not exist, invalid costs, a cycle of arcs
+        without input labels
     """
 
     def __init__(self, start: int, states: np.ndarray, arcs: np.ndarray, pdfs: np.ndarray, num_columns: int) -> None:

@@ -28,6 +28,12 @@ def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
     return [dataclasses.replace(entry, phones=named(entry.phones)) for entry in lexicon]
 
 
+def positioned(lexicon: list[Pronunciation], phones: SymbolTable) -> list[Pronunciation]:
+    """The lexicon as the phones of a table are named: with their position in the word if the table's have one."""
+    has_positions = any(f"{entry.phones[0]}{position}" in phones for entry in lexicon for position in POSITIONS)
+    return with_positions(lexicon) if has_positions else lexicon
+
+
 def write_phone_lists(folder: str | os.PathLike[str], phones: SymbolTable, silences: Sequence[str],
                       others: Sequence[str], positions: bool = False) -> None:
     """Write ``phones/`` of a lang folder, as names (``.txt``), numbers (``.int``) and numbers with colons (``.csl``).

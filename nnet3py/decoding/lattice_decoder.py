@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.decoding import search_layout as layout
 from nnet3py.decoding.decoder_options import DecoderOptions
@@ -49,18 +50,18 @@ class BestPath(NamedTuple):
     costs; ``final_cost``: of the graph's state at the end, 0 if not requested or not final.
     """
 
-    inputs: np.ndarray
-    outputs: np.ndarray
-    weights: np.ndarray
+    inputs: NDArray[np.int32]
+    outputs: NDArray[np.int32]
+    weights: NDArray[np.float32]
     final_cost: float
 
     @property
-    def words(self) -> np.ndarray:
+    def words(self) -> NDArray[np.int32]:
         """int32, numbers of words."""
         return self.outputs[self.outputs != 0]
 
     @property
-    def alignment(self) -> np.ndarray:
+    def alignment(self) -> NDArray[np.int32]:
         """int32 (frames,), transition-ids."""
         return self.inputs[self.inputs != 0]
 
@@ -70,6 +71,15 @@ class LatticeDecoder:
 
     The order in which states are visited depends on the size of a table that never shrinks, as in Kaldi: so what is
     found near the beam can depend on earlier utterances. A new decoder costs little.
+
+    Parameters
+    ----------
+    graph : which decoders may share
+    options : how wide the search is; None: Kaldi's defaults
+
+    Raises
+    ------
+    UsageError : invalid options
     """
 
     def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
@@ -247,9 +257,9 @@ class LatticeDecoder:
         return BestPath(labels[:, 0].copy(), labels[:, 1].copy(), weights.copy(), final)
 
     def recent_alignment(self, num_frames: int) -> np.ndarray:
-        """int32: the transition-ids of the last ``num_frames`` frames, or of all there are, on the best path so far.
+        """The transition-ids of the last ``num_frames`` frames on the best path so far, int32 (frames,).
 
-        The path need not be able to end. Empty if there is no path.
+        Fewer if there are fewer frames. The path need not be able to end. Empty if there is no path.
         """
         best = self._best_ends()
         if not best.cost < np.inf:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nnet3py.decoding.decoding_graph import address, mapped_tables, table_words
-from nnet3py.decoding.search_layout import ARC_OUTPUT, ARC_WORDS, STATE_WORDS
+from nnet3py.decoding.search_layout import (
+    ARC_COST,
+    ARC_INPUT,
+    ARC_NEXT,
+    ARC_OUTPUT,
+    ARC_WORDS,
+    FINAL,
+    NUM_ARCS,
+    STATE_WORDS,
+)
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.fst.arcs import arc_sorted
@@ -99,6 +108,56 @@ class Lookahead:
         size = 2 * self.intervals[place - 2] if low < 0 else 0
         return self.spans[state:state + 1] if low >= 0 else self.intervals[place:place + size].reshape(-1, 2)
 
+    def interval_table(self) -> tuple[np.ndarray, np.ndarray]:
+        """All intervals, int32 (intervals, 2), state by state; and int64 (states + 1,), where each state's begin."""
+        low, place = self.spans.T.astype(np.int64)
+        counts = np.where(low >= 0, 1, self.intervals[place - 2] if len(self.intervals) else 1)
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        rank = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
+        pairs = np.repeat(self.spans, counts, axis=0)
+        several = np.repeat(low < 0, counts)
+        at = (np.repeat(place, counts) + 2 * rank)[several]
+        pairs[several] = self.intervals[at[:, None] + np.arange(2)]
+        return starts, pairs
+
+    def with_graph(self, states: np.ndarray, arcs: np.ndarray, starts: np.ndarray, pairs: np.ndarray) -> Lookahead:
+        """The same with other tables, and intervals as :meth:`interval_table` gives them."""
+        spans, intervals = _as_in_files(starts, pairs)
+        return replace(self, states=states, arcs=arcs, spans=spans, intervals=intervals)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it as OpenFst's type ``olabel_lookahead``, the arcs of each state sorted by output label."""
+        graph = arc_sorted(self.to_fst(), by_output=True)
+        writer.raw(binary_header(KIND, graph.arc_type, 0, NO_STATE, 0, version=_FILE_VERSION))
+        writer.raw(_MAGIC.to_bytes(4, "little"))
+        write_binary_fst(writer, graph, "const")
+        writer.raw(_OUTPUT_DATA)
+        if self.label_of_word is None or self.takes_words:
+            writer.raw(b"\0")                 # the old labels are not kept
+        else:
+            pairs = np.stack((np.arange(len(self.label_of_word)), self.label_of_word), axis=1)[self.label_of_word > 0]
+            writer.raw(b"\1" + struct.pack("<q", len(pairs)) + pairs.astype("<i4").tobytes())
+        writer.raw(struct.pack("<iq", self.final_label, graph.num_states))
+        starts, pairs = self.interval_table()
+        counts = np.diff(starts)
+        ends = np.cumsum(2 * counts + 3)                  # of each state: their number in two words, they, their sum
+        begins = ends - (2 * counts + 3)
+        words = np.zeros(int(ends[-1]), dtype="<i4")
+        words[begins] = counts
+        at = np.repeat(begins + 2 - 2 * starts[:-1], counts) + 2 * np.arange(len(pairs))
+        words[at], words[at + 1] = pairs.T
+        sums = np.concatenate(([0], np.cumsum(pairs[:, 1] - pairs[:, 0], dtype=np.int64)))
+        words[ends - 1] = sums[starts[1:]] - sums[starts[:-1]]
+        writer.raw(words.tobytes())
+
+    def to_fst(self) -> Fst:
+        """HCL as arrays of arcs, with its labels."""
+        counts = self.states[:, NUM_ARCS].astype(np.int64)
+        inputs, outputs, costs, targets = (np.ascontiguousarray(self.arcs[:, word]).view(np.int32) for word in (
+            ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
+        return Fst(self.start, np.ascontiguousarray(self.states[:, FINAL]).view(np.float32),
+                   np.concatenate(([0], np.cumsum(counts))), inputs, outputs, costs.view(np.float32), targets)
+
     def labels_of_words(self) -> np.ndarray:
         """int32: the output labels that occur, each at its own place, and 0 at others: they stand for themselves."""
         outputs = self.arcs[:, ARC_OUTPUT]
@@ -114,18 +173,8 @@ def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
     0, or a graph without states.
     """
     lookahead = Lookahead.of_fst(hcl)
+    lookahead.write(writer)
     assert lookahead.label_of_word is not None
-    labels = lookahead.label_of_word[hcl.output_labels]
-    writer.raw(binary_header(KIND, hcl.arc_type, 0, NO_STATE, 0, version=_FILE_VERSION))
-    writer.raw(_MAGIC.to_bytes(4, "little"))
-    write_binary_fst(writer, arc_sorted(replace(hcl, output_labels=labels, stored=None), by_output=True), "const")
-    writer.raw(_OUTPUT_DATA)
-    writer.raw(b"\0")                     # the old labels are not kept
-    writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
-    for state in range(hcl.num_states):
-        intervals = lookahead.intervals_of(state)
-        writer.raw(struct.pack("<q", len(intervals)) + intervals.astype("<i4").tobytes()
-                   + struct.pack("<i", int(np.diff(intervals).sum())))
     return lookahead.label_of_word
 
 

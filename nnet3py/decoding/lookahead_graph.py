@@ -46,10 +46,11 @@ class LookaheadGraph:
     """
 
     def __init__(self, lookahead: Lookahead, grammar: Fst | GrammarTables, disambig: Iterable[int],
-                 model: TransitionModel) -> None:
+                 model: TransitionModel, like: LookaheadGraph | None = None) -> None:
         """Use HCL, and a G whose input labels are HCL's output labels (:meth:`of_words` for one of words).
 
-        ``disambig`` are input labels of HCL to treat as epsilons. ShapeError for graphs that no decoder can use.
+        ``disambig`` are input labels of HCL to treat as epsilons. ``like``: a graph of the same HCL, which has been
+        checked already. ShapeError for graphs that no decoder can use.
         """
         self.lookahead, self.disambig, self.model = lookahead, list(disambig), model
         self.num_columns = model.num_pdfs
@@ -58,21 +59,25 @@ class LookaheadGraph:
         self.is_disambig[[label for label in self.disambig if label > 0]] = 1
         self.pdfs = np.concatenate((model.transition_id_to_pdf, np.zeros(
             largest - model.num_transition_ids, dtype=np.int32))).astype(np.int32)
-        check_tables(lookahead.states, lookahead.arcs, largest)
+        if like is None:
+            check_tables(lookahead.states, lookahead.arcs, largest)
+            self.traits, self._cyclic = self._free_cycles()
+        else:
+            self.traits, self._cyclic = like.traits, like._cyclic
         self.grammar = grammar if isinstance(grammar, GrammarTables) else GrammarTables.of_fst(grammar)
         if self.grammar.largest_word() >= MOST_WORDS:
             raise ShapeError(f"the grammar has the word {self.grammar.largest_word()}; words are below {MOST_WORDS}")
         self._check_cycles()
 
-    def _check_cycles(self) -> None:
-        """ShapeError if composed arcs without transition-ids can make a cycle.
+    def _free_cycles(self) -> tuple[np.ndarray, np.ndarray]:
+        """uint8, the traits of HCL's states; int32, output labels on its cycles of arcs without transition-ids, and 0.
 
-        That takes a cycle in HCL without labels; or one in G of labels that HCL has on such cycles, as on loops of #0.
+        ShapeError for such a cycle without output labels.
         """
         free = self._free_arcs()
         is_final = self.lookahead.states[:, search_layout.FINAL].view(np.float32) != NO_WEIGHT
-        self.traits = is_final.astype(np.uint8) * np.uint8(layout.CAN_END)
-        self.traits[free[:, 0]] |= layout.HAS_FREE_ARCS
+        traits = is_final.astype(np.uint8) * np.uint8(layout.CAN_END)
+        traits[free[:, 0]] |= layout.HAS_FREE_ARCS
         labels = np.zeros(1, dtype=np.int32)
         if len(free):
             numbers, places = np.unique(free[:, :2], return_inverse=True)
@@ -83,7 +88,14 @@ class LookaheadGraph:
             check_epsilons(states, arcs)
             part = find_parts(states, arcs)[0]
             labels = np.append(free[part[sources] == part[targets], 2], labels)
-        labels = np.unique(labels)
+        return traits, np.unique(labels)
+
+    def _check_cycles(self) -> None:
+        """ShapeError if composed arcs without transition-ids can make a cycle.
+
+        That takes a cycle in G of labels that HCL has on such cycles, as on loops of #0.
+        """
+        labels = self._cyclic
         grammar = self.grammar
         if grammar.is_ngram:
             if np.isin(labels, grammar.arrays.future_words).any():
@@ -124,7 +136,7 @@ class LookaheadGraph:
 
     def with_grammar(self, grammar: Fst) -> LookaheadGraph:
         """The same HCL with another G, of HCL's labels."""
-        return LookaheadGraph(self.lookahead, grammar, self.disambig, self.model)
+        return LookaheadGraph(self.lookahead, grammar, self.disambig, self.model, self)
 
     @cached_property
     def grammar_fst(self) -> Fst:
@@ -155,8 +167,9 @@ class LookaheadGraph:
         word_of_label[no_words[no_words < len(word_of_label)]] = 0
         inputs = arcs[:, search_layout.ARC_INPUT].astype(np.int32)
         inputs = np.where(self.is_disambig[inputs] != 0, 0, inputs)
-        words, targets = word_of_label[outputs], arcs[:, search_layout.ARC_NEXT].astype(np.int64)
-        sources = np.repeat(np.arange(len(num_arcs)), num_arcs)
+        targets, sources = arcs[:, search_layout.ARC_NEXT], np.repeat(np.arange(len(num_arcs)), num_arcs)
+        word_of_label[outputs[(inputs == 0) & (sources == targets)]] = 0        # of loops, on which there is no word
+        words = word_of_label[outputs]
         stays = (inputs != 0) | (words != 0) | (sources != targets)
         return Fst.from_arcs(lookahead.start, lookahead.states[:, search_layout.FINAL].view(np.float32).copy(),
                              sources[stays], inputs[stays], words[stays],

@@ -17,7 +17,8 @@ from nnet3py.errors import FormatError, UsageError
 from nnet3py.fst.arpa import Arpa, Section, WordIds, natural, read_arpa
 from nnet3py.fst.arpa_graph import Sentence, arpa_graph
 from nnet3py.io.streams import write_text
-from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.ngram_fst import NgramFst
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +130,36 @@ def ngram_arpa(model: Ngram, ids: Mapping[str, int]) -> Arpa:
         sections.append(Section(numbers, natural(np.array([grams[gram] for gram in chosen])),
                                 natural(np.array([model.log10_backoffs.get(gram, 0.0) for gram in chosen]))))
     return Arpa(sections)
+
+
+def ngram_states(model: Ngram, numbers: Mapping[str, int]) -> NgramFst:
+    """A model as OpenFst's type ``ngram`` has it, by the numbers (1 and more) of its words."""
+    def numbered(history: Gram) -> tuple[int, ...]:
+        return tuple(0 if word == SENTENCE_START else numbers[word] for word in history)
+
+    histories = {numbered(gram[:length]) for gram in model.log10_probs for length in range(len(gram))}
+    histories = {history[first:] for history in histories | {(0,)} for first in range(len(history) + 1)}
+    ordered = sorted(histories, key=lambda history: (len(history), history[::-1]))
+    state = {history: place for place, history in enumerate(ordered)}
+    finals = np.full(len(ordered), NO_WEIGHT, dtype=np.float32)
+    backoffs = np.zeros(len(ordered) + 1, dtype=np.float32)
+    for history, value in model.log10_backoffs.items():
+        if (its := numbered(history)) in state:
+            backoffs[state[its]] = -value * math.log(10.0)
+    arcs = []
+    for gram, value in model.log10_probs.items():
+        if gram == (SENTENCE_START,):
+            continue
+        source, cost = state[numbered(gram[:-1])], -value * math.log(10.0)
+        if gram[-1] == SENTENCE_END:
+            finals[source] = cost
+        else:
+            arcs.append((source, numbers[gram[-1]], cost))
+    sources, words, costs = (np.array(values) for values in zip(*sorted(arcs), strict=True))
+    parents = np.array([state[history[1:]] if history else -1 for history in ordered], dtype=np.int32)
+    oldest = np.array([history[0] if history else 0 for history in ordered] + [0], dtype=np.int32)
+    starts = np.searchsorted(sources, np.arange(len(ordered) + 1))
+    return NgramFst(parents, starts, finals, oldest, backoffs, words.astype(np.int32), costs.astype(np.float32), 1)
 
 
 def read_grammar(rxfilename: str, words: SymbolTable) -> Fst:

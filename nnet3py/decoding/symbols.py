@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import overload
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
@@ -40,6 +41,9 @@ class SymbolTable:
             raise FormatError(f"number 0 of a table of {what}s is '{self.names[0]}', but 0 stands for no {what}",
                               path=path, hint=f"begin with '{EPSILON} 0', and number the {what}s from 1")
 
+    def __repr__(self) -> str:
+        return f"<SymbolTable: {len(self.names):,} {self.what}s>"
+
     @classmethod
     def of(cls, names: Iterable[str], what: str = "word") -> SymbolTable:
         """Epsilon, then ``names``, numbered from 1."""
@@ -74,8 +78,20 @@ class SymbolTable:
     def __contains__(self, name: str) -> bool:
         return name in self.ids
 
-    def __getitem__(self, name: str) -> int:
-        """The number of ``name``; FormatError if it has none."""
+    def __iter__(self) -> Iterator[str]:
+        """The names, epsilon among them."""
+        return iter(self.ids)
+
+    @overload
+    def __getitem__(self, name: str) -> int: ...
+    @overload
+    def __getitem__(self, name: int) -> str: ...
+
+    def __getitem__(self, name: str | int) -> int | str:
+        """The number of a name, or the name of a number; FormatError if there is none."""
+        return self.text([name]) if isinstance(name, int) else self._number(name)
+
+    def _number(self, name: str) -> int:
         try:
             return self.ids[name]
         except KeyError:
@@ -94,6 +110,12 @@ class SymbolTable:
     def disambiguation(self) -> list[int]:
         """The numbers of ``#0``, ``#1``, ..., ascending."""
         return sorted(number for number, name in self.names.items() if _DISAMBIGUATION.fullmatch(name))
+
+    def first_beyond(self, limit: int) -> str:
+        """The name with the least number that is at least ``limit`` and no disambiguation symbol's; empty for none."""
+        beyond = sorted((number, name) for number, name in self.names.items()
+                        if number >= limit and not _DISAMBIGUATION.fullmatch(name))
+        return beyond[0][1] if beyond else ""
 
     def extended(self, names: Iterable[str]) -> SymbolTable:
         """A table with ``names`` numbered after the largest number; names that it already has keep theirs."""
@@ -125,13 +147,17 @@ class StoredSymbolTable(SymbolTable):
     def _name(self, place: int) -> str:
         return self._symbols.symbol(place).decode("utf-8", "replace")
 
+    def first_beyond(self, limit: int) -> str:
+        """As for other tables, without reading names where no number is so large."""
+        return super().first_beyond(limit) if (self._symbols.keys >= limit).any() else ""
+
     def __len__(self) -> int:
         return len(self._symbols)
 
     def __contains__(self, name: str) -> bool:
         return self._symbols.place_of_symbol(name.encode()) >= 0
 
-    def __getitem__(self, name: str) -> int:
+    def _number(self, name: str) -> int:
         place = self._symbols.place_of_symbol(name.encode())
         if place < 0:
             raise FormatError(f"there is no {self.what} '{name}' among the {len(self):,} of {self.path}")

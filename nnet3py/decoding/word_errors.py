@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.decoding.edit_distance import align, edit_distance
 from nnet3py.errors import UsageError
 
@@ -13,7 +15,7 @@ Text = str | Sequence[str]     # words between white space, or one by one
 
 
 @dataclass
-class WordErrors:
+class WordErrors(Advising):
     """Counts over utterances.
 
     Attributes
@@ -24,6 +26,13 @@ class WordErrors:
     missing : utterances without a hypothesis
     """
 
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "update append count": "errors.add('one two', 'one too')",
+        "per_utterance utterances details alignment": "add() returns the errors of each utterance: "
+                                                      "[nnet3py.WordErrors().add(*pair) for pair in pairs]",
+        "cer": "nnet3py.wer of lists of letters: wer([list('one')], [list('two')])",
+        "rate value result compute": "errors.wer"})
+
     words: int = 0
     insertions: int = 0
     deletions: int = 0
@@ -31,6 +40,18 @@ class WordErrors:
     sentences: int = 0
     wrong_sentences: int = 0
     missing: int = 0
+
+    def __post_init__(self) -> None:
+        """UsageError for texts in place of counts."""
+        if isinstance(self.words, str | list | tuple):
+            raise UsageError(f"WordErrors are counts, found {self.words!r}",
+                             "nnet3py.wer('one two', 'one too') counts; or WordErrors().add('one two', 'one too')")
+
+    def __float__(self) -> float:
+        return self.wer
+
+    def __str__(self) -> str:
+        return self.report().rstrip()
 
     def add(self, reference: Text, hypothesis: Text) -> int:
         """Count one utterance, given as a list of words or as a string, which is split at white space.

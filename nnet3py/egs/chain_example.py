@@ -45,9 +45,23 @@ CHAIN_EXAMPLE: Holder[NnetChainExample] = Holder("chain example", NnetChainExamp
 
 
 def read_chain_egs(rspecifier: str) -> Iterator[tuple[str, NnetChainExample]]:
-    """The chain examples of a table: yields (key, NnetChainExample).
+    """The chain examples of a table, one after the other.
 
-    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialNnetChainExampleReader.
+    Parameters
+    ----------
+    rspecifier : such as ``ark:cegs.1.ark``
+
+    Yields
+    ------
+    (key, NnetChainExample) : with ``.inputs`` and ``.outputs``
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no chain examples
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialNnetChainExampleReader.
     """
     with SequentialReader(rspecifier, CHAIN_EXAMPLE) as reader:
         yield from reader

@@ -4,9 +4,8 @@ Kaldi: ``NnetIo`` and ``NnetExample`` of ``nnet-example.h``.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matr
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.index import format_indexes
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.shown import Shown
 
@@ -67,7 +66,12 @@ class NnetIo(Shown):
 
 @dataclass(repr=False)
 class NnetExample(Shown):
-    """An example: its inputs and outputs, in the file's order."""
+    """An example: what goes into a network, and what should come out.
+
+    Attributes
+    ----------
+    io : inputs and outputs, in the file's order
+    """
 
     io: list[NnetIo]
 
@@ -106,7 +110,7 @@ class NnetExample(Shown):
         for io in self.io:
             io.features = compressed(io.features)
 
-    def structure(self) -> tuple[Any, ...]:
+    def structure(self) -> tuple[tuple[str, tuple[int, int], bytes], ...]:
         """What examples that can be merged share: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
         return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
 
@@ -119,23 +123,46 @@ EXAMPLE: Holder[NnetExample] = Holder("training example", NnetExample.read, lamb
 
 
 def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
-    """The examples of a table: yields (key, NnetExample).
+    """The examples of a table, one after the other.
 
-    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialNnetExampleReader.
+    Parameters
+    ----------
+    rspecifier : such as ``ark:egs.ark``
+
+    Yields
+    ------
+    (key, NnetExample)
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no examples
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialNnetExampleReader.
     """
     with SequentialReader(rspecifier, EXAMPLE) as reader:
         yield from reader
 
 
-def write_egs(wspecifier: str, examples: Iterable[tuple[str, NnetExample]]) -> int:
-    """Write (key, NnetExample) pairs to a table, such as ``ark:egs.ark``; returns how many there were.
+def write_egs(wspecifier: str, examples: Mapping[str, NnetExample] | Iterable[tuple[str, NnetExample]]) -> int:
+    """Write a table of examples.
 
-    Raises SpecifierError, ShapeError for an example whose rows and indexes differ in number, Nnet3Error. Kaldi:
-    NnetExampleWriter.
+    Parameters
+    ----------
+    wspecifier : such as ``ark:egs.ark``
+    examples : a dict, or pairs of a key and an example
+
+    Returns
+    -------
+    How many there were.
+
+    Raises
+    ------
+    SpecifierError : a wspecifier that cannot be used
+    ShapeError : an example whose rows and indexes differ in number
+    Nnet3Error : a file that cannot be written
+
+    Kaldi: NnetExampleWriter.
     """
-    count = 0
-    with TableWriter(wspecifier, EXAMPLE) as writer:
-        for key, example in examples:
-            writer.write(key, example)
-            count += 1
-    return count
+    return write_table(wspecifier, EXAMPLE, examples)

@@ -113,7 +113,7 @@ class SequenceExample:
         for io in self.inputs:
             io.features = compressed(io.features)
 
-    def structure(self) -> tuple[Any, ...]:
+    def structure(self) -> tuple[tuple[tuple[str, tuple[int, int], bytes], ...], tuple[tuple[str, bytes], ...]]:
         """What examples that can be merged share: names and indexes, and the dimensions of inputs."""
         return (tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.inputs),
                 tuple((output.name, output.indexes.tobytes()) for output in self.outputs))

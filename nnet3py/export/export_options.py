@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
@@ -12,10 +13,22 @@ EDGES = ("repeat", "given", "none")
 
 @dataclass
 class ExportOptions:
-    """What is exported.
+    """What is exported from a model, and how: for :func:`nnet3py.export_onnx` and :func:`nnet3py.to_torch`.
 
-    ``frame_subsampling_factor`` is the number of input frames for each row of output; None: as the model's folder
-    says, else 1.
+    Attributes
+    ----------
+    output : the node whose values are the output; ``*`` for all outputs of the network
+    edges : "repeat": inputs are whole utterances, whose first and last frames are repeated as in ``nnet3-compute``;
+        "given": inputs have the frames of context around them; "none": one row of output for each utterance, as in
+        ``nnet3-xvector-compute``
+    frame_subsampling_factor : input frames for each row of output; None: as the model's folder says, else 1
+    use_priors : subtract the logs of the priors of the model, which must be an acoustic model
+    log_softmax, apply_exp : end with a log-softmax, as of a chain model's output; end with an exponential
+    collapse : merge affine components that follow each other, as ``nnet3-compute`` does
+    streaming : ONNX only: make a model that takes chunk after chunk, with explicit states
+    chunk_outputs : rows of output for each chunk of a stream, for the metadata; 0: any number
+    fixed_chunks : ONNX only: with ``chunk_outputs``, make all chunks of a stream alike, from the first on
+    comment, metadata : a line for the metadata, and more of them, ``key=value,key=value``
     """
 
     output: str = opt("output", "output", f"Node whose values are the output; '{ALL_OUTPUTS}' for all outputs of the "
@@ -58,3 +71,20 @@ class ExportOptions:
             if not (key.strip() and equals):
                 raise UsageError(f"--metadata: found '{key}', expected key=value,key=value")
         return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+class ExportSettings(TypedDict, total=False):
+    """The attributes of :class:`ExportOptions` by name, for functions that take them one by one."""
+
+    output: str
+    edges: str
+    frame_subsampling_factor: int | None
+    use_priors: bool
+    log_softmax: bool
+    apply_exp: bool
+    collapse: bool
+    streaming: bool
+    chunk_outputs: int
+    fixed_chunks: bool
+    comment: str
+    metadata: str

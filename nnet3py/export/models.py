@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.components.base import with_children
+from nnet3py.components.normalize import BatchNormComponent
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import limits
 from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
+from nnet3py.export.network_text import as_it_is
 from nnet3py.export.operations import Graph, InputSpec
 from nnet3py.export.walk import GraphOptions, Walk
 from nnet3py.network.collapse import prepare_for_test
@@ -68,8 +71,16 @@ def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
     return nnet
 
 
-def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions) -> Graph:
-    """The operations of a model.
+def begin_statistics(nnet: Nnet) -> None:
+    """Give batch normalisation that has no statistics those of mean 0 and variance 1, in place, as PyTorch does."""
+    for component in with_children(nnet.components):
+        if isinstance(component, BatchNormComponent) and component.count[0] == 0:
+            component.count[:], component.sumsq[:] = 1, 1
+
+
+def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions,
+             needs_statistics: bool = True) -> Graph:
+    """The operations of a model; with ``needs_statistics`` false also of one that has not been trained yet.
 
     Raises
     ------
@@ -81,12 +92,19 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     if factor is None:
         factor = subsampling_beside(nnet.path)
     selected = select_outputs(nnet, options.output)
+    if not needs_statistics:
+        begin_statistics(selected)
     limits.check(selected)
-    walk = Walk(in_test_mode(selected, options.collapse), GraphOptions(
+    network = as_it_is(selected)
+    prepared = in_test_mode(selected, options.collapse)
+    if options.collapse:
+        network = as_it_is(prepared)
+    walk = Walk(prepared, GraphOptions(
         "stream" if options.streaming else options.edges, factor, priors, options.log_softmax, options.apply_exp,
         options.chunk_outputs if options.fixed_chunks else 0))
     _check_chunks(options.chunk_outputs, math.lcm(walk.nnet.modulus(), factor) // factor)
     graph = walk.graph()
+    graph.network = network
     graph.metadata = {**_metadata(walk, graph, options), **options.more_metadata()}
     return graph
 

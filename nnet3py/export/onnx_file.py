@@ -12,9 +12,9 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
 from nnet3py.export.onnx_graph import OnnxWriter, import_onnx
+from nnet3py.export.onnx_session import session
 from nnet3py.export.onnx_stream import CHUNK_OUTPUTS, OnnxStream
 from nnet3py.export.operations import Graph
-from nnet3py.extras import load
 from nnet3py.io.specifiers import Medium, parse_wxfilename
 from nnet3py.io.streams import open_output
 
@@ -84,17 +84,6 @@ def onnx_model(graph: Graph) -> Any:
     if _weight_bytes(model) <= LARGEST_FILE:
         onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:
-    """An onnxruntime session on the CPU. Raises Nnet3Error if it is not installed, or cannot read the file."""
-    onnxruntime = load("onnxruntime", "running ONNX files needs", "onnx")
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads, settings.log_severity_level = threads, 3
-    try:
-        return onnxruntime.InferenceSession(path_or_bytes, settings, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise Nnet3Error(f"onnxruntime cannot load the model: {error}") from error
 
 
 def run(running: Any, *inputs: np.ndarray) -> list[np.ndarray]:

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.export.operations import STREAM_TIME, Graph, Loop, Op, State, Value
+from nnet3py.export.network_text import network_text
+from nnet3py.export.operations import STREAM_TIME, Graph, Loop, Op, State, Value, linear_weights
 from nnet3py.extras import load
 
 OPSET, IR_VERSION = 17, 8
+NETWORK = "network"      # the key of the metadata that hold the network without its weights
 TO_THE_END = 2**31 - 1
 LONG = 2**20             # frames after the first of a stream: beyond what any network looks back
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"}
@@ -69,8 +71,16 @@ class OnnxWriter:
             [self.onnx.numpy_helper.from_array(array, name) for name, array in self.initializers.items()])
         model = self.helper.make_model(graph, opset_imports=[self.helper.make_opsetid("", OPSET)],
                                        producer_name="nnet3py", ir_version=IR_VERSION)
-        self.helper.set_model_props(model, self.graph.metadata)
+        self.helper.set_model_props(model, self.graph.metadata | self._network())
         return model
+
+    def _network(self) -> dict[str, str]:
+        """The metadata from which the file becomes a network again: all that its initializers do not have."""
+        if self.graph.network is None:
+            return {}
+        written = linear_weights(self.graph) | self.initializers.keys()
+        left_out = {name for name, weight in self.graph.weights.items() if weight.is_parameter and name in written}
+        return {NETWORK: network_text(self.graph.network, left_out)}
 
     # -- small things ----------------------------------------------------------------------------------------------
 

@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import os
 
 import numpy as np
+from numpy.typing import NDArray
+
+from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.export.onnx_session import OnnxSession, session
 
 CHUNK_OUTPUTS = 7        # rows of output for each run by default
 
@@ -12,55 +16,107 @@ CHUNK_OUTPUTS = 7        # rows of output for each run by default
 class OnnxStream:
     """One stream, or several side by side, through a model exported with ``streaming``.
 
-    Frames before the first are copies of it, and :meth:`finish` makes copies of the last: like nnet3py.LoopedComputer.
+    Frames before the first are copies of it, and :meth:`finish` makes copies of the last: like
+    :class:`nnet3py.LoopedComputer`, of which the outputs are.
+
+    >>> nnet3py.export_onnx(nnet, "stream.onnx", streaming=True)
+    >>> stream = nnet3py.OnnxStream("stream.onnx")
+    >>> rows = [stream.accept(feats[:35]), stream.accept(feats[35:]), stream.finish()]
 
     Parameters
     ----------
-    session : of onnxruntime
+    model : the file, or an ``onnxruntime.InferenceSession`` of it, which several streams may share
     chunk_outputs : rows of output for each run of the model, rounded up to the network's modulus; a model with fixed
         chunks has a number of its own
+
+    Raises
+    ------
+    UsageError : a model that was not exported with ``streaming``
+    Nnet3Error : a file that cannot be read, or onnxruntime is not installed
     """
 
-    def __init__(self, session: Any, chunk_outputs: int = CHUNK_OUTPUTS) -> None:
-        metadata = session.get_modelmeta().custom_metadata_map
+    def __init__(self, model: str | os.PathLike[str] | OnnxSession, chunk_outputs: int = CHUNK_OUTPUTS) -> None:
+        running: OnnxSession = session(os.fspath(model)) if isinstance(model, str | os.PathLike) else model
+        metadata = running.get_modelmeta().custom_metadata_map
+        if metadata.get("streaming") != "1":
+            raise UsageError("the model takes whole utterances, it was not exported for streams",
+                             "export it with streaming=True; or run it by onnxruntime.InferenceSession")
         self._is_fixed = metadata.get("fixed_chunks") == "1"
         self._discarded = int(metadata.get("discarded_outputs", 0))    # rows of output that are still to be thrown away
-        self._session = session
+        self._session = running
         self._left, self._right, self._factor = (int(metadata[key]) for key in (
             "left_context", "right_context", "frame_subsampling_factor"))
         unit = math.lcm(int(metadata["modulus"]), self._factor) // self._factor
         self._chunk_outputs = chunk_outputs + -chunk_outputs % unit
         if self._is_fixed:
             self._chunk_outputs = int(metadata["chunk_shift"]) // self._factor
-        self._names = metadata["state_names"].split(",")
-        frames, dims = (list(map(int, metadata[key].split(","))) for key in ("state_frames", "state_dims"))
+        self._input_dim, self._output_dim = int(metadata["input_dim"]), int(metadata["output_dim"])
+        self._names = metadata["state_names"].split(",") if "state_names" in metadata else []
+        frames, dims = ([int(number) for number in metadata.get(key, "").split(",") if number]
+                        for key in ("state_frames", "state_dims"))
         self._starts = list(zip(frames, dims, strict=True))
-        self._outputs = [each.name for each in session.get_outputs()]
         self._waiting: np.ndarray | None = None
+        self._is_single = False                           # the caller's arrays have no axis of sequences
         self._states: list[np.ndarray] | None = None
         self._last = np.zeros((0, 0, 0), np.float32)
         self._num_frames = self._num_outputs = 0
+        self._is_finished = False
 
-    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """Take frames, float32 (N, frames, dim), and an i-vector (N, dim); returns the output that is ready."""
-        if self._waiting is None and feats.shape[1]:
+    def __repr__(self) -> str:
+        ended = ", ended" if self._is_finished else ""
+        return f"<OnnxStream: {self._num_frames} frames, {self._num_outputs} rows of output{ended}>"
+
+    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
+        """Take more frames; returns the output that has become ready.
+
+        Parameters
+        ----------
+        feats : float (frames, input dim) of one stream, or (N, frames, input dim) of N side by side; any number of
+            frames
+        ivector : float (ivector dim,), or (N, ivector dim), for the chunks that this completes
+
+        Returns
+        -------
+        float32 (rows, output dim), or (N, rows, output dim); often no rows
+
+        Raises
+        ------
+        ShapeError : other dimensions than the model's, or another number of streams than before
+        Nnet3Error : the stream is finished
+        """
+        if self._is_finished:
+            raise Nnet3Error("the stream is finished and takes no more frames", "begin another one")
+        feats = np.asarray(feats, dtype=np.float32)
+        if self._waiting is None:
+            self._is_single = feats.ndim == 2
+        if self._is_single and feats.ndim == 2:
+            feats = feats[None]
+        if feats.ndim != 3 or feats.shape[2] != self._input_dim or len(feats) != len(
+                feats if self._waiting is None else self._waiting):
+            raise ShapeError(f"expected features (frames, {self._input_dim}), or (N, frames, {self._input_dim}) of "
+                             f"always as many streams, found an array of shape {feats.shape}")
+        if self._waiting is None or not self._num_frames:
             self._waiting = np.repeat(feats[:, :1], self._left, axis=1)
-        if self._waiting is not None:
-            self._waiting = np.concatenate((self._waiting, feats), axis=1)
+        self._waiting = np.concatenate((self._waiting, feats), axis=1)
         if feats.shape[1]:
             self._last = feats[:, -1:]
         self._num_frames += feats.shape[1]
         return self._run_chunks(ivector)
 
-    def finish(self, ivector: np.ndarray | None = None) -> np.ndarray:
-        """End the stream; returns the rest of the output."""
+    def finish(self, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
+        """End the stream; returns the rest of the output, float32 (rows, output dim) or (N, rows, output dim).
+
+        In all there is one row for every frame, or for every ``frame_subsampling_factor`` frames. ``ivector``, float
+        (ivector dim,), as for :meth:`accept`.
+        """
+        self._is_finished = True
         missing = -(-self._num_frames // self._factor) - self._num_outputs
         if self._waiting is None or missing <= 0:
-            return np.zeros((0, 0, 0), np.float32)
+            return self._given_back([])
         chunks = -(-(missing + self._discarded) // self._chunk_outputs)
         padding = self._next_size() + (chunks - 1) * self._shift - self._waiting.shape[1]
         self._waiting = np.concatenate((self._waiting, np.repeat(self._last, padding, axis=1)), axis=1)
-        return self._run_chunks(ivector)[:, :missing]
+        return self._run_chunks(ivector)[..., :missing, :]
 
     @property
     def _shift(self) -> int:
@@ -68,11 +124,11 @@ class OnnxStream:
 
     def _next_size(self) -> int:
         """Frames of the next chunk."""
-        if self._states or self._is_fixed:
+        if self._states is not None or self._is_fixed:
             return self._shift
         return self._left + self._right + self._shift - self._factor + 1
 
-    def _run_chunks(self, ivector: np.ndarray | None) -> np.ndarray:
+    def _run_chunks(self, ivector: np.ndarray | None) -> NDArray[np.float32]:
         outputs = []
         while self._waiting is not None and self._waiting.shape[1] >= self._next_size():
             size = self._next_size()
@@ -81,13 +137,21 @@ class OnnxStream:
             self._waiting = self._waiting[:, size:]
             self._num_outputs += output.shape[1]
             outputs.append(output)
-        return np.concatenate(outputs, axis=1) if outputs else np.zeros((0, 0, 0), np.float32)
+        return self._given_back(outputs)
+
+    def _given_back(self, outputs: list[np.ndarray]) -> NDArray[np.float32]:
+        """The outputs of chunks one after the other, in the form that the caller uses."""
+        num_streams = 1 if self._is_single else 0 if self._waiting is None else len(self._waiting)
+        rows = np.concatenate([np.zeros((num_streams, 0, self._output_dim), np.float32), *outputs], axis=1)
+        return rows[0] if self._is_single else rows
 
     def _run(self, feats: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
-        states = self._states or [np.zeros((len(feats), frames, dim), np.float32) for frames, dim in self._starts]
+        states = self._states
+        if states is None:
+            states = [np.zeros((len(feats), frames, dim), np.float32) for frames, dim in self._starts]
         given = {"input": feats, **dict(zip(self._names, states, strict=True))}
         if ivector is not None:
-            given["ivector"] = ivector
+            given["ivector"] = np.asarray(ivector, dtype=np.float32).reshape(len(feats), -1)
         output, *rest = self._session.run(None, given)
         self._states = rest[len(rest) - len(states):]
         return np.asarray(output)

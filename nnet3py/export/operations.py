@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.network.nnet import Nnet
+
 # kind -> what it does. x, y: matrices; v: an int64 vector of times or rows; m: a boolean vector, one for each frame.
 KINDS = {
     "frames": "the rows of an input from left frames before t = 0 to right frames after the last output's time",
@@ -163,6 +165,7 @@ class Graph:
     fixed: FixedChunks | None = None      # of streams whose chunks all have the same size
     metadata: dict[str, str] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
+    network: Nnet | None = None           # what the operations were made of: collapsed, if that was asked for
 
 
 class Builder:

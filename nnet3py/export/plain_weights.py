@@ -13,6 +13,7 @@ from nnet3py.extras import load
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.network.nnet import Nnet
 
+NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
 # arrays that are not trained but that a component computes with
 FIXED = {
     "FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
@@ -77,6 +78,18 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
             component.compute_derived()       # type: ignore[attr-defined]
     nnet.structure_changed()       # so that compiled and prepared forms of it are made again
     return changed
+
+
+def batch_norm_arrays(name: str, component: Any, mean: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
+    """The statistics that give a batch normalisation this mean and variance, by the names of :func:`named_arrays`.
+
+    ``mean`` and ``variance`` are float (block dim,); the count of frames stays as it was, but is at least
+    ``NEW_COUNT``.
+    """
+    count = max(float(component.count[0]), NEW_COUNT)
+    mean64 = mean.astype(np.float64)
+    return {f"{name}.count": np.array([count]), f"{name}.sum": mean64 * count,
+            f"{name}.sumsq": (variance.astype(np.float64) + mean64**2) * count}
 
 
 def import_safetensors() -> Any:

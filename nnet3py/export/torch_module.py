@@ -2,28 +2,33 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import linecache
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.export.export_options import ExportOptions
-from nnet3py.export.models import graph_of, read
+from nnet3py.export.export_options import ExportOptions, ExportSettings
+from nnet3py.export.least_frames import least_frames
+from nnet3py.export.models import graph_of, read, select_outputs
 from nnet3py.export.operations import Graph, all_ops, linear_weights
-from nnet3py.export.plain_weights import all_components, named_arrays, set_arrays
+from nnet3py.export.plain_weights import all_components, batch_norm_arrays, named_arrays, set_arrays
 from nnet3py.export.torch_source import TorchSource
 from nnet3py.extras import load
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Unpack
+
     from nnet3py.acoustic_model import AcousticModel
 
+    TorchState: TypeAlias = torch.nn.Module | Mapping[str, torch.Tensor]
+
+WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
 NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
-_numbers = itertools.count(1)
 
 
 def import_torch() -> Any:
@@ -32,41 +37,53 @@ def import_torch() -> Any:
 
 
 def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
-             **settings: Any) -> Any:
+             **settings: Unpack[ExportSettings]) -> torch.nn.Module:
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
 
     Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
-    ``module.tdnn1.affine``. Inputs and outputs are those of :func:`~nnet3py.export.export_onnx.export_onnx`. The module
-    is in evaluation mode; ``module.source`` is its source. ``torch.jit.script`` takes it.
+    ``module.tdnn1.affine``. The module is in evaluation mode; ``module.source`` is its source. ``torch.save``,
+    ``pickle`` and ``copy.deepcopy`` take it, as do ``torch.compile``, ``torch.export`` and ``torch.jit.script``.
+
+    ``module(input, ivector=None)`` takes float tensors, (sequences, frames, dim) and (sequences, dim), then further
+    inputs by name, and returns float (sequences, output frames, output dim); with several outputs, a list of these.
+    It raises ShapeError, or UsageError for another type of numbers than that of the parameters.
+
+    Batch normalisation that has no statistics yet begins as ``nn.BatchNorm1d`` does, with mean 0 and variance 1.
 
     Parameters
     ----------
     model : a network, an acoustic model, the file of one, or a model folder; left as it is
-    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is merged.
+    options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is
+        merged.
+
+    Returns
+    -------
+    A ``torch.nn.Module``.
 
     Raises
     ------
     Nnet3Error : what cannot be exported; torch is not installed
     """
+    return _to_torch(model, options or ExportOptions(**settings), needs_statistics=False)
+
+
+def _to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions,
+              needs_statistics: bool) -> Any:
     torch = import_torch()
-    options = dataclasses.replace(options or ExportOptions(**settings), collapse=False)
+    from nnet3py.export.torch_network import network_class
+
+    options = dataclasses.replace(options, collapse=False)
     if options.streaming:
         raise UsageError("torch modules for streams are not made; export ONNX with --streaming")
     nnet, _ = read(model, options.use_priors)
-    graph = graph_of(model, options)
-    writer = TorchSource(graph)
-    source = writer.source()
-    file = f"<nnet3py torch module {next(_numbers)}>"
-    linecache.cache[file] = len(source), None, source.splitlines(True), file     # for torch.jit and for tracebacks
-    names: dict[str, Any] = {"__name__": f"nnet3py_exported_{len(linecache.cache)}"}
-    exec(compile(source, file, "exec"), names)
-    module = names["Network"]()
+    graph = graph_of(model, options, needs_statistics)
+    writer = TorchSource(graph, least_frames(select_outputs(nnet, options.output), graph))
+    module = network_class(writer.source())()
     _add_components(torch, module, graph, all_components(nnet))
     for buffer, name in writer.constants.items():
         module.register_buffer(buffer, torch.from_numpy(graph.weights[name].array.copy()), persistent=False)
     for buffer, columns in writer.columns.items():
         module.register_buffer(buffer, torch.tensor(columns), persistent=False)
-    module.source = source
     return module.eval()
 
 
@@ -136,7 +153,9 @@ def _linear(torch: Any, graph: Graph, settings: dict[str, Any], component: Compo
 
 
 def _moments(component: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of batch normalisation's statistics, float32."""
+    """Mean and variance of batch normalisation's statistics, float32; 0 and 1 if there are none yet."""
+    if component.count[0] == 0:
+        return np.zeros(component.block_dim, np.float32), np.ones(component.block_dim, np.float32)
     mean = component.sum / component.count[0]
     variance = np.maximum(component.sumsq / component.count[0] - mean**2, 0.0)
     return mean.astype(np.float32), variance.astype(np.float32)
@@ -153,24 +172,46 @@ def _batch_norm(torch: Any, component: Any) -> Any:
 # -- back --------------------------------------------------------------------------------------------------------------
 
 
-def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
+@overload
+def from_torch(module: TorchState, model: AcousticModel, *, like: None = None) -> AcousticModel: ...
+@overload
+def from_torch(module: TorchState, model: Nnet | str | os.PathLike[str], *, like: None = None) -> Nnet: ...
+@overload
+def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLike[str] | None = None, *,
+               like: AcousticModel | str | os.PathLike[str]) -> AcousticModel: ...
+def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLike[str] | None = None, *,
+               like: AcousticModel | str | os.PathLike[str] | None = None) -> Nnet | AcousticModel:
     """A copy of a model's network with the parameters of a module from :func:`to_torch`.
 
     What did not change keeps its bytes. Learning rates and everything else unknown to torch stay as they are.
 
     Parameters
     ----------
-    module : the module, or its ``state_dict()``
-    model : the network that it was made from
+    module : the module, also one that was compiled or made parallel; or its ``state_dict()``
+    model : what it was made from: a network, an acoustic model, or the file of one; None: that of ``like``
+    like : an acoustic model, its file or its folder, whose transition model and priors the result gets
+
+    Returns
+    -------
+    A network; an acoustic model if ``like`` is given, or if ``model`` is an :class:`AcousticModel` (of a file only the
+    network is taken)
 
     Raises
     ------
-    ShapeError : a name or a shape that the network does not have
+    ShapeError : a name or a shape that the network does not have; an output that is not as wide as ``like`` has pdfs
     """
-    nnet = read(model)[0].copy()
-    state = module if isinstance(module, dict) else module.state_dict()
-    set_state(nnet, {name: tensor.detach().cpu().numpy() for name, tensor in state.items()})
-    return nnet
+    from nnet3py.acoustic_model import AcousticModel, acoustic_model
+
+    whole = None if like is None else acoustic_model(like)
+    if whole is None and isinstance(model, AcousticModel):
+        whole = model
+    if model is None and whole is None:
+        raise UsageError("the network that the module was made from is needed", "from_torch(module, 'final.raw'), or "
+                         "from_torch(module, like='final.mdl') for an acoustic model")
+    nnet = (whole.nnet if model is None and whole is not None else read(model)[0]).copy()     # type: ignore[arg-type]
+    state = module if isinstance(module, Mapping) else module.state_dict()
+    set_state(nnet, {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()})
+    return nnet if whole is None else whole.with_network(nnet)
 
 
 def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
@@ -182,7 +223,7 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
     given: dict[str, np.ndarray] = {}
     moments: dict[str, dict[str, np.ndarray]] = {}
     for name, array in state.items():
-        component, _, attribute = name.rpartition(".")
+        component, attribute = _component_and_attribute(name, components)
         if component not in components:
             raise ShapeError(f"'{name}' belongs to no component of the network")
         if attribute in ("running_mean", "running_var"):
@@ -192,6 +233,15 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
     for component, values in moments.items():
         given |= _statistics(component, components[component], values)
     return set_arrays(nnet, given)
+
+
+def _component_and_attribute(name: str, components: dict[str, Component]) -> tuple[str, str]:
+    """What a parameter's name says, without what ``torch.compile`` and data parallelism put before it."""
+    component, _, attribute = name.rpartition(".")
+    while component not in components and name.startswith(WRAPPERS):
+        name = name.partition(".")[2]
+        component = name.rpartition(".")[0]
+    return component, attribute
 
 
 def _attribute(component: str, attribute: str, arrays: dict[str, np.ndarray]) -> str:
@@ -209,21 +259,22 @@ def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dic
         raise ShapeError(f"the statistics of '{name}' have shape {new_mean.shape}, expected {mean.shape}")
     if np.array_equal(mean, new_mean) and np.array_equal(variance, new_variance):
         return {}
-    count = max(float(component.count[0]), NEW_COUNT)
-    mean64 = new_mean.astype(np.float64)
-    return {f"{name}.count": np.array([count]), f"{name}.sum": mean64 * count,
-            f"{name}.sumsq": (new_variance.astype(np.float64) + mean64**2) * count}
+    return batch_norm_arrays(name, component, new_mean, new_variance)
 
 
 def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str, options: ExportOptions) -> None:
-    """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py."""
+    """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py.
+
+    Raises Nnet3Error for what cannot be exported, among it batch normalisation without statistics: such a file is to be
+    used as it is.
+    """
     import io
     import warnings
 
     from nnet3py.io.streams import open_output
 
     torch = import_torch()
-    module, buffer = to_torch(model, options), io.BytesIO()
+    module, buffer = _to_torch(model, options, needs_statistics=True), io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")               # torch.jit is deprecated, but has no replacement yet
         torch.jit.save(torch.jit.script(module), buffer)
@@ -252,4 +303,4 @@ def read_state(path: str) -> dict[str, np.ndarray]:
                 raise FormatError(f"this is neither a TorchScript file nor a state_dict: {error}", path=path) from error
     if not isinstance(state, dict) or not all(hasattr(tensor, "numpy") for tensor in state.values()):
         raise FormatError("expected a state_dict, names and tensors", path=path)
-    return {name: tensor.detach().numpy() for name, tensor in state.items()}
+    return {name: tensor.detach().float().numpy() for name, tensor in state.items()}

@@ -1,11 +1,12 @@
 """The list of operations as source of a torch module: one statement per operation, one module per component."""
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
 from typing import Any
 
-from nnet3py.export.operations import Graph, Loop, Op, linear_weights
+from nnet3py.export.operations import Graph, InputSpec, Loop, Op, all_ops, linear_weights
 
 UNARY = {"relu": "torch.relu({0})", "sigmoid": "torch.sigmoid({0})", "tanh": "torch.tanh({0})", "exp": "torch.exp({0})",
          "log": "torch.log({0})", "sqrt": "torch.sqrt({0})", "softmax": "torch.softmax({0}, -1)",
@@ -13,20 +14,22 @@ UNARY = {"relu": "torch.relu({0})", "sigmoid": "torch.sigmoid({0})", "tanh": "to
 # The code for each operation; inputs by number, settings by name.
 EXPRESSIONS = {
     **UNARY,
-    "one_frame": "{0}.unsqueeze(1)", "matmul": "torch.matmul({0}, {1})", "add": "{0} + {1}", "sub": "{0} - {1}",
+    "one_frame": "{0}.reshape({0}.size(0), 1, {0}.size(-1))",
+    "matmul": "torch.matmul({0}, {1})", "add": "{0} + {1}", "sub": "{0} - {1}",
     "mul": "{0} * {1}", "div": "{0} / {1}", "int_sum": "{0} + {1}", "and": "{0} & {1}", "or": "{0} | {1}",
     "scale": "{by} * {0}", "shift": "{0} + {by}", "at_least": "torch.clamp({0}, min={least})",
     "columns": "{0}[..., {begin}:{end}]",
     "sum": "{0}.sum({axis}, keepdim=True)", "maximum": "{0}.amax({axis}, keepdim=True)",
     "transposed": "{0}.transpose(-1, -2)", "weight_row": "{0}[{row}]", "weight_shape": "{0}.reshape({shape})",
     "away_from_zero": "torch.where({0} >= 0, torch.clamp({0}, min={least}), torch.clamp({0}, max=-{least}))",
-    "double": "{0}.double()", "single": "{0}.float()",
+    "double": "{0}.double()", "single": "{0}.to({first}.dtype)",
     "first_frame": "{0}[:, :1]",
     "take_rows": "{0}.index_select(1, {1})",
     "choose": "torch.where({0}.unsqueeze(1), {1}, {2})",
     "int_add": "{0} + ({value})", "round_down": "{0} - torch.remainder({0}, {by})",
     "is_multiple": "torch.remainder({0}, {by}) == 0", "at_least_int": "torch.clamp({0}, min={least})",
-    "at_most_rows": "torch.clamp({0}, max={1}.size(1) - 1)", "as_column": "{0}.float().unsqueeze(0).unsqueeze(2)",
+    "at_most_rows": "torch.clamp({0}, max={1}.size(1) - 1)",
+    "as_column": "{0}.to({first}.dtype).unsqueeze(0).unsqueeze(2)",
     "is_in": "({0} >= {lo}) & ({0} <= end + ({hi}))",
     "row_numbers": "torch.div({0} - ({lo}), {step}, rounding_mode='floor')",
     "rows_of": "torch.clamp(torch.div({0} - ({lo}), {step}, rounding_mode='floor'), 0, {1}.size(1) - 1)",
@@ -34,26 +37,39 @@ EXPRESSIONS = {
     "window_sum": "windows({0}, {1}, {2})",
 }
 INDENT = " " * 8
+IVECTOR = "ivector"
 
-HEAD = '''\
-from typing import List
+CHECKS = "check_tensors", "check_frames", "check_same_frames", "check_vectors", "check_not_given"
+HEAD = f'''\
+from typing import List, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from nnet3py.errors import ShapeError
+from nnet3py.export.torch_functions import {", ".join(CHECKS)}
+from nnet3py.export.torch_functions import is_exporting, loop_of_any_length, windows
+from nnet3py.export.torch_network import TorchNetwork
 
-def windows(x: Tensor, first: Tensor, last: Tensor) -> Tensor:
-    """Sums of the frames first to last, (N, windows, columns); 0 where last < first."""
-    sums = functional.pad(torch.cumsum(x, 1), (0, 0, 1, 0))
-    begin = torch.clamp(first, max=x.size(1))
-    return sums.index_select(1, torch.maximum(last + 1, begin)) - sums.index_select(1, begin)
+for check in {CHECKS}:
+    torch.fx.wrap(check)          # each is one node of a graph of torch.fx
 
 
-class Network(nn.Module):
+class Network(TorchNetwork):
     """Made by nnet3py. Matrices are (sequences, frames, columns); the submodules are the components."""
 
 '''
+
+
+def _in_order(inputs: list[InputSpec]) -> list[InputSpec]:
+    """The arguments of ``forward``: input, ivector, and others by name."""
+    first = {"input": 0, IVECTOR: 1}
+    return sorted(inputs, key=lambda spec: (first.get(spec.name, 2), spec.name))
+
+
+def _shape(spec: InputSpec) -> str:
+    return f"(sequences, frames, {spec.dim})" if spec.has_time else f"(sequences, {spec.dim})"
 
 
 def access(name: str) -> str:
@@ -68,41 +84,103 @@ def access(name: str) -> str:
 class TorchSource:
     """Writes the source of one graph.
 
+    Parameters
+    ----------
+    graph : the operations
+    least_frames : that each sequence must have
+
     Attributes
     ----------
     constants : name of a buffer -> name of the weight in it
     columns : name of a buffer -> the column numbers in it
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, least_frames: int = 1) -> None:
+        self.graph, self.least_frames = graph, least_frames
         self.lines: list[str] = []
+        self.loops: list[list[str]] = []       # the methods of recurrences, which forward calls
         self.indent = INDENT
         self._of_linear = linear_weights(graph)
         self.names: dict[str, str] = {}
-        self.taken = {"end", "self", "torch", "nn", "functional", "windows", "rounds", "rows", "k"}
+        self.blocks: dict[str, str] = {}       # value in blocks -> a variable with its sequences and frames
+        self.taken = {*re.findall(r"\w+", HEAD.partition("\nfor check")[0]), "self", "end", "results",
+                      "k", "rounds", "rows", "states", "step", "steps"}
         self.constants: dict[str, str] = {}
         self.columns: dict[str, tuple[int, ...]] = {}
-        self.first = next((s.name for s in graph.inputs if s.has_time), graph.inputs[0].name if graph.inputs else "")
+        self.inputs = _in_order(graph.inputs)
+        self.first = ""                        # the input that says how many sequences and frames there are
 
     def source(self) -> str:
         """The module's source."""
-        arguments = "".join(f", {self._input(spec.name)}: Tensor" for spec in self.graph.inputs)
-        self.first = self.names.get(self.first, "")
-        result = "Tensor" if len(self.graph.outputs) == 1 else "List[Tensor]"
-        self.lines = [f"    def forward(self{arguments}) -> {result}:"]
+        for spec in self.inputs:
+            self._new(spec.name, spec.name)
+        first = next((spec for spec in self.inputs if spec.has_time), self.inputs[0] if self.inputs else None)
+        self.first = self.names[first.name] if first else ""
+        self._signature()
+        self._checks(first)
         self._line(f"end = {self._end()}")
         for op in self.graph.ops:
             self._loop(op) if isinstance(op, Loop) else self._op(op)
         outputs = ", ".join(self._value(value.name) for _, value in self.graph.outputs)
         self._line(f"return {outputs}" if len(self.graph.outputs) == 1 else f"return [{outputs}]")
-        return HEAD + "\n".join(self.lines) + "\n"
+        return HEAD + "\n".join([*itertools.chain(*self.loops), *self.lines]) + "\n"
 
     def _line(self, text: str) -> None:
         self.lines.append(self.indent + text)
 
-    def _input(self, name: str) -> str:
-        return self._new(name, name)
+    def _signature(self) -> None:
+        names = [self.names[spec.name] for spec in self.inputs]
+        if names and names[0] == "input" and IVECTOR not in names:
+            names.insert(1, IVECTOR)           # in all modules, so that any may be called as module(input, ivector)
+            self.taken.add(IVECTOR)
+        arguments = "".join(f", {name}: Optional[Tensor] = None" if place else f", {name}: Tensor"
+                            for place, name in enumerate(names))
+        result = "Tensor" if len(self.graph.outputs) == 1 else "List[Tensor]"
+        self.lines = [f"    def forward(self{arguments}) -> {result}:", INDENT + '"""The outputs of the network.', ""]
+        for spec in self.inputs:
+            least = f", {self.least_frames} frames or more" if spec.has_time and self.least_frames > 1 else ""
+            self._line(f"{self.names[spec.name]} : float {_shape(spec)}{least}")
+        for name, value in self.graph.outputs:
+            self._line(f"returns {name}, float (sequences, {self._frames_out()}, {value.dim})")
+        self._line('"""')
+
+    def _frames_out(self) -> str:
+        factor, context = self.graph.frame_subsampling_factor, self.context
+        if self.graph.edges == "none":
+            return "1"
+        frames = f"(frames - {context})" if context and factor > 1 else f"frames - {context}" if context else "frames"
+        return frames if factor == 1 else f"{frames} / {factor} rounded up"
+
+    @property
+    def context(self) -> int:
+        """Frames that the caller gives before and after those of the outputs."""
+        spec = next((s for s in self.graph.inputs if s.has_time), None)
+        return spec.left + spec.right if spec and self.graph.edges == "given" else 0
+
+    def _checks(self, first: InputSpec | None) -> None:
+        """What is raised before anything is computed."""
+        given = [(self.names[spec.name], spec) for spec in self.inputs]
+        for name, spec in given[1:]:
+            self._line(f"if {name} is None:")
+            self._line(f"    raise ShapeError(\"'{name}' is not given, expected float {_shape(spec)}\")")
+        self._line("if not torch.jit.is_scripting():")
+        self._line(f"    check_tensors([{', '.join(f'({name!r}, {name})' for name, _ in given)}], {self._like()})")
+        self._line("if not torch.jit.is_tracing():          # which would warn of each comparison")
+        for name, spec in given:
+            if spec is first and spec.has_time:
+                self._line(f"    check_frames({name}, {name!r}, {spec.dim}, {self.least_frames}, {self.context})")
+            else:
+                kind = "same_frames" if spec.has_time else "vectors"
+                self._line(f"    check_{kind}({name}, {name!r}, {spec.dim}, {self.first}, {self.first!r})")
+        if IVECTOR in self.taken and IVECTOR not in self.names:
+            self._line(f"    check_not_given({IVECTOR}, {IVECTOR!r})")
+
+    def _like(self) -> str:
+        """The expression for a parameter, whose type of numbers the inputs must have."""
+        linear = next((op.settings for op in all_ops(self.graph) if op.kind == "linear"), None)
+        if linear:
+            return f"{access(linear['component'])}.weight"
+        return next((self._value(w.name) for w in self.graph.weights.values() if w.is_parameter), "None")
 
     def _new(self, name: str, hint: str) -> str:
         plain = re.sub(r"\W", "_", hint.split("/")[0].removesuffix("_input")) or "x"
@@ -140,7 +218,11 @@ class TorchSource:
     # -- operations ------------------------------------------------------------------------------------------------
 
     def _op(self, op: Op) -> None:
-        expression = self._expression(op)
+        expression = self._reshaped(op) if op.kind == "reshape" else self._expression(op)
+        if op.kind != "reshape":
+            matrix = next((self.blocks[name] for name in op.inputs if name in self.blocks), None)
+            if matrix:
+                self.blocks[op.output.name] = matrix
         self._line(f"{self._new(op.output.name, op.output.name)} = {expression}")
 
     def _expression(self, op: Op) -> str:
@@ -157,7 +239,7 @@ class TorchSource:
     def _do_frames(self, inputs: list[str], s: dict[str, Any]) -> str:
         if self.graph.edges == "given" or s["left"] == 0 == s["right"] and self.graph.frame_subsampling_factor == 1:
             return inputs[0]
-        times = f"torch.arange(-{s['left']}, end + {s['right'] + 1}, device={inputs[0]}.device)"
+        times = f"torch.arange({-s['left']}, end + {s['right'] + 1}, device={inputs[0]}.device)"
         return f"{inputs[0]}.index_select(1, torch.clamp({times}, 0, {inputs[0]}.size(1) - 1))"
 
     def _do_linear(self, inputs: list[str], s: dict[str, Any]) -> str:
@@ -170,8 +252,8 @@ class TorchSource:
         return f"functional.linear({inputs[0]}, {weight}{bias})"
 
     def _do_batch_norm(self, inputs: list[str], s: dict[str, Any]) -> str:
-        dim = self.graph.weights[s["scale"]].array.size
-        y = f"{access(s['component'])}({inputs[0]}.reshape(-1, {dim})).reshape({inputs[0]}.shape)"
+        x, dim = inputs[0], self.graph.weights[s["scale"]].array.size
+        y = f"{access(s['component'])}({x}.reshape(-1, {dim})).reshape({x}.shape)"
         return y if s["target_rms"] == 1.0 else f"{s['target_rms']!r} * {y}"
 
     def _do_concat(self, inputs: list[str], s: dict[str, Any]) -> str:
@@ -182,9 +264,17 @@ class TorchSource:
         self.columns[name] = s["index"]
         return f"{inputs[0]}.index_select(-1, self.{name})"
 
-    def _do_reshape(self, inputs: list[str], s: dict[str, Any]) -> str:
-        x = inputs[0]
-        return f"{x}.reshape({x}.size(0), {x}.size(1), {', '.join(map(str, s['tail']))})"
+    def _reshaped(self, op: Op) -> str:
+        """A matrix in blocks is (sequences times frames, ...) until it is a matrix again.
+
+        ``torch.export`` works sizes out by algebra that multiplies numbers into sums, and then cannot divide by these.
+        """
+        source, tail = op.inputs[0], list(op.settings["tail"])
+        x, matrix = self.names[source], self.blocks.get(source)
+        if len(tail) > 1:
+            self.blocks[op.output.name] = matrix or x
+            return f"{x}.flatten(1).unflatten(1, {tail})" if matrix else f"{x}.flatten(0, 1).unflatten(1, {tail})"
+        return f"{x}.flatten(1).unflatten(0, [{matrix}.size(0), {matrix}.size(1)])" if matrix else x
 
     def _do_expand(self, inputs: list[str], s: dict[str, Any]) -> str:
         frames = s["frames"] if "frames" in s else f"(end + ({s['hi'] - s['lo'] + s['step']})) // {s['step']}"
@@ -193,7 +283,8 @@ class TorchSource:
     def _do_slice_time(self, inputs: list[str], s: dict[str, Any]) -> str:
         x, step = inputs[0], f":{s['step']}" if s["step"] > 1 else ""
         stop = f"{x}.size(1) - {s['stop']}" if s["stop"] else ""
-        return f"{x}[:, {s['start'] or ''}:{stop}{step}]"
+        rows = f"{x}[:, {s['start'] or ''}:{stop}{step}]"
+        return f"{rows}.contiguous()" if step else rows        # torch.export may not know whether it already is
 
     def _do_keep(self, inputs: list[str], s: dict[str, Any]) -> str:
         return f"torch.where({inputs[1]}.unsqueeze(1), {inputs[0]}, torch.zeros_like({inputs[0]}))"
@@ -212,46 +303,82 @@ class TorchSource:
     # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
-        """A for loop over rounds of ``fold`` frames."""
-        fold = loop.fold
-        first = self._value(loop.scanned[0][0])
-        rows, rounds = self._new(f"{loop.scope} rows", "rows"), self._new(f"{loop.scope} rounds", "rounds")
-        self._line(f"{rows} = {first}.size(1)")
-        self._line(f"{rounds} = ({rows} + {fold - 1}) // {fold}")
-        folded = []
-        for name, value in loop.scanned:
-            x, missing = self._value(name), f"{rounds} * {fold} - {rows}"
-            if fold > 1:
-                x = f"functional.pad({x}, (0, 0, {missing}, 0))" if loop.is_backward else \
-                    f"functional.pad({x}, (0, 0, 0, {missing}))"
-            folded.append(self._new(f"{value.name} folded", value.name))
-            self._line(f"{folded[-1]} = {x}.reshape(-1, {rounds}, {fold}, {value.dim})")
-        for c in loop.carried:
-            self._line(f"{self._new(c.inside, c.inside)} = torch.zeros({self.first}.size(0), {fold}, {c.dim}, "
-                       f"device={self.first}.device)")
-        lists = [self._new(f"{outside.name} list", outside.name) for _, outside in loop.collected]
-        for name in lists:
-            self._line(f"{name}: List[Tensor] = []")
-        step = self._new(f"{loop.scope} step", "k")
-        order = f"range({rounds} - 1, -1, -1)" if loop.is_backward else f"range({rounds})"
-        self._line(f"for {step} in {order}:")
-        self.indent += "    "
-        for (_, value), name in zip(loop.scanned, folded, strict=True):
-            self._line(f"{self._new(value.name, value.name)} = {name}[:, {step}]")
+        """The methods of a recurrence, and their call; its results have names in ``forward``."""
+        number = len(self.loops) + 1
+        scanned = [self._value(name) for name, _ in loop.scanned]
+        others = self._from_outside(loop)
+        given = [self.first, *scanned, *others]
+        self._step(loop, number, others)
+        self._all_steps(loop, number, scanned, others)
+        dims = [value.dim for _, value in loop.collected], [carried.dim for carried in loop.carried]
+        self.loops[-1] += [
+            "    @torch.jit.unused",
+            f"    def _loop_of_any_length_{number}(self{_arguments(given)}) -> List[Tensor]:",
+            f"{INDENT}return loop_of_any_length(self._step_{number}, {self.first}, [{', '.join(scanned)}], "
+            f"[{', '.join(others)}], {dims}, {loop.fold}, {loop.is_backward})", ""]
+        self._line("if torch.jit.is_scripting() or not is_exporting():")
+        self._line(f"    results = self._loop_{number}({', '.join(given)})")
+        self._line("else:")
+        self._line(f"    results = self._loop_of_any_length_{number}({', '.join(given)})")
+        for place, (_, outside) in enumerate(loop.collected):
+            self._line(f"{self._new(outside.name, outside.name)} = results[{place}]")
+
+    def _from_outside(self, loop: Loop) -> list[str]:
+        """What the steps read of other nodes that is the same for all steps."""
+        inside = {value.name for _, value in loop.scanned} | {c.inside for c in loop.carried} | {
+            op.output.name for op in loop.body}
+        return list(dict.fromkeys(self.names[name] for op in loop.body for name in op.inputs
+                                  if name not in inside and name not in self.graph.weights))
+
+    def _step(self, loop: Loop, number: int, others: list[str]) -> None:
+        forward, self.lines = self.lines, []
+        taken = [self._new(value.name, value.name) for _, value in loop.scanned]
+        states = [self._new(carried.inside, carried.inside) for carried in loop.carried]
+        self._line(f"\"\"\"{loop.fold} frame{'s'[:loop.fold - 1]} of the recurrence of {loop.scope}: results, and the "
+                   "next states.\"\"\"")
         for op in loop.body:
             self._op(op)
-        for (inside, _), name in zip(loop.collected, lists, strict=True):
-            self._line(f"{name}.append({self._value(inside.name)})")
-        if loop.carried:
-            states = ", ".join(self.names[c.inside] for c in loop.carried)
-            self._line(f"{states} = {', '.join(self._value(c.next) for c in loop.carried)}")
-        self.indent = INDENT
-        for (_, outside), name in zip(loop.collected, lists, strict=True):
-            y = f"torch.stack({name}{'[::-1]' if loop.is_backward else ''}, 1)"
-            y += f".reshape(-1, {rounds} * {fold}, {outside.dim})"
+        results = [*(inside.name for inside, _ in loop.collected), *(carried.next for carried in loop.carried)]
+        self._line(f"return [{', '.join(map(self._value, results))}]")
+        arguments = _arguments([self.first, *taken, *states, *others])
+        self.loops.append([f"    def _step_{number}(self{arguments}) -> List[Tensor]:", *self.lines, ""])
+        self.lines = forward
+
+    def _all_steps(self, loop: Loop, number: int, scanned: list[str], others: list[str]) -> None:
+        """A loop over rounds of ``fold`` frames."""
+        forward, self.lines = self.lines, []
+        fold, count = loop.fold, len(loop.collected)
+        self._line(f"rows = {scanned[0]}.size(1)")
+        self._line(f"rounds = (rows + {fold - 1}) // {fold}" if fold > 1 else "rounds = rows")
+        for x, (_, value) in zip(scanned, loop.scanned, strict=True):
+            padded = x
             if fold > 1:
-                y += f"[:, {rounds} * {fold} - {rows}:]" if loop.is_backward else f"[:, :{rows}]"
-            self._line(f"{self._new(outside.name, outside.name)} = {y}")
+                padding = f"rounds * {fold} - rows, 0" if loop.is_backward else f"0, rounds * {fold} - rows"
+                padded = f"functional.pad({x}, (0, 0, {padding}))"
+            self._line(f"{x} = {padded}.reshape(-1, rounds, {fold}, {value.dim})")
+        zeros = (f"{self.first}.new_zeros([{self.first}.size(0), {fold}, {carried.dim}])" for carried in loop.carried)
+        self._line(f"states: List[Tensor] = [{', '.join(zeros)}]")
+        self._line("steps: List[List[Tensor]] = []")
+        self._line("for k in range(rounds - 1, -1, -1):" if loop.is_backward else "for k in range(rounds):")
+        given = [self.first, *(f"{x}[:, k]" for x in scanned), *(f"states[{i}]" for i in range(len(loop.carried))),
+                 *others]
+        self._line(f"    step = self._step_{number}({', '.join(given)})")
+        self._line(f"    states = step[{count}:]")
+        self._line("    steps.append(step)")
+        if loop.is_backward:
+            self._line("steps = steps[::-1]")
+        inside = "" if fold == 1 else f"[:, rounds * {fold} - rows:]" if loop.is_backward else "[:, :rows]"
+        every = f"rounds * {fold}" if fold > 1 else "rounds"
+        results = (f"torch.stack([step[{place}] for step in steps], 1).reshape(-1, {every}, {outside.dim}){inside}"
+                   for place, (_, outside) in enumerate(loop.collected))
+        self._line(f"return [{', '.join(results)}]")
+        arguments = _arguments([self.first, *scanned, *others])
+        self.loops[-1] += [f"    def _loop_{number}(self{arguments}) -> List[Tensor]:", *self.lines, ""]
+        self.lines = forward
+
+
+def _arguments(names: list[str]) -> str:
+    return "".join(f", {name}: Tensor" for name in names)
 
 
 def _text(value: Any) -> str:

@@ -8,3 +8,80 @@ rate)``, MFCC, filterbanks, PLP, spectrograms; ``resample.py``. Sound:
 ``formats/wave_file.py``, ``Wave(rate, samples)`` with samples float32 (channels, samples) of the range of 16 bits,
 and the holders ``WAVE`` and ``WAVE_DURATION``.
 """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.public_names import give_names
+
+if TYPE_CHECKING:
+    from nnet3py.feat.cmvn import OnlineNormalizer as OnlineNormalizer
+    from nnet3py.feat.cmvn import accumulate_stats as accumulate_stats
+    from nnet3py.feat.cmvn import empty_stats as empty_stats
+    from nnet3py.feat.cmvn import normalize as normalize
+    from nnet3py.feat.cmvn_options import OnlineOptions as OnlineOptions
+    from nnet3py.feat.frames import add_deltas as add_deltas
+    from nnet3py.feat.frames import append_vector as append_vector
+    from nnet3py.feat.frames import delta_filters as delta_filters
+    from nnet3py.feat.frames import paste as paste
+    from nnet3py.feat.frames import select_columns as select_columns
+    from nnet3py.feat.frames import shift as shift
+    from nnet3py.feat.frames import splice as splice
+    from nnet3py.feat.frames import subsample as subsample
+    from nnet3py.feat.frames import transform as transform
+    from nnet3py.feat.perturb import with_speed as with_speed
+    from nnet3py.feat.pitch import PitchOptions as PitchOptions
+    from nnet3py.feat.pitch import compute_pitch as compute_pitch
+    from nnet3py.feat.pitch import pitch_options as pitch_options
+    from nnet3py.feat.process_pitch import ProcessPitchOptions as ProcessPitchOptions
+    from nnet3py.feat.process_pitch import process_pitch as process_pitch
+    from nnet3py.feat.process_pitch import process_pitch_options as process_pitch_options
+    from nnet3py.feat.resample import Resampler as Resampler
+    from nnet3py.feat.resample import resample as resample
+    from nnet3py.feat.reverberate import AddedSignal as AddedSignal
+    from nnet3py.feat.reverberate import RoomOptions as RoomOptions
+    from nnet3py.feat.reverberate import reverberate as reverberate
+    from nnet3py.feat.sdc import add_shifted_deltas as add_shifted_deltas
+    from nnet3py.feat.special_cmvn import normalize_sliding as normalize_sliding
+    from nnet3py.feat.speech import SpeechFeatures as SpeechFeatures
+    from nnet3py.feat.speech import SpeechOptions as SpeechOptions
+    from nnet3py.feat.speech import speech_options as speech_options
+    from nnet3py.feat.vad import VadOptions as VadOptions
+    from nnet3py.feat.vad import voiced_frames as voiced_frames
+
+_PUBLIC = {
+    "SpeechFeatures": "nnet3py.feat.speech",
+    "speech_options": "nnet3py.feat.speech",
+    "SpeechOptions": "nnet3py.feat.speech",
+    "compute_pitch": "nnet3py.feat.pitch",
+    "pitch_options": "nnet3py.feat.pitch",
+    "PitchOptions": "nnet3py.feat.pitch",
+    "process_pitch": "nnet3py.feat.process_pitch",
+    "process_pitch_options": "nnet3py.feat.process_pitch",
+    "ProcessPitchOptions": "nnet3py.feat.process_pitch",
+    "empty_stats": "nnet3py.feat.cmvn",
+    "accumulate_stats": "nnet3py.feat.cmvn",
+    "normalize": "nnet3py.feat.cmvn",
+    "OnlineNormalizer": "nnet3py.feat.cmvn",
+    "OnlineOptions": "nnet3py.feat.cmvn_options",
+    "normalize_sliding": "nnet3py.feat.special_cmvn",
+    "splice": "nnet3py.feat.frames",
+    "delta_filters": "nnet3py.feat.frames",
+    "add_deltas": "nnet3py.feat.frames",
+    "select_columns": "nnet3py.feat.frames",
+    "subsample": "nnet3py.feat.frames",
+    "shift": "nnet3py.feat.frames",
+    "paste": "nnet3py.feat.frames",
+    "append_vector": "nnet3py.feat.frames",
+    "transform": "nnet3py.feat.frames",
+    "add_shifted_deltas": "nnet3py.feat.sdc",
+    "voiced_frames": "nnet3py.feat.vad",
+    "VadOptions": "nnet3py.feat.vad",
+    "resample": "nnet3py.feat.resample",
+    "Resampler": "nnet3py.feat.resample",
+    "with_speed": "nnet3py.feat.perturb",
+    "reverberate": "nnet3py.feat.reverberate",
+    "AddedSignal": "nnet3py.feat.reverberate",
+    "RoomOptions": "nnet3py.feat.reverberate",
+}
+give_names(__name__, _PUBLIC)

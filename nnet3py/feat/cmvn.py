@@ -23,12 +23,32 @@ _normalize_frames = Loop("nnet3py.feat.cmvn_loops", "normalize_frames",
 
 
 def empty_stats(dim: int) -> np.ndarray:
-    """Statistics of no frames."""
+    """Statistics of no frames.
+
+    Parameters
+    ----------
+    dim : columns of the features
+
+    Returns
+    -------
+    float64 (2, dim + 1), zeros: sums and, in the last column, the weight of the frames; below them sums of squares.
+    """
     return np.zeros((2, dim + 1))
 
 
 def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarray | None = None) -> None:
-    """Add features (frames, dim), each frame with its weight (1 if None), to ``stats`` in place. ShapeError."""
+    """Add features to normalisation statistics.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    stats : float64 (2, dim + 1), as :func:`empty_stats` gives them; changed in place
+    weights : float (frames,), how much each frame counts; None: 1
+
+    Raises
+    ------
+    ShapeError : features of another dimension than the statistics
+    """
     if stats.shape != (2, features.shape[1] + 1):
         raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalisation statistics of "
                          f"dimension {stats.shape[1] - 1}")
@@ -72,10 +92,23 @@ def check_stats(stats: np.ndarray, dim: int, variance: bool = True) -> None:
 
 
 def normalize(features: np.ndarray, stats: np.ndarray, norm_vars: bool = False, reverse: bool = False) -> np.ndarray:
-    """float32 (frames, dim), new: features with mean 0, and with variance 1 if ``norm_vars``.
+    """Features with mean 0 and perhaps variance 1. Kaldi: ApplyCmvn, ApplyCmvnReverse.
 
-    With ``reverse``, such features get the mean (and the variance) of ``stats``. Raises ShapeError, and NumericError
-    for statistics of less than a frame or that are not finite. Kaldi: ApplyCmvn, ApplyCmvnReverse.
+    Parameters
+    ----------
+    features : float (frames, dim)
+    stats : float64 (2, dim + 1), of the utterance or the speaker
+    norm_vars : whether variances become 1
+    reverse : give normalised features the mean, and the variance, of ``stats``
+
+    Returns
+    -------
+    float32 (frames, dim), new
+
+    Raises
+    ------
+    ShapeError : statistics of another dimension
+    NumericError : statistics of less than a frame, or that are not finite
     """
     check_stats(stats, features.shape[1], norm_vars)
     count = _count(stats)
@@ -133,10 +166,15 @@ class OnlineNormalizer:
     Parameters
     ----------
     global_stats : float64 (2, dim + 1), what is assumed while little was seen
+    options : how much of the past counts
 
     Attributes
     ----------
     speaker_stats : float64 (2, dim + 1), of the speaker's utterances before this one
+
+    Raises
+    ------
+    ShapeError, NumericError : statistics that cannot be used
     """
 
     def __init__(self, global_stats: np.ndarray, options: OnlineOptions) -> None:

@@ -17,9 +17,16 @@ MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
 def splice(features: np.ndarray, left: int, right: int) -> np.ndarray:
-    """Each frame beside its neighbours, (frames, (left + 1 + right) dim); at the ends the outermost frame is repeated.
+    """Each frame beside its neighbours; at the ends the outermost frame is repeated. Kaldi: SpliceFrames.
 
-    Kaldi: SpliceFrames.
+    Parameters
+    ----------
+    features : float (frames, dim)
+    left, right : frames before and after that are added
+
+    Returns
+    -------
+    float (frames, (left + 1 + right) dim), of the type of the features; the earliest frame's columns come first
     """
     ends = np.repeat(features[:1], left, axis=0), np.repeat(features[-1:], right, axis=0)
     return windows(np.concatenate((ends[0], features, ends[1])), left + 1 + right)
@@ -34,9 +41,20 @@ def windows(features: np.ndarray, width: int) -> np.ndarray:
 
 
 def delta_filters(order: int, window: int) -> list[np.ndarray]:
-    """The filter of each order from 0 on: float64 (2 i window + 1,), centred, slopes of slopes.
+    """The filters of :func:`add_deltas`, slopes of slopes.
 
-    UsageError for an order or window out of range.
+    Parameters
+    ----------
+    order : of the highest derivative
+    window : frames on each side that a slope is taken over
+
+    Returns
+    -------
+    For each order i from 0 on a filter, float64 (2 i window + 1,), centred.
+
+    Raises
+    ------
+    UsageError : an order or window out of range
     """
     if not (0 <= order < MOST_DELTAS and 0 < window < MOST_DELTAS):
         raise UsageError(f"expected a delta order from 0 and a delta window from 1 to {MOST_DELTAS - 1}, found "
@@ -50,7 +68,17 @@ def delta_filters(order: int, window: int) -> list[np.ndarray]:
 
 
 def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray]) -> np.ndarray:
-    """The output of each filter, side by side: (frames, len(filters) dim). Kaldi: ComputeDeltas."""
+    """Features and their derivatives over time, side by side. Kaldi: ComputeDeltas.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    filters : float64 (taps,) each, as :func:`delta_filters` gives them
+
+    Returns
+    -------
+    float32 (frames, len(filters) dim)
+    """
     num_frames, dim = features.shape
     reach = len(filters[-1]) // 2
     padded = np.pad(features.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
@@ -82,37 +110,102 @@ def parse_selection(text: str) -> np.ndarray:
 
 
 def select_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The named columns in their order; ShapeError if one does not exist."""
+    """Some columns, in the order in which they are named. Kaldi: select-feats.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    columns : int (columns,), numbers from 0
+
+    Returns
+    -------
+    float (frames, columns)
+
+    Raises
+    ------
+    ShapeError : a column that there is not
+    """
     if len(columns) and int(columns.max()) >= features.shape[1]:
         raise ShapeError(f"Invalid selection index: {columns.max()}; the features have {features.shape[1]} columns")
     return features[:, columns]
 
 
 def subsample(features: np.ndarray, n: int, offset: int = 0) -> np.ndarray:
-    """Every ``n``-th frame from ``offset`` on; with a negative ``n`` every frame, -n times."""
+    """Every n-th frame, or every frame several times.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    n : every n-th frame is taken; if negative, every frame -n times
+    offset : the first frame that is taken
+
+    Returns
+    -------
+    float (frames, dim), of fewer or more frames
+    """
     return features[offset::n] if n > 0 else np.repeat(features[offset:], -n, axis=0)
 
 
 def shift(features: np.ndarray, frames: int) -> np.ndarray:
-    """The features ``frames`` later (earlier if negative), as many as before: the outermost frame is repeated."""
+    """Features moved in time, as many as before: the outermost frame is repeated.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    frames : how much later they come; earlier if negative
+
+    Returns
+    -------
+    float (frames, dim), new
+    """
     return features[np.clip(np.arange(len(features)) - frames, 0, len(features) - 1)]
 
 
 def paste(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The matrices side by side, cut to the shortest."""
+    """Features of several kinds side by side, cut to the shortest.
+
+    Parameters
+    ----------
+    parts : float (frames, dim) each
+
+    Returns
+    -------
+    float (frames, sum of the dims)
+    """
     length = min(map(len, parts))
     return np.hstack([part[:length] for part in parts])
 
 
 def append_vector(features: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """The features with the same further columns in every frame."""
+    """Features with the same further columns in every frame.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    vector : float (columns,), such as an i-vector
+
+    Returns
+    -------
+    float (frames, dim + columns)
+    """
     return np.hstack([features, np.broadcast_to(vector, (len(features), len(vector)))])
 
 
 def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Features times the transposed (rows, dim) ``matrix``; if that has one more column, it is an offset.
+    """Features times a transposed matrix, such as an LDA transform.
 
-    ShapeError if the dimensions do not fit.
+    Parameters
+    ----------
+    features : float (frames, dim)
+    matrix : float (rows, dim), or float (rows, dim + 1) with an offset in the last column
+
+    Returns
+    -------
+    float (frames, rows)
+
+    Raises
+    ------
+    ShapeError : dimensions that do not fit
     """
     dim = features.shape[1]
     if matrix.shape[1] not in (dim, dim + 1):

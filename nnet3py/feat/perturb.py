@@ -14,10 +14,20 @@ SLOWEST, FASTEST = 0.1, 10.0
 
 
 def with_speed(samples: np.ndarray, speed: float) -> np.ndarray:
-    """Sound played ``speed`` times as fast, pitch included.
+    """Sound played faster or slower, pitch included.
 
-    ``samples`` is float32 (channels, samples), and so is the result, of 1 / ``speed`` as many samples, rounded up.
-    Raises UsageError for a speed that is not between 0.1 and 10.
+    Parameters
+    ----------
+    samples : float32 (channels, samples)
+    speed : 1 is as it is, 1.1 a tenth faster
+
+    Returns
+    -------
+    float32 (channels, samples), of 1 / ``speed`` as many samples, rounded up
+
+    Raises
+    ------
+    UsageError : a speed that is not between 0.1 and 10
     """
     if not SLOWEST <= speed <= FASTEST:
         raise UsageError(f"a speed must be between {SLOWEST:g} and {FASTEST:g}, not {speed:g}",

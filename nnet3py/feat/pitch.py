@@ -16,6 +16,7 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
 from nnet3py.feat.pitch_options import PITCH_OPTIONS
 from nnet3py.feat.resample import Resampler, lowpass_filter
+from nnet3py.option_fields import OptionValue
 
 _LOOPS = "nnet3py.feat.pitch_loops"
 _correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
@@ -35,7 +36,27 @@ _LEAST_ROOM = 64           # rows
 
 @dataclass(frozen=True)
 class PitchOptions:
-    """How pitch is found; as PITCH_OPTIONS, where what they mean is said. Frequencies in Hz, times in milliseconds."""
+    """How pitch is found; defaults are Kaldi's.
+
+    Attributes
+    ----------
+    sample_frequency : samples a second of the sound
+    frame_length, frame_shift : of a window, and from one to the next, in milliseconds
+    preemphasis_coefficient : of the filter that raises high frequencies
+    min_f0, max_f0 : the lowest and the highest pitch that is looked for, in Hz
+    soft_min_f0 : the larger, the less likely are low pitches, in Hz; at most ``min_f0``
+    penalty_factor : the cost of changes of the pitch
+    lowpass_cutoff, resample_frequency : where the low-pass filter cuts off, in Hz, and samples a second after it
+    delta_pitch : the smallest relative change of the pitch that is told apart
+    nccf_ballast : the larger, the less count quiet frames
+    nccf_ballast_online : judge what is quiet by the sound up to a frame only
+    lowpass_filter_width, upsample_filter_width : zeros of the two filters on each side
+    frames_per_chunk : give whole sounds in pieces of so many frames, as when they are heard; 0: at once
+    simulate_first_pass_online : give each frame as it is first known
+    recompute_frame : the frame at which those before it are judged again by how loud the sound is
+    max_frames_latency : frames that may be waited for as long as their pitch is open
+    snip_edges : take only windows that lie within the sound
+    """
 
     sample_frequency: float = 16000.0
     frame_length: float = 25.0
@@ -107,13 +128,24 @@ def _positive(name: str, value: float) -> None:
         raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected a positive number")
 
 
-def pitch_options(values: Mapping[str, Any]) -> PitchOptions:
-    """Options from values by Kaldi's names, such as ``min-f0``; Kaldi's defaults for those not given.
+def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
+    """Options from values by Kaldi's names.
 
-    UsageError for values by which no pitch can be found.
+    Parameters
+    ----------
+    values : such as ``{"min-f0": 60}``; Kaldi's defaults for those not given
+
+    Returns
+    -------
+    For :func:`compute_pitch`.
+
+    Raises
+    ------
+    UsageError : values by which no pitch can be found
     """
-    options = PitchOptions(**{field: values[setting.name] for field, setting in PITCH_OPTIONS.items()
-                              if setting.name in values})
+    given: dict[str, Any] = {field: values[setting.name] for field, setting in PITCH_OPTIONS.items()
+                             if setting.name in values}
+    options = PitchOptions(**given)
     options.check()
     return options
 
@@ -444,10 +476,22 @@ class PitchStream:
 
 
 def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
-    """The pitch of a whole sound: float32 (frames, 2), NCCF and pitch in Hz.
+    """The pitch of a whole sound. Kaldi: ComputeKaldiPitch.
 
-    ``samples`` is float32 (samples,) of the range of 16 bits; ``rate`` must be that of the options. Kaldi:
-    ComputeKaldiPitch. Raises Nnet3Error for another rate, NumericError for NaN or infinity.
+    Parameters
+    ----------
+    samples : float32 (samples,) of the range of 16 bits
+    rate : samples a second; that of the options
+    options : :func:`pitch_options` makes them
+
+    Returns
+    -------
+    float32 (frames, 2) : NCCF, which says how periodic the sound is, and the pitch in Hz; a frame for each 10 ms
+
+    Raises
+    ------
+    Nnet3Error : another rate than that of the options
+    NumericError : NaN or infinity
     """
     stream = PitchStream(options)
     return whole(stream, samples, rate, options)

@@ -13,13 +13,25 @@ import numpy as np
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.feat.pitch import PitchOptions, PitchStream, Rows
 from nnet3py.feat.pitch_options import PROCESS_PITCH_OPTIONS
+from nnet3py.option_fields import OptionValue
 
 _SEED = 0                  # of the noise: the same for each sound
 
 
 @dataclass(frozen=True)
 class ProcessPitchOptions:
-    """What is made of pitch; as PROCESS_PITCH_OPTIONS, where what they mean is said. Contexts in frames."""
+    """What is made of pitch; defaults are Kaldi's. Contexts in frames.
+
+    Attributes
+    ----------
+    pitch_scale, pov_scale, pov_offset, delta_pitch_scale : factors of the normalised log pitch, of the feature of
+        voicing, what is added to that, and the factor of the change of the log pitch
+    delta_pitch_noise_stddev : how much noise is added to that change, before its factor
+    normalization_left_context, normalization_right_context : frames over which the mean is taken
+    delta_window : frames on each side by which the change is found
+    delay : frames by which everything comes later
+    add_pov_feature, add_normalized_log_pitch, add_delta_pitch, add_raw_log_pitch : which columns there are
+    """
 
     pitch_scale: float = 2.0
     pov_scale: float = 2.0
@@ -56,13 +68,24 @@ class ProcessPitchOptions:
                 raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
 
 
-def process_pitch_options(values: Mapping[str, Any]) -> ProcessPitchOptions:
-    """Options from values by Kaldi's names, such as ``delta-window``; Kaldi's defaults for those not given.
+def process_pitch_options(values: Mapping[str, OptionValue]) -> ProcessPitchOptions:
+    """Options from values by Kaldi's names.
 
-    UsageError for values out of range.
+    Parameters
+    ----------
+    values : such as ``{"delta-window": 3}``; Kaldi's defaults for those not given
+
+    Returns
+    -------
+    For :func:`process_pitch`.
+
+    Raises
+    ------
+    UsageError : values out of range
     """
-    options = ProcessPitchOptions(**{field: values[setting.name] for field, setting in PROCESS_PITCH_OPTIONS.items()
-                                     if setting.name in values})
+    given: dict[str, Any] = {field: values[setting.name] for field, setting in PROCESS_PITCH_OPTIONS.items()
+                             if setting.name in values}
+    options = ProcessPitchOptions(**given)
     options.check()
     return options
 
@@ -131,10 +154,22 @@ def _voicing(nccf: np.ndarray) -> np.ndarray:
 
 
 def process_pitch(raw: np.ndarray, options: ProcessPitchOptions) -> np.ndarray:
-    """What is made of the pitch of a whole sound: float32 (frames + delay, dim).
+    """What networks are given of the pitch of a whole sound. Kaldi: ProcessPitch.
 
-    ``raw``: float32 (frames, 2), NCCF and pitch in Hz. Kaldi: ProcessPitch. Raises ShapeError for another shape,
-    UsageError for a pitch that is not above 0.
+    Parameters
+    ----------
+    raw : float (frames, 2), NCCF and pitch in Hz, as :func:`compute_pitch` gives them
+    options : :func:`process_pitch_options` makes them
+
+    Returns
+    -------
+    float32 (frames + delay, dim) : how likely a frame is voiced, log pitch less its mean nearby, its change; as far as
+    the options ask for them
+
+    Raises
+    ------
+    ShapeError : another shape
+    UsageError : a pitch that is not above 0
     """
     raw = np.asarray(raw, dtype=np.float32)
     if raw.ndim != 2 or raw.shape[1] != 2:

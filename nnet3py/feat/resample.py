@@ -11,10 +11,16 @@ _BLOCK = 1 << 14      # outputs computed at a time
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """Sound at ``new_rate`` samples a second.
+    """Sound at another rate, by a filter that is a sinc under a raised cosine. Kaldi: ResampleWaveform.
 
-    ``samples`` is float32 (samples,) at ``rate``; the result, too. The filter is a sinc under a raised cosine.
-    Kaldi: ResampleWaveform.
+    Parameters
+    ----------
+    samples : float (samples,)
+    rate, new_rate : samples a second, before and after; whole numbers
+
+    Returns
+    -------
+    float32 (samples,)
     """
     resampler = Resampler(rate, new_rate, ROLLOFF)
     return np.concatenate((resampler.accept(samples), resampler.finish()))

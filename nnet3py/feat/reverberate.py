@@ -25,7 +25,7 @@ class AddedSignal(NamedTuple):
 
     Attributes
     ----------
-    samples : (count,)
+    samples : float (samples,)
     snr : signal-to-noise ratio in dB
     start : where it begins, in seconds
     """
@@ -93,18 +93,26 @@ def power(samples: np.ndarray) -> float:
 
 def reverberate(samples: np.ndarray, rate: float, response: np.ndarray | None = None,
                 added: Sequence[AddedSignal] = (), options: RoomOptions | None = None) -> np.ndarray:
-    """A channel of sound with reverberation and additive signals: float64 (samples,).
+    """A channel of sound with reverberation and additive signals. Kaldi: wav-reverberate.
 
     Parameters
     ----------
-    samples : (count,), at ``rate`` samples a second
-    response : (taps,), an impulse response, or None
-    added : each is scaled so that its power is below that of the input, of which an impulse response is applied from
-        1 ms before to 50 ms after its peak; what reaches beyond the result is left out
+    samples : float or int (samples,)
+    rate : samples a second
+    response : float (taps,), an impulse response, or None
+    added : each is scaled so that its power is below that of the input, of which an impulse response is applied from 1
+        ms before to 50 ms after its peak; what reaches beyond the result is left out
     options : None for the default ones
 
-    Without ``shift`` the result is ``taps`` - 1 longer, but beyond the input's length Kaldi repeats the beginning, and
-    so does this. Raises UsageError for times that make no sense, NumericError for a result that is not finite.
+    Returns
+    -------
+    float64 (samples,). Without ``options.shift`` it is ``taps`` - 1 longer, but beyond the input's length Kaldi repeats
+    the beginning, and so does this.
+
+    Raises
+    ------
+    UsageError : times that make no sense
+    NumericError : a result that is not finite
     """
     options = options or RoomOptions()
     count = len(samples)

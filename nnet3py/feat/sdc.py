@@ -8,10 +8,22 @@ from nnet3py.feat.frames import MOST_DELTAS, delta_filters
 
 
 def add_shifted_deltas(features: np.ndarray, window: int = 1, shift: int = 3, blocks: int = 7) -> np.ndarray:
-    """Features and beside them their slopes now, ``shift`` frames later and so on: (frames, (1 + blocks) dim).
+    """Features and beside them their slopes now, some frames later and so on. Kaldi: ShiftedDeltaFeatures.
 
-    ``features`` is float32 (frames, dim), and so is the result. A slope is taken over ``window`` frames on either side;
-    beyond the ends the outermost frame is repeated. Raises UsageError for numbers out of range.
+    Parameters
+    ----------
+    features : float32 (frames, dim)
+    window : frames on either side that a slope is taken over; beyond the ends the outermost frame is repeated
+    shift : frames from one slope to the next
+    blocks : how many slopes there are
+
+    Returns
+    -------
+    float32 (frames, (1 + blocks) dim)
+
+    Raises
+    ------
+    UsageError : numbers out of range
     """
     if not (0 < shift < MOST_DELTAS and 0 < blocks < MOST_DELTAS):
         raise UsageError(f"expected a block shift and a number of blocks from 1 to {MOST_DELTAS - 1}, found {shift} "

@@ -10,11 +10,24 @@ _LEAST_VARIANCE = 1e-10
 
 def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int = 100, center: bool = False,
                       norm_vars: bool = False) -> np.ndarray:
-    """Features less their mean in a window, and with variance 1 in it if ``norm_vars``: float32 (frames, dim).
+    """Features less their mean in a window around each frame, or up to it. Kaldi: SlidingWindowCmn.
 
-    The window is around the frame if ``center``, and moved inside at the ends; otherwise it ends with the frame, has
-    ``window`` + 1 frames, and at the beginning ``least_window``, if there are so many. UsageError for a window without
-    a frame; NumericError for features that are not finite. Kaldi: SlidingWindowCmn.
+    Parameters
+    ----------
+    features : float (frames, dim)
+    window : frames; with ``center`` around the frame and moved inside at the ends, else the frame and so many before it
+    least_window : without ``center``, frames that are taken at the beginning, if there are so many
+    center : whether the window is around the frame
+    norm_vars : whether variances in the window become 1
+
+    Returns
+    -------
+    float32 (frames, dim)
+
+    Raises
+    ------
+    UsageError : a window without a frame
+    NumericError : features that are not finite
     """
     if window < 1 or least_window < 1:
         raise UsageError(f"expected windows of 1 frame or more, found {window} and {least_window}")

@@ -16,7 +16,7 @@ from nnet3py.feat.plp import LEAST, PlpTransform
 from nnet3py.feat.resample import resample
 from nnet3py.feat.speech_options import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS, conf_settings
 from nnet3py.feat.split_radix import is_power_of_two, real_transform
-from nnet3py.option_fields import Setting
+from nnet3py.option_fields import OptionValue, Setting
 
 _multiply_rows = Loop("nnet3py.feat.spectrum_loops", "multiply_rows", "f4[,] f4[,] f4[,]")
 _AT_A_TIME = 512           # frames, so that what is computed of them stays near the processor
@@ -36,17 +36,28 @@ class SpeechOptions:
     """
 
     kind: str
-    frame: Mapping[str, Any] = field(default_factory=dict)
-    mel: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Any] = field(default_factory=dict)
+    frame: Mapping[str, OptionValue] = field(default_factory=dict)
+    mel: Mapping[str, OptionValue] = field(default_factory=dict)
+    own: Mapping[str, OptionValue] = field(default_factory=dict)
     allow_downsample: bool = False
     allow_upsample: bool = False
 
 
-def speech_options(kind: str, values: Mapping[str, Any]) -> SpeechOptions:
-    """Options from values by Kaldi's names, such as ``num-mel-bins``; Kaldi's defaults for those not given.
+def speech_options(kind: str, values: Mapping[str, OptionValue]) -> SpeechOptions:
+    """Options from values by Kaldi's names.
 
-    UsageError for a name that features of this kind do not have.
+    Parameters
+    ----------
+    kind : ``mfcc``, ``fbank``, ``plp`` or ``spectrogram``
+    values : such as ``{"num-mel-bins": 40}``; Kaldi's defaults for those not given
+
+    Returns
+    -------
+    For :class:`SpeechFeatures`.
+
+    Raises
+    ------
+    UsageError : a name that features of this kind do not have
     """
     names = sorted(setting.name for setting in conf_settings(kind))
     for name in values:
@@ -55,14 +66,25 @@ def speech_options(kind: str, values: Mapping[str, Any]) -> SpeechOptions:
                              did_you_mean(name, names) or f"there are {', '.join(names)}")
     frame, mel, own = ({field: values[setting.name] for field, setting in table.items() if setting.name in values}
                        for table in (FRAME_OPTIONS, MEL_OPTIONS, KIND_OPTIONS[kind]))
-    return SpeechOptions(kind, frame, mel, own, values.get("allow-downsample", False),
-                         values.get("allow-upsample", False))
+    return SpeechOptions(kind, frame, mel, own, bool(values.get("allow-downsample", False)),
+                         bool(values.get("allow-upsample", False)))
 
 
 class SpeechFeatures:
-    """Computes features of one sound after the other. Raises UsageError for options that cannot be used.
+    """Computes features of one sound after the other.
 
-    ``warp`` is the factor of the frequency axis where none is given; 1 for none.
+    Parameters
+    ----------
+    options : which features, and how; :func:`speech_options` makes them
+    warp : the factor of the frequency axis (VTLN) where none is given; 1 for none
+
+    Attributes
+    ----------
+    dim : columns of the features
+
+    Raises
+    ------
+    UsageError : options that cannot be used
     """
 
     def __init__(self, options: SpeechOptions, warp: float = 1.0) -> None:

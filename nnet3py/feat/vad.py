@@ -8,9 +8,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class VadOptions:
-    """A frame is loud if its energy exceeds ``energy_threshold`` + ``energy_mean_scale`` times the utterance's mean.
+    """Which frames are voiced.
 
-    It is voiced if at least ``proportion_threshold`` of the frames up to ``frames_context`` before and after are loud.
+    Attributes
+    ----------
+    energy_threshold, energy_mean_scale : a frame is loud if its log-energy exceeds the first plus the second times the
+        utterance's mean
+    frames_context : frames before and after that are looked at
+    proportion_threshold : a frame is voiced if at least this part of them is loud
     """
 
     energy_threshold: float = 5.0
@@ -20,9 +25,16 @@ class VadOptions:
 
 
 def voiced_frames(features: np.ndarray, options: VadOptions) -> np.ndarray:
-    """float32 (frames,), 1 where a frame of features (frames, dim) is voiced; column 0 is the log-energy.
+    """Which frames are voiced, by their energy. Kaldi: ComputeVadEnergy.
 
-    Kaldi: ComputeVadEnergy.
+    Parameters
+    ----------
+    features : float (frames, dim), of which column 0 is the log-energy
+    options : the thresholds
+
+    Returns
+    -------
+    float32 (frames,), 1 for a frame that is voiced, else 0
     """
     energy, count = features[:, 0], len(features)
     threshold = options.energy_threshold

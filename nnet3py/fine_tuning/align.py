@@ -6,6 +6,7 @@ for this utterance more than for others, the text belongs to another utterance.
 """
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import logging
 import shutil
@@ -24,8 +25,8 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
-from nnet3py.fine_tuning.model import words_graph
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -34,7 +35,7 @@ from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.collapse import prepare_for_test
-from nnet3py.recognition.aligning import best_alignment, graph_of_words
+from nnet3py.recognition.aligning import alignment_graph, best_alignment, graph_of_words
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
@@ -52,7 +53,7 @@ _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2
 _DEVIATION_OF_MAD = 1.4826            # a normal distribution's standard deviation, in median absolute deviations
 _FEW = 10                             # with fewer utterances no median is taken
 
-GraphOf = Callable[[Sequence[int]], Fst]
+GraphOf = Callable[[Sequence[int]], Fst | LookaheadGraph]
 
 
 @dataclass
@@ -146,9 +147,9 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
                                                              model), model)
 
         return by_lexicon
-    graph, _ = words_graph(folder, model)
+    graph = alignment_graph(folder, model)
 
-    def by_graph(words: Sequence[int]) -> Fst:
+    def by_graph(words: Sequence[int]) -> Fst | LookaheadGraph:
         return graph_of_words(graph, words)
 
     return by_graph
@@ -157,8 +158,13 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
 def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
                         model: TransitionModel) -> DecodingGraph | LookaheadGraph:
     """The graph for recognition that has the words of the text: a new one if there is one."""
-    graph_file = work.graph / "HCLG.fst"
-    return DecodingGraph.read(str(graph_file), model) if graph_file.is_file() else read_decoding_graph(folder, model)
+    graph_file, grammar = work.graph / "HCLG.fst", work.graph / GRAMMAR
+    if graph_file.is_file():
+        return DecodingGraph.read(str(graph_file), model)
+    if grammar.is_file():
+        hcl = str(work.graph / HCL) if (work.graph / HCL).is_file() else folder.graph
+        folder = dataclasses.replace(folder, graph=hcl, grammar=str(grammar))
+    return read_decoding_graph(folder, model)
 
 
 def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,

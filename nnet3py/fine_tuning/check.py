@@ -12,18 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py import log
+from nnet3py.decoding.grammar import read_transcripts
 from nnet3py.decoding.lexicon import read_lexicon
+from nnet3py.decoding.spelling import Spelling
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
 from nnet3py.fine_tuning.sounds import Limits, read_sounds
 from nnet3py.fine_tuning.speech_data import read_data
-from nnet3py.fine_tuning.texts import Spelling, text_problems, unknown_words
+from nnet3py.fine_tuning.texts import text_problems, unknown_words
 from nnet3py.formats.wave_file import FULL_SCALE, WAVE, Wave
 from nnet3py.io.script import sort_key
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import TableWriter
+from nnet3py.io.text_lines import read_lines
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 
 LEAST = 10                    # utterances; with fewer there is nothing to learn from or to decide by
@@ -102,6 +105,20 @@ def spelling_of(folder: ModelFolder, options: FineTuneOptions) -> Spelling:
     """How the words of a model and of ``--lexicon`` are written."""
     lexicon = read_lexicon(options.lexicon) if options.lexicon else []
     return Spelling(SymbolTable.read(folder.words), (entry.word for entry in lexicon))
+
+
+def texts_of(work: WorkFolder) -> list[list[str]]:
+    """The texts of the data that are learnt from, held out, and of the old domain."""
+    return [text for part in ("train", "held_out", "old_data") if work.data(part).is_dir()
+            for text in read_transcripts(f"{work.data(part)}/text").values()]
+
+
+def more_text(folder: ModelFolder, options: FineTuneOptions) -> list[tuple[str, ...]]:
+    """The sentences of --lm-text, as the model writes them."""
+    if not options.lm_text:
+        return []
+    spelling = spelling_of(folder, options)
+    return [text for line in read_lines(options.lm_text) if (text := spelling.written(line.split()))]
 
 
 class _Part(NamedTuple):

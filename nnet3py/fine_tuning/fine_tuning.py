@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.drivers.jobs.executor import Executor
@@ -19,6 +19,10 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.requirements import requirements
 from nnet3py.io.streams import write_text
+from nnet3py.option_fields import OptionValue
+
+if TYPE_CHECKING:
+    from nnet3py.fine_tuning.report import ScoresAsDict
 
 _TITLES = {"check": "Looking at the data", "model": "Looking at the model", "words": "Words and graph",
            "features": "Features and i-vectors", "align": "Alignments", "egs": "Examples", "train": "Training",
@@ -122,13 +126,13 @@ class FineTuned:
 
     path: str
     is_new: bool
-    scores: dict[str, Any]
+    scores: ScoresAsDict
     report: str
     report_page: str
 
 
 def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str],
-              terminal: IO[str] | None = None, **options: Any) -> FineTuned:
+              terminal: IO[str] | None = None, **options: OptionValue | None) -> FineTuned:
     """Make a new model folder from an old one and some speech. What was begun before goes on where it stopped.
 
     Parameters
@@ -139,7 +143,14 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
     terminal : a stream on which progress is shown; None to log it
     options : further fields of :class:`~nnet3py.fine_tuning.plan.FineTuneOptions`, such as ``layers="last"``
 
-    Raises Nnet3Error for a model or data that cannot be used, and UsageError for options.
+    Returns
+    -------
+    FineTuned : which folder to use, and word error rates before and after
+
+    Raises
+    ------
+    Nnet3Error : a model or data that cannot be used
+    UsageError : options that cannot be used
     """
     try:
         values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)

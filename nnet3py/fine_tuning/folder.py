@@ -9,16 +9,14 @@ from pathlib import Path
 from nnet3py import log
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
-from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.system import link_or_copy
 from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 NOTE = "FINE-TUNED.txt"
-# Beside the old graph the new one, which has the old text's sentences, too, weighs this times --lm-weight: with as much
-# weight as the old one, it got words of old data wrong that were right before.
-_SHARE = 0.2
 _NEW_GRAPH_FILES = ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/align_lexicon.int")
 
 
@@ -31,7 +29,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     choice = json.loads(work.choice.read_text(encoding="utf-8"))
     write_text(str(partial / NOTE), f"Fine-tuned by nnet3py fine-tune; the parameters are "
                                     f"{'the old ones' if choice['is_old'] else 'new'}, the graph is "
-                                    f"{'new' if (work.graph / 'HCLG.fst').is_file() else 'the old one'}.\n")
+                                    f"{'new' if any(work.graph.glob('*.fst')) else 'the old one'}.\n")
     os.replace(partial, work.new_model)
     log.log(f"{work.new_model} is complete")
 
@@ -46,6 +44,12 @@ def write_folder(work: WorkFolder, options: FineTuneOptions, target: Path, model
     replace_model(options, target, model)
     if (work.graph / "HCLG.fst").is_file():
         _write_graph(work, folder, target / _inside(folder, folder.graph), options)
+    if (work.graph / GRAMMAR).is_file():
+        for path, name in ((folder.graph, HCL), (folder.grammar, GRAMMAR), (folder.words, "words.txt")):
+            if (work.graph / name).is_file():
+                _replace(work.graph / name, target / _inside(folder, path))
+    if folder.rnnlm and any((work.graph / name).is_file() for name in ("HCLG.fst", GRAMMAR)):
+        shutil.rmtree(target / _inside(folder, folder.rnnlm))               # it lacks the new words
 
 
 def replace_model(options: FineTuneOptions, target: Path, model: Path) -> None:
@@ -70,7 +74,7 @@ def _write_graph(work: WorkFolder, folder: ModelFolder, target: Path, options: F
     new, words = read_fst_file(work.graph / "HCLG.fst"), SymbolTable.read(str(work.graph / "words.txt"))
     old = with_words_of(read_fst_file(folder.graph), SymbolTable.read(folder.words), words)
     target.unlink(missing_ok=True)
-    write_fst_file(target, joined_graphs(old, new, _SHARE * options.lm_weight))
+    write_fst_file(target, joined_graphs(old, new, SHARE * options.lm_weight))
     for name in _NEW_GRAPH_FILES:
         if (work.graph / name).is_file():
             _replace(work.graph / name, target.parent / name)

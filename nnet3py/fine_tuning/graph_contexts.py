@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.graph_phones import NO_PHONE, GraphPhones, joined, once
 from nnet3py.hmm.topology import NO_PDF
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split, Table
@@ -21,8 +22,6 @@ from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
 
-NO_PHONE = 0
-MOST_PAIRS = 20_000_000       # graph states and phones that are followed; what lies beyond counts as not seen
 POSITION_MARKS = ("_B", "_E", "_I", "_S")
 _SHARPNESS = 16               # the most similar left phones count by far the most
 
@@ -83,48 +82,35 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
 
 def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
     """What a graph says: (left phone, phone, HMM state) -> transition-states, with numbers of arcs."""
-    labels = graph.input_labels
-    if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
-        raise Nnet3Error("a graph without arcs, or with labels that are not transition-ids, says nothing about phones")
-    ids = np.where(labels > model.num_transition_ids, 0, labels)
-    passes = (ids == 0) | model.is_self_loop[ids]
-    hmm_states = np.where(passes, -1, model.transition_id_to_hmm_state[ids])
-    begins = ~passes & (hmm_states == 0)
-    if not begins.any():
-        raise Nnet3Error("no phone begins in the graph", "are graph and model of one system?")
-    phone_of = model.transition_id_to_phone[ids].astype(np.int64)
-    state_of = model.transition_id_to_state[ids].astype(np.int64)
-    has_more = any(sum(state.forward_pdf_class != NO_PDF for state in entry) > 1 for entry in model.topology.entries)
-    size = int(max(model.topology.phones)) + 1
-    num_elements = size * size if has_more else size          # (left phone, phone), or the phone
-    starts, counts = graph.arc_starts, np.diff(graph.arc_starts)
-    frontier = np.array([graph.start * num_elements], dtype=np.int64)
-    visited = frontier
-    seen: list[np.ndarray] = []              # left phones and transition-states, of arcs
-    while len(frontier):
-        states, elements = np.divmod(frontier, num_elements)
-        repeats = counts[states]
-        arcs = np.repeat(starts[states] - np.concatenate(([0], np.cumsum(repeats)[:-1])), repeats) + np.arange(
-            repeats.sum())
-        before = np.repeat(elements, repeats)
-        current, left_of_current = before % size, before // size
-        entering = begins[arcs]
-        inside = ~passes[arcs] & ~entering
-        left = np.where(inside, left_of_current, current)
-        of_phone = ~passes[arcs]
-        seen.append(np.stack((left[of_phone], state_of[arcs[of_phone]])))
-        after = np.where(entering, (current * size if has_more else 0) + phone_of[arcs], before)
-        frontier = np.setdiff1d(graph.next_states[arcs].astype(np.int64) * num_elements + after, visited)
-        visited = np.union1d(visited, frontier)
-        if len(visited) > MOST_PAIRS:
-            logger.warning("The graph is large: only a part of it was looked at for phones and their neighbours")
-            break
-    pairs, times = np.unique(np.concatenate(seen, axis=1), axis=1, return_counts=True)
+    phones = GraphPhones.of(graph, model)
+    before, lefts = phones.phones_before()
+    is_state = (phones.ids != 0) & ~phones.is_loop
+    begins = phones.begun > 0
+    inside = is_state & ~begins
+    seen = [_left_phones(phones, np.flatnonzero(begins), before, lefts)]
+    if inside.any():             # phones have several HMM states: which phone is before the one that a state is in
+        size = int(phones.begun.max()) + 1
+        arcs, left = seen[0]
+        first = (graph.next_states[arcs] * np.int64(size) + phones.begun[arcs]) * size + left
+        pairs = phones.spread(once(first), size * size, ~begins & ~phones.is_loop)
+        seen.append(_left_phones(phones, np.flatnonzero(inside), pairs // (size * size), pairs % size))
+    states = np.concatenate([model.transition_id_to_state[phones.ids[arcs]] for arcs, _ in seen]).astype(np.int64)
+    num_states = int(states.max()) + 1
+    times = np.bincount(np.concatenate([left for _, left in seen]) * num_states + states)
+    pairs = np.flatnonzero(times)
     seen_states: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
-    for (left_phone, state), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
+    for pair, count in zip(pairs.tolist(), times[pairs].tolist(), strict=True):
+        left_phone, state = divmod(pair, num_states)
         phone, hmm_state = model.tuples[state - 1, :2].tolist()
         seen_states[left_phone, phone, hmm_state][state] += count
     return dict(seen_states)
+
+
+def _left_phones(phones: GraphPhones, arcs: np.ndarray, states: np.ndarray, lefts: np.ndarray,
+                 ) -> tuple[np.ndarray, np.ndarray]:
+    """Arcs, each as often as there are phones before its source, and these phones."""
+    taken, repeats = joined(phones.graph.sources[arcs], states)
+    return np.repeat(arcs, repeats), lefts[taken]
 
 
 def base_name(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -54,7 +55,7 @@ class GraphemeModel:
 
         Raises UsageError if no word can be cut into pairs.
         """
-        usable = [(word.casefold(), tuple(phones)) for word, phones in entries if word and phones]
+        usable = [(letters_of(word), tuple(phones)) for word, phones in entries if word and phones]
         random.Random(seed).shuffle(usable)
         chances = _pair_chances(usable[:_MOST_FOR_PAIRS])
         sequences = [sequence for word, phones in usable[:_MOST] if (sequence := _best_pairs(word, phones, chances))]
@@ -70,7 +71,7 @@ class GraphemeModel:
 
     def pronounce(self, word: str, count: int = 1) -> list[Pronounced]:
         """The ``count`` likeliest pronunciations; none for a word with letters that no known word has."""
-        word = word.casefold()
+        word = letters_of(word)
         start = (SENTENCE_START,)
         beams: list[dict[tuple[tuple[str, ...], Phones], float]] = [{} for _ in range(len(word) + 1)]
         beams[0][start, ()] = 0.0
@@ -90,6 +91,11 @@ class GraphemeModel:
                 total[phones] += 10.0 ** (log_prob + self.ngram.log10_prob(history, SENTENCE_END))    # type: ignore[assignment]
         together = sum(total.values())
         return [Pronounced(phones, value / together) for phones, value in total.most_common(count)] if together else []
+
+
+def letters_of(word: str) -> str:
+    """The letters of a word, small ones; those of the syllables of Hangul, where a sign is a syllable."""
+    return "".join(unicodedata.normalize("NFD", sign) if "가" <= sign <= "힣" else sign for sign in word.casefold())
 
 
 def _name(pair: Pair) -> str:

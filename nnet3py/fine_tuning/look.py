@@ -3,11 +3,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nnet3py.decoding.lexicon import Pronunciation
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.check import check_data, measures, problems_text, refuse, written_as
+from nnet3py.fine_tuning.model import check_parts, parts_of
 from nnet3py.fine_tuning.plan import FineTuneOptions, Requirements
-from nnet3py.fine_tuning.requirements import requirements
+from nnet3py.fine_tuning.pronunciations import pronounce
+from nnet3py.fine_tuning.requirements import known_files, requirements
 from nnet3py.fine_tuning.speech_data import read_data
+from nnet3py.fine_tuning.words import given_pronunciations, lang_of
+from nnet3py.recognition.model_folder import read_model_folder
 
 
 class Looked(NamedTuple):
@@ -31,7 +36,26 @@ def look(options: FineTuneOptions) -> Looked:
         refuse(checked, options.data, options, spelling, "")
     except Nnet3Error as error:
         return Looked("\n".join([*lines, "", f"The data cannot be learnt from: {error}"]) + "\n", False)
+    try:
+        lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
+    except Nnet3Error as error:
+        return Looked("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
     return Looked("\n".join(lines) + "\n", True)
+
+
+def _try_model(options: FineTuneOptions, words: set[str]) -> list[str]:
+    """What is found in the model for these words. Nnet3Error for what would end the stages 'model' and 'words'."""
+    folder = read_model_folder(options.model)
+    parts = parts_of(folder, known_files(folder), options.srand, words, with_sentences=False)
+    check_parts(parts, options.model)
+    if parts.lexicon is not None:
+        lexicon = [Pronunciation(word, phones) for word, phones in parts.lexicon if word in words]
+        given = given_pronunciations(options)
+        new = pronounce((words - {entry.word for entry in lexicon}) & given.keys(), parts.lexicon, given, False)
+        lexicon += [Pronunciation(word, phones) for word, its in new.items() for phones in its.phones]
+        if lexicon:
+            lang_of(lexicon, parts.phones, parts.silence)
+    return [f"- {note}" for note in parts.notes]
 
 
 def model_lines(needed: Requirements) -> list[str]:

@@ -6,28 +6,35 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nnet3py.acoustic_model import read_model
+from nnet3py.decoding.grammar import grammar_words
 from nnet3py.decoding.lang_folder import POSITIONS
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram
+from nnet3py.decoding.spelling import MARKS
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.fine_tuning.check import more_text, texts_of
 from nnet3py.fine_tuning.graph_contexts import base_name, recover_tree
 from nnet3py.fine_tuning.graph_lexicon import (
     GraphLexicon,
     Sentence,
     draw_sentences,
-    draw_spoken,
+    draw_texts,
     recover_lexicon,
+    spoken,
 )
+from nnet3py.fine_tuning.phone_names import phone_names
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.requirements import known_files
+from nnet3py.fine_tuning.wider_hcl import why_not
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -44,6 +51,7 @@ from nnet3py.transducers.fst_text import read_fst_file
 logger = logging.getLogger(__name__)
 
 NUM_SENTENCES = 20_000           # drawn from the graph, where the folder has no language model
+NUM_LEARNT = 5000                # words of a large graph by which the pronunciation of unknown ones is learnt
 
 
 @dataclass
@@ -58,7 +66,6 @@ class Parts:
     lexicon : (word, phones), phones without marks of their position
     silence : the name of the phone between words; empty for none
     sentences : drawn from the graph
-    can_grow : whether a graph with more words can be made
     notes : what was recovered, and what could not be, one per line
     """
 
@@ -68,7 +75,6 @@ class Parts:
     lexicon: list[tuple[str, tuple[str, ...]]] | None = None
     silence: str = ""
     sentences: list[Sentence] = field(default_factory=list)
-    can_grow: bool = True
     notes: list[str] = field(default_factory=list)
 
 
@@ -76,12 +82,12 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     """Write ``model/``. Nnet3Error for a folder that cannot be used at all."""
     folder = read_model_folder(options.model)
     files = known_files(folder)
-    parts = parts_of(folder, files, options.srand)
-    if parts.tree is None:
-        raise Nnet3Error(f"{options.model} cannot be trained: {parts.notes[0]}",
-                         "put the file 'tree' of the model's training into its folder")
+    texts = [*texts_of(work), *more_text(folder, options)]
+    parts = parts_of(folder, files, options.srand, {word for text in texts for word in text})
     place = work.model
     place.mkdir(parents=True, exist_ok=True)
+    check_parts(parts, options.model)
+    assert parts.tree is not None
     for note in parts.notes:
         logger.info("%s", note)
     shutil.copyfile(folder.model, place / "final.mdl")
@@ -94,42 +100,67 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
         write_text(str(place / "lexicon.txt"),
                    "".join(f"{word} {' '.join(phones)}\n" for word, phones in parts.lexicon))
     write_text(str(place / "silence.txt"), f"{parts.silence}\n" if parts.silence else "")
-    words = SymbolTable.read(folder.words)
-    if "lm" in files and parts.can_grow:
+    if "lm" in files and not folder.is_lookahead:
         shutil.copyfile(files["lm"], place / os.path.basename(files["lm"]))
-    elif parts.sentences and parts.can_grow:
-        texts = [words.text(sentence.words).split() for sentence in parts.sentences]
-        write_text(str(place / "text"), "".join(f"{' '.join(text)}\n" for text in texts))
-        Ngram.estimate(texts, options.lm_order).write(str(place / "lm.arpa"))
+    elif parts.sentences and not folder.is_lookahead:
+        words = SymbolTable.read(folder.words)
+        drawn = [words.text(sentence.words).split() for sentence in parts.sentences]
+        write_text(str(place / "text"), "".join(f"{' '.join(text)}\n" for text in drawn))
+        Ngram.estimate(drawn, options.lm_order).write(str(place / "lm.arpa"))
     with TableWriter(f"ark:{place}/phones.ark", INT_VECTOR) as writer:
         for number, sentence in enumerate(parts.sentences):
             writer.write(f"drawn-{number:06d}", np.array(sentence.phones, dtype=np.int32))
     write_text(str(place / "notes.txt"), "".join(f"{note}\n" for note in parts.notes))
 
 
-def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0) -> Parts:
-    """What is known of a model, by its files (``known_files``) or by its graph. Nnet3Error for bad files."""
+def check_parts(parts: Parts, name: str) -> None:
+    """Nnet3Error if nothing can be trained with what is known of the model ``name``."""
+    if parts.tree is None:
+        raise Nnet3Error(f"{name} cannot be trained: {parts.notes[0]}",
+                         "put the file 'tree' of the model's training into its folder")
+
+
+def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wanted: Collection[str] | None = None,
+             with_sentences: bool = True) -> Parts:
+    """What is known of a model, by its files (``known_files``) or by its graph. Nnet3Error for bad files.
+
+    ``wanted``: the words whose pronunciations are needed, of a graph in two parts, which may have a million; None for
+    all. ``with_sentences``: also sentences drawn from the graph.
+    """
     model = read_model(folder.model).transition_model
     graph, grammar = words_graph(folder, model)
     kinds = read_word_boundaries(read_text(folder.word_boundary), folder.word_boundary) if folder.word_boundary else (
         None)
-    parts = Parts(_phones(files.get("phones", ""), model), kinds)
+    phones, note = phone_names(files.get("phones", ""), model, kinds)
+    parts = Parts(phones, kinds, notes=[note] if note else [])
     parts.tree = _tree(files.get("tree", ""), graph, model, parts)
     words = SymbolTable.read(folder.words)
     if "lexicon" in files:
         parts.lexicon = _read_lexicon(files["lexicon"], parts.phones)
-    recovered = _read_graph(graph, model, words, parts)
     if grammar is None:
-        parts.sentences = list(draw_sentences(graph, model, NUM_SENTENCES, seed))
+        _read_graph(graph, model, words, parts)
+        parts.sentences = list(draw_sentences(graph, model, NUM_SENTENCES, seed)) if with_sentences else []
     else:
-        parts.notes.append("the graph is composed while decoding (HCLr.fst, Gr.fst): it stays as it is, without new "
-                           "words")
-        parts.can_grow = False
+        texts = draw_texts(grammar, NUM_SENTENCES, seed) if with_sentences else []
+        needed = None if wanted is None else _needed(words, wanted, seed)
+        recovered = _read_graph(graph, model, words, parts, needed, {word for text in texts for word in text})
         if recovered is not None:
-            parts.sentences = list(draw_spoken(grammar, recovered, NUM_SENTENCES, seed))
+            parts.sentences = list(spoken(texts, recovered, seed))
+        problem = why_not(model, parts.tree) if parts.tree is not None else ""
+        if problem:
+            parts.notes.append(f"no words can be added to the graph: {problem}")
     if not parts.silence:
         parts.silence = _silence_by_options(folder, parts.phones)
     return parts
+
+
+def _needed(words: SymbolTable, wanted: Collection[str], seed: int) -> set[int]:
+    """The numbers of words that are wanted; with some others, to learn from, if some of these are unknown."""
+    needed = {words[word] for word in wanted if word in words}
+    if len(needed) < len(set(wanted)):
+        names = sorted(word for word in grammar_words(words) if not word.startswith(MARKS))
+        needed.update(words[name] for name in random.Random(seed).sample(names, min(len(names), NUM_LEARNT)))
+    return needed
 
 
 def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst | None]:
@@ -142,17 +173,6 @@ def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst |
     graph = read_decoding_graph(folder, model)
     assert isinstance(graph, LookaheadGraph)
     return graph.hcl_of_words(), graph.grammar_fst
-
-
-def _phones(path: str, model: TransitionModel) -> SymbolTable:
-    """Names of phones: those of a file, or numbers."""
-    if path:
-        table = SymbolTable.read(path, "phone")
-        unnamed = [phone for phone in model.topology.phones if phone not in table.names]
-        if unnamed:
-            raise FormatError(f"there is no name for phone {unnamed[0]} of the model", path=path)
-        return table
-    return SymbolTable({0: "<eps>", **{phone: f"p{phone}" for phone in model.topology.phones}}, "phone")
 
 
 def _tree(path: str, graph: Fst, model: TransitionModel, parts: Parts) -> ContextDependency | None:
@@ -180,15 +200,19 @@ def _read_lexicon(path: str, phones: SymbolTable) -> list[tuple[str, tuple[str, 
                    for entry in read_lexicon(path)})
 
 
-def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: Parts) -> GraphLexicon | None:
-    """The lexicon and the silence phone of a graph; None if it does not say them."""
+def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: Parts,
+                needed: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon | None:
+    """The lexicon and the silence phone of a graph; None if it does not say them.
+
+    ``needed``: the words of the lexicon, None for all; ``others``: more that are wanted, for the result only.
+    """
     if parts.kinds is None:
         if parts.lexicon is None:
             parts.notes.append("there is no lexicon, and without phones/word_boundary.int none can be had from the "
                                "graph")
         return None
     try:
-        recovered = recover_lexicon(graph, model, parts.kinds)
+        recovered = recover_lexicon(graph, model, parts.kinds, needed, others)
     except Nnet3Error as error:
         parts.notes.append(f"no lexicon can be had from the graph: {error.message}")
         return None
@@ -196,9 +220,11 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: P
     if recovered.silence:
         parts.silence = names[recovered.silence]
     if parts.lexicon is None:
+        chosen = recovered.pronunciations.keys() if needed is None else recovered.pronunciations.keys() & set(needed)
         parts.lexicon = sorted({(words.text([word]), tuple(base_name(names[phone]) for phone in phones))
-                                for word, all_phones in recovered.pronunciations.items() for phones in all_phones})
-        parts.notes.append(f"the lexicon was recovered from the graph: {len(recovered.pronunciations)} words, "
+                                for word in chosen for phones in recovered.pronunciations[word]})
+        which = "" if needed is None else "that are needed, "
+        parts.notes.append(f"the lexicon was recovered from the graph: {len(chosen)} words, {which}"
                            f"{len(parts.lexicon)} pronunciations")
     return recovered
 
@@ -210,4 +236,4 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
     return next((phones.names[number] for number in numbers if number in phones.names), "")
 
 
-__all__ = ["Parts", "parts_of", "run", "words_graph"]
+__all__ = ["Parts", "check_parts", "parts_of", "run", "words_graph"]

@@ -12,6 +12,9 @@ from nnet3py.errors import UsageError
 LAYERS = ("last", "upper", "lower", "all")
 UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
 PARTS = ("train", "held_out", "old_data", "old_test")
+# What is new weighs this times --lm-weight beside the old language model: with as much weight as the old one, it got
+# words of old data wrong that were right before.
+SHARE = 0.2
 OLD_MARK = "old-"            # before the names of utterances and speakers of the old domain that are trained on
 
 

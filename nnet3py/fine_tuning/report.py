@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from nnet3py import log, system
 from nnet3py.decoding.word_errors import WordErrors, alignment_lines
@@ -29,6 +29,15 @@ _SHOWN_ERRORS = 20               # utterances with errors that the text shows
 _FEW_WORDS = 100                 # of a held-out part; with fewer its rates say little
 
 
+class ScoresAsDict(TypedDict, total=False):
+    """The content of ``scores.json``; of each part the counts of :class:`WordErrors` and ``word_error_rate``."""
+
+    old: dict[str, dict[str, float | None]]
+    new: dict[str, dict[str, float | None]]
+    is_accepted: bool
+    warnings: list[str]
+
+
 @dataclass
 class Scores:
     """The outcome.
@@ -45,9 +54,9 @@ class Scores:
     is_accepted: bool = False
     warnings: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ScoresAsDict:
         """For ``scores.json``: counts, and word error rates in per cent."""
-        def counts(errors: dict[str, WordErrors]) -> dict[str, Any]:
+        def counts(errors: dict[str, WordErrors]) -> dict[str, dict[str, float | None]]:
             return {part: {**asdict(its), "errors": its.errors,
                            "word_error_rate": None if math.isnan(rate(its)) else rate(its)}
                     for part, its in errors.items()}

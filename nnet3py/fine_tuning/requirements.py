@@ -52,11 +52,8 @@ def _look_at_network(needed: Requirements, folder: ModelFolder) -> None:
 
 def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
     notes = needed.notes
-    needed.can_add_words = needed.can_fine_tune and not folder.is_lookahead and (
-        needed.has_lexicon or bool(folder.word_boundary))
-    if folder.is_lookahead:
-        notes.append("the graph is composed while decoding (HCLr.fst, Gr.fst): it stays as it is, and no words can be "
-                     "added")
+    needed.can_add_words = needed.can_fine_tune and (
+        bool(folder.word_boundary) or needed.has_lexicon and not folder.is_lookahead)
     if not needed.has_tree:
         notes.append("there is no tree: which pdfs a phone has after another is taken from the graph; pairs that it "
                      "lacks are guessed")
@@ -64,8 +61,10 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
         notes.append("there is no lexicon.txt: pronunciations are taken from the graph" if folder.word_boundary else
                      "there is neither lexicon.txt nor phones/word_boundary.int: no words can be added, and utterances "
                      "are aligned with the graph alone")
-    if not needed.has_lm and needed.can_add_words:
+    if not needed.has_lm and needed.can_add_words and not folder.is_lookahead:
         notes.append("there is no lm.arpa: if words are added, sentences drawn from the graph stand for the old "
                      "language model")
     if folder.new_grammar and needed.can_add_words:
         notes.append("the model for rescoring (rescore/) does not get new words")
+    if folder.rnnlm and needed.can_add_words:
+        notes.append("the RNN language model (rnnlm/) cannot get new words: a folder with new words is made without it")

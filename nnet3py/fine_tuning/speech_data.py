@@ -178,7 +178,7 @@ def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str
             else:
                 problems.append(Problem(f"line {number} of {path}", "no JSON", "expected an object", True))
         return
-    lines = text.removeprefix("\ufeff").splitlines()
+    lines = text.splitlines()
     first = lines[0] if lines else ""
     separator = "\t" if path.lower().endswith(".tsv") or "\t" in first else max("|;,", key=first.count)
     try:

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.decoding.grammar import grammar_words, read_transcripts
 from nnet3py.decoding.graph import CHAIN_SELF_LOOP_SCALE, make_graph, write_graph, write_lang
-from nnet3py.decoding.lang_folder import POSITIONS, with_positions
+from nnet3py.decoding.lang_folder import positioned
 from nnet3py.decoding.lexicon import Pronunciation, Silence, make_lang, read_lexicon
 from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.decoding.ngram_mixture import mixture, read_ngram
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.check import spelling_of
+from nnet3py.fine_tuning.check import more_text, texts_of
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.pronunciations import Pronunciations, pronounce
+from nnet3py.fine_tuning.wider_graph import write_wider_graph
+from nnet3py.fine_tuning.wider_hcl import why_not
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import write_text
-from nnet3py.io.text_lines import read_lines
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     work.lang.mkdir(parents=True)
     folder = read_model_folder(options.model)
     texts = [text for part in ("train", "held_out") for text in read_transcripts(f"{work.data(part)}/text").values()]
-    more = _more_text(folder, options)
+    more = more_text(folder, options)
     if not (work.model / "lexicon.txt").is_file():
         shutil.copyfile(folder.words, work.lang / "words.txt")
         shutil.copyfile(work.model / "phones.txt", work.lang / "phones.txt")
@@ -49,31 +50,36 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
         return
     lexicon = [(entry.word, entry.phones) for entry in read_lexicon(f"{work.model}/lexicon.txt", False)]
     vocabulary = {*grammar_words(SymbolTable.read(folder.words)), *(word for word, _ in lexicon)}
-    can_grow = (work.model / "tree").is_file() and _arpa(work) is not None
+    can_grow = (work.model / "tree").is_file() and (_can_be_wider(work) if folder.is_lookahead else
+                                                    _arpa(work) is not None)
     unknown = {word for text in (*texts, *more) for word in text} - vocabulary
     new = _new_words(unknown if can_grow else (), lexicon, options, work)
+    if folder.is_lookahead:                # whose lexicon may have a million words, of which those of the data are used
+        used = {word for text in texts_of(work) for word in text}
+        lexicon = [(word, phones) for word, phones in lexicon if word in used]
     every = {*lexicon, *((word, phones) for word, its in new.items() for phones in its.phones)}
     lang = _write_lang(work, [Pronunciation(word, phones) for word, phones in sorted(every)])
     if can_grow and (new or more):
-        learnt = read_transcripts(f"{work.data('train')}/text")
-        _write_graph(work, folder, lang, [*learnt.values(), *more], options)
+        learnt = [*read_transcripts(f"{work.data('train')}/text").values(), *more]
+        if folder.is_lookahead:
+            write_wider_graph(work, folder, lang.phones, {word: its.phones for word, its in new.items()}, learnt,
+                              options)
+        else:
+            _write_graph(work, folder, lang, learnt, options)
 
 
-def _more_text(folder: ModelFolder, options: FineTuneOptions) -> list[tuple[str, ...]]:
-    """The sentences of --lm-text, as the model writes them."""
-    if not options.lm_text:
-        return []
-    spelling = spelling_of(folder, options)
-    return [text for line in read_lines(options.lm_text) if (text := spelling.written(line.split()))]
+def _can_be_wider(work: WorkFolder) -> bool:
+    """Whether the graph of a lookahead folder can get new words; notes of the model say why not."""
+    return (work.model / "word_boundary.int").is_file() and not why_not(
+        read_object(f"{work.model}/final.mdl", TransitionModel.read),
+        read_object(f"{work.model}/tree", ContextDependency.read))
 
 
 def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...]]], options: FineTuneOptions,
                work: WorkFolder) -> dict[str, Pronunciations]:
     """The pronunciations of new words, which are written to a file as well."""
     words = sorted(words)
-    given: dict[str, list[tuple[str, ...]]] = {}
-    for entry in read_lexicon(options.lexicon) if options.lexicon else []:
-        given.setdefault(entry.word, []).append(entry.phones)
+    given = given_pronunciations(options)
     leave_out = options.unknown_words == "leave-out"
     new = pronounce([word for word in words if word in given] if leave_out else words, lexicon, given,
                     options.unknown_words == "spell", options.srand)
@@ -89,14 +95,25 @@ def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...
     return new
 
 
+def given_pronunciations(options: FineTuneOptions) -> dict[str, list[tuple[str, ...]]]:
+    """The words of --lexicon with their phones."""
+    given: dict[str, list[tuple[str, ...]]] = {}
+    for entry in read_lexicon(options.lexicon) if options.lexicon else []:
+        given.setdefault(entry.word, []).append(entry.phones)
+    return given
+
+
+def lang_of(lexicon: list[Pronunciation], phones: SymbolTable, silence: str) -> Lang:
+    """The transducers of a lexicon without marks of positions. FormatError for a phone that the table lacks."""
+    return make_lang(positioned(lexicon, phones), phones, Silence(silence, SILENCE_PROB if silence else 0.0))
+
+
 def _write_lang(work: WorkFolder, lexicon: list[Pronunciation]) -> Lang:
     phones = SymbolTable.read(f"{work.model}/phones.txt", "phone")
-    if any(f"{entry.phones[0]}{position}" in phones for entry in lexicon for position in POSITIONS):
-        lexicon = with_positions(lexicon)
-    silence = (work.model / "silence.txt").read_text(encoding="utf-8").strip()
-    lang = make_lang(lexicon, phones, Silence(silence, SILENCE_PROB if silence else 0.0))
+    lang = lang_of(lexicon, phones, (work.model / "silence.txt").read_text(encoding="utf-8").strip())
     write_lang(work.lang, lang)
-    write_text(f"{work.lang}/lexicon.txt", "".join(f"{entry.word} {' '.join(entry.phones)}\n" for entry in lexicon))
+    write_text(f"{work.lang}/lexicon.txt", "".join(f"{entry.word} {' '.join(entry.phones)}\n"
+                                                   for entry in positioned(lexicon, phones)))
     _copy_boundaries(work, work.lang)
     return lang
 

@@ -118,7 +118,7 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
     FormatError : not an ARPA file; more n-grams than its header announces; a number 0 among words that are numbers
     """
     with open_input(rxfilename) as stream:
-        arpa = _Parser(stream, str(rxfilename), words, warn or Warner()).read()
+        arpa = _Parser(stream.without_mark(), str(rxfilename), words, warn or Warner()).read()
     if stream.status:
         raise failed_command(stream.path, stream.status)
     return arpa

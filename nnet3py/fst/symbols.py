@@ -24,7 +24,7 @@ Symbols = dict[bytes, int]
 def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
     """Read lines ``SYMBOL NUMBER``. FormatError for any other line, or a symbol with two numbers."""
     with open_input(rxfilename) as stream:
-        data = stream.read()
+        data = stream.without_mark().read()
     if stream.status:
         raise failed_command(stream.path, stream.status)
     symbols: Symbols = {}

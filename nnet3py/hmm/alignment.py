@@ -19,12 +19,13 @@ def check_transition_ids(model: TransitionModel, ids: np.ndarray) -> None:
                          "are these pdf-ids, or does the alignment belong to another model?")
 
 
-def phone_starts(model: TransitionModel, ids: np.ndarray) -> tuple[np.ndarray, bool]:
+def phone_starts(model: TransitionModel, ids: np.ndarray, reordered: bool | None = None) -> tuple[np.ndarray, bool]:
     """Where each phone begins: frames, int64 (phones,); and whether every phone is complete.
 
     A phone ends with a transition into its final state, which in "reordered" alignments stands before the self-loops
-    of the last state. An alignment that is cut anywhere still gives phones, and False. ShapeError for numbers that
-    are not transition-ids. Kaldi: SplitToPhones.
+    of the last state; ``reordered`` says whether this is one, None that the alignment itself tells. An alignment that
+    is cut anywhere still gives phones, and False. ShapeError for numbers that are not transition-ids. Kaldi:
+    SplitToPhones.
     """
     check_transition_ids(model, ids)
     if not len(ids):
@@ -32,7 +33,7 @@ def phone_starts(model: TransitionModel, ids: np.ndarray) -> tuple[np.ndarray, b
     states, final, loops = model.transition_id_to_state[ids], model.is_final[ids], model.is_self_loop[ids]
     phones = model.transition_id_to_phone[ids]
     same_phone = phones[1:] == phones[:-1]
-    if _is_reordered(states, loops):
+    if _is_reordered(states, loops) if reordered is None else reordered:
         # The phone ends after the self-loops that follow its final transition, if there are any.
         last_exit = np.maximum.accumulate(np.where(~loops, np.arange(len(ids)), -1))
         leaving = (last_exit >= 0) & final[last_exit] & (states == states[last_exit])

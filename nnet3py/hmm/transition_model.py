@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.topology import HmmTopology
+from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,19 @@ class TransitionModel:
         self.tuples = np.asarray(tuples, dtype=np.int32)
         self.log_probs = np.asarray(log_probs, dtype=np.float32)
         self._derive()
+
+    def __repr__(self) -> str:
+        return (f"<TransitionModel: {len(self.topology.entry_of_phone)} phones, {self.num_pdfs} pdfs, "
+                f"{self.num_transition_ids} transition-ids>")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same topology, transition-states and probabilities."""
+        if not isinstance(other, TransitionModel):
+            return NotImplemented
+        return self is other or (self.topology == other.topology and np.array_equal(self.tuples, other.tuples)
+                                 and np.array_equal(self.log_probs, other.log_probs))
+
+    __hash__ = object.__hash__          # of the object: probabilities change
 
     @property
     def num_transition_states(self) -> int:
@@ -199,6 +214,9 @@ class TransitionModel:
     @classmethod
     def read(cls, reader: TokenReader) -> TransitionModel:
         """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is not a transition model."""
+        if isinstance(reader, str | os.PathLike):
+            raise UsageError("TransitionModel.read takes an open file",
+                             "nnet3py.read_transition_model('final.mdl') reads one by its name")
         reader.expect("<TransitionModel>")
         topology = HmmTopology.read(reader)
         token = reader.token()
@@ -242,6 +260,27 @@ class TransitionModel:
         writer.newline_if_text()
         writer.token("</TransitionModel>")
         writer.newline_if_text()
+
+
+def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
+    """Read a transition model, text or binary.
+
+    >>> model = nnet3py.read_transition_model("exp/chain/0.trans_mdl")
+
+    Parameters
+    ----------
+    path : any rxfilename of a file that begins with one: of its own, or an acoustic model
+
+    Returns
+    -------
+    Topology, pdfs and probabilities, as arrays by transition-id.
+
+    Raises
+    ------
+    FormatError : bytes that are not a transition model
+    Nnet3Error : a file that cannot be opened
+    """
+    return read_object(path, TransitionModel.read)
 
 
 def _check_log_probs(log_probs: np.ndarray) -> None:

@@ -2,20 +2,15 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.acoustic_model import AcousticModel
 from nnet3py.components.base import Component
-from nnet3py.errors import UsageError
-from nnet3py.network.model_file import read_nnet
-from nnet3py.network.nnet import Nnet
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.sameness import component_form, component_numbers
 from nnet3py.report.tables import table
 
-Model = Nnet | AcousticModel | str | os.PathLike[str]
 HEADINGS = ("component", "difference", "largest", "relative")
 EQUAL, NUMBERS, FORM = "none", "numbers", "form"
 ONLY_FIRST, ONLY_SECOND = "only in the first", "only in the second"
@@ -64,6 +59,10 @@ class Comparison:
         """Whether the networks are the same; then ``a == b``, if the order of the components is, too."""
         return self.same_nodes and not self.different
 
+    def __bool__(self) -> bool:
+        """Whether the networks are the same, so that ``if nnet3py.compare(a, b)`` asks that."""
+        return self.same
+
     def __str__(self) -> str:
         rows = [(each.name, " in ".join(filter(None, (each.difference, each.array))), *(
             "" if math.isnan(value) else f"{value:.3g}" for value in (each.absolute, each.relative)))
@@ -76,7 +75,7 @@ class Comparison:
         return str(self)
 
 
-def compare(a: Model, b: Model) -> Comparison:
+def compare(a: AnyModelOrFile, b: AnyModelOrFile) -> Comparison:
     """Which components of two networks differ, and by how much.
 
     Compared are parameters, fixed numbers and the statistics of batch normalisation, for components of the same name;
@@ -88,26 +87,19 @@ def compare(a: Model, b: Model) -> Comparison:
     ----------
     a, b : networks, acoustic models, or the files of some
 
+    Returns
+    -------
+    The comparison: ``.same``, ``.different``; printed, a table.
+
     Raises
     ------
     UsageError : something else
     Nnet3Error : a file that cannot be read
     """
-    first, second = _network(a), _network(b)
+    first, second = network_or_file(a), network_or_file(b)
     mine, theirs = dict(first.named_components()), dict(second.named_components())
     rows = [_difference(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}]
     return Comparison(tuple(rows), first.config_lines() == second.config_lines())
-
-
-def _network(model: Model) -> Nnet:
-    if isinstance(model, str | os.PathLike):
-        return read_nnet(model)
-    if isinstance(model, AcousticModel):
-        return model.nnet
-    if not isinstance(model, Nnet):
-        raise UsageError(f"cannot compare {type(model).__name__}",
-                         "expected networks, acoustic models, or the names of their files")
-    return model
 
 
 def _difference(name: str, mine: Component | None, theirs: Component | None) -> ComponentDifference:

@@ -37,6 +37,7 @@ KNOWN_FILES = {
     "graph/phones/word_boundary.int": "which phones begin and end words",
     "rescore/G.fst": "the grammar of the graph, for rescoring",
     "rescore/G.carpa": "a larger grammar, for rescoring",
+    "rnnlm/final.raw": "an RNN language model, for rescoring",
 }
 EGS_FOLDER, EGS_INFO = "egs", ("feat_dim", "ivector_dim", "left_context", "right_context", "num_archives",
                                "frames_per_eg", "frame_subsampling_factor", "num_frames", "final.ie.id")

@@ -70,9 +70,9 @@ def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFold
     missing = inspection.recognition.missing
     options, wanted = folder.features, network.input_dim("input")
     if folder.feature_kind == "fbank":
-        feature_dim = options.get("num-mel-bins", 23) + bool(options.get("use-energy", False))
+        feature_dim = int(options.get("num-mel-bins", 23)) + bool(options.get("use-energy", False))
     else:
-        feature_dim = options.get("num-ceps", 13)
+        feature_dim = int(options.get("num-ceps", 13))
     if folder.pitch is not None:
         from nnet3py.feat.process_pitch import process_pitch_options
 

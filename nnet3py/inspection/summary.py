@@ -4,9 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3py.acoustic_model import AcousticModel, network_of
 from nnet3py.inspection.facts import NetworkFacts
 from nnet3py.inspection.model import network_facts
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.nodes import ComponentNode, DimRangeNode
 from nnet3py.report.network_units import node_units, own_offsets
 from nnet3py.report.tables import table
@@ -73,16 +73,22 @@ class Summary(Shown):
     __repr__ = __str__
 
 
-def summary(nnet: Nnet | AcousticModel) -> Summary:
+def summary(nnet: AnyModelOrFile) -> Summary:
     """The network, or that of an acoustic model, as a table of its nodes, to print or to show in a notebook.
 
     >>> print(nnet3py.summary(nnet))        # or nnet.summary()
-    node     type                   takes              input  output  parameters
-    input    input                                                40
-    affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872
-    ...
+    node     type                   takes              input  output  parameters input    input
+    40 affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872 ...
+
+    Parameters
+    ----------
+    nnet : a network, an acoustic model, or the file of one
+
+    Returns
+    -------
+    The table: ``.rows`` and ``.facts`` for programs.
     """
-    nnet = network_of(nnet)
+    nnet = network_or_file(nnet)
     units, links = node_units(nnet)
     rows, seen = [], set()
     for number, unit in enumerate(units):

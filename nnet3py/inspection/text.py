@@ -5,13 +5,14 @@ import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from nnet3py.inspection.facts import FolderFacts, Layer, ModelFacts, NetworkFacts, Port, Readiness
 
 WIDTH = 80
 KEY_WIDTH = 18           # of the first column of a list of facts
 MOST_MODELS = 6          # other models that are named
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
 HEADINGS = ("component", "type", "in", "out", "parameters")
 
 
@@ -41,14 +42,14 @@ class Inspection:
     fine_tuning: Readiness | None = None
     problems: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Json]:
         """The same as nested dicts and lists, ``is_ready`` included; None in place of NaN and infinity."""
-        facts = _plain(asdict(self))
+        facts: Any = _plain(asdict(self))
         for purpose in ("computing", "training", "decoding", "recognition"):
             facts[purpose]["is_ready"] = getattr(self, purpose).is_ready
         if self.fine_tuning is not None:
             facts["fine_tuning"]["is_ready"] = self.fine_tuning.is_ready
-        return facts
+        return dict(facts)
 
     def text(self) -> str:
         """A table for people, at most 80 columns wide."""

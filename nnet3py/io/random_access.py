@@ -117,6 +117,8 @@ class _ArchiveLookup(Generic[Value]):
         """The archive's next entry, or None at its end or after an error."""
         if self._at_end:
             return None
+        if self._first:
+            self._stream.without_mark()
         try:
             entry = self._scanner.next()
             self._first = False

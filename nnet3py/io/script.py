@@ -38,7 +38,7 @@ class Script:
         with open_input(rxfilename) as stream:
             if stream.peek(2)[:2] == BINARY_HEADER:
                 raise FormatError("a script file cannot begin with the binary header", path=rxfilename)
-            lines = stream.readlines()
+            lines = stream.without_mark().readlines()
         self._names: dict[str, str] = {}
         previous = b""
         for number, line in enumerate(lines, 1):

@@ -5,6 +5,7 @@ Pure text: nothing is opened here. Kaldi: ``kaldi-table.h`` (ClassifyRspecifier,
 """
 from __future__ import annotations
 
+import os
 import re
 from enum import Enum
 from typing import NamedTuple
@@ -134,6 +135,9 @@ def parse_rspecifier(text: str) -> Rspecifier:
     """Parse e.g. ``ark,s,cs:feats.ark`` or ``scp:feats.scp``; SpecifierError if it is not a valid rspecifier."""
     parsed = _match_rspecifier(text)
     if parsed is None:
+        kind = os.path.splitext(text)[1][1:]
+        if kind in ("ark", "scp") and ":" not in text:
+            raise SpecifierError(f"invalid rspecifier '{text}'", hint=f"try '{kind}:{text}'")
         raise SpecifierError(f"invalid rspecifier '{text}'", hint="expected OPTIONS:FILE with exactly one of ark and "
                              "scp among o,no,s,ns,cs,ncs,p,np,bg,b,t, no blanks, as in ark:feats.ark")
     return parsed
@@ -143,6 +147,8 @@ def parse_wspecifier(text: str) -> Wspecifier:
     """Parse e.g. ``ark,t:-`` or ``ark,scp:a.ark,a.scp``; SpecifierError if it is not a valid wspecifier."""
     parsed = _match_wspecifier(text)
     if parsed is None:
+        if text.endswith(".ark") and ":" not in text:
+            raise SpecifierError(f"invalid wspecifier '{text}'", hint=f"try 'ark:{text}'")
         raise SpecifierError(f"invalid wspecifier '{text}'", hint="expected OPTIONS:FILE with ark, scp or ark,scp "
                              "(then ARCHIVE,SCRIPT) among b,t,f,nf,p, no blanks, as in ark,t:out.ark")
     return parsed

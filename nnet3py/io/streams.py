@@ -11,6 +11,7 @@ import logging
 import os
 import stat
 import sys
+from codecs import BOM_UTF8
 from typing import Any, Protocol
 
 from nnet3py import system
@@ -139,6 +140,16 @@ class InputStream(io.BufferedReader):
     def name(self) -> str:
         """The rxfilename."""
         return self.path
+
+    def without_mark(self) -> InputStream:
+        """Pass over a byte-order mark that the text begins with, with a warning; returns the stream itself.
+
+        Editors on Windows write one; it would become part of the first key or word.
+        """
+        if self.peek(len(BOM_UTF8))[:len(BOM_UTF8)] == BOM_UTF8:
+            self.read(len(BOM_UTF8))
+            logger.warning("%s begins with a byte-order mark, which is skipped", self.path)
+        return self
 
     def close(self) -> None:
         """Close, and wait for a pipe's command; a failed command is a warning and leaves its ``status``."""

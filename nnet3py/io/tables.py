@@ -5,7 +5,7 @@ Kaldi: ``SequentialTableReader``, ``TableWriter`` of ``kaldi-table.h``; random a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -24,7 +24,7 @@ from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_i
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenWriter
 
-__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter"]
+__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "write_table"]
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class SequentialReader(_Closing, Generic[Value]):
         return self._script_entries()
 
     def _archive_entries(self) -> Iterator[tuple[str, Value]]:
-        scanner = ArchiveScanner(self.stream, self.holder)
+        scanner = ArchiveScanner(self.stream.without_mark(), self.holder)
         while True:
             try:
                 entry = scanner.next()
@@ -135,6 +135,7 @@ class SequentialReader(_Closing, Generic[Value]):
 
     def _script_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         loaded = LoadedObject(self.holder)
+        self.stream.without_mark()
         while True:
             line = self.stream.readline()
             if not line:
@@ -287,3 +288,14 @@ class TableWriter(_Closing, Generic[Value]):
         for stream in (self._archive, self._script):
             if stream is not None:
                 stream.close()
+
+
+def write_table(wspecifier: str, holder: Holder[Value],
+                entries: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> int:
+    """Write all entries, of a dict or (key, value) pairs; how many there were. Raises as :class:`TableWriter`."""
+    count = 0
+    with TableWriter(wspecifier, holder) as writer:
+        for key, value in entries.items() if isinstance(entries, Mapping) else entries:
+            writer.write(key, value)
+            count += 1
+    return count

@@ -10,9 +10,9 @@ _MOST_DIGITS = 9
 
 
 def read_text(rxfilename: str | os.PathLike[str]) -> str:
-    """The text of a file or pipe, in UTF-8. Bytes that are not UTF-8 are kept as they are."""
+    """The text of a file or pipe, in UTF-8. Bytes that are not UTF-8 are kept as they are; a byte-order mark is not."""
     with open_input(rxfilename) as stream:
-        text = stream.read().decode("utf-8", "surrogateescape")
+        text = stream.without_mark().read().decode("utf-8", "surrogateescape")
     if stream.status:
         raise failed_command(stream.path, stream.status)
     return text

@@ -5,3 +5,48 @@
 speaker), ``plda.py``, ``vectors.py``. Everything is float64 except likelihoods and posteriors, which are in single
 precision as in Kaldi.
 """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.public_names import give_names
+
+if TYPE_CHECKING:
+    from nnet3py.ivectors.extractor import Distribution as Distribution
+    from nnet3py.ivectors.extractor import IvectorExtractor as IvectorExtractor
+    from nnet3py.ivectors.extractor import UtteranceStats as UtteranceStats
+    from nnet3py.ivectors.online import AdaptationState as AdaptationState
+    from nnet3py.ivectors.online import OnlineIvectors as OnlineIvectors
+    from nnet3py.ivectors.online import OnlineModels as OnlineModels
+    from nnet3py.ivectors.online import ivectors_of_posteriors as ivectors_of_posteriors
+    from nnet3py.ivectors.plda import Plda as Plda
+    from nnet3py.ivectors.plda import PldaTraining as PldaTraining
+    from nnet3py.ivectors.training import EstimationOptions as EstimationOptions
+    from nnet3py.ivectors.training import ExtractorStats as ExtractorStats
+    from nnet3py.ivectors.training import StatsOptions as StatsOptions
+    from nnet3py.ivectors.training import estimate as estimate
+    from nnet3py.ivectors.vectors import EqualErrorRate as EqualErrorRate
+    from nnet3py.ivectors.vectors import Lda as Lda
+    from nnet3py.ivectors.vectors import equal_error_rate as equal_error_rate
+    from nnet3py.ivectors.vectors import linear_discriminants as linear_discriminants
+
+_PUBLIC = {
+    "IvectorExtractor": "nnet3py.ivectors.extractor",
+    "UtteranceStats": "nnet3py.ivectors.extractor",
+    "Distribution": "nnet3py.ivectors.extractor",
+    "OnlineIvectors": "nnet3py.ivectors.online",
+    "OnlineModels": "nnet3py.ivectors.online",
+    "AdaptationState": "nnet3py.ivectors.online",
+    "ivectors_of_posteriors": "nnet3py.ivectors.online",
+    "ExtractorStats": "nnet3py.ivectors.training",
+    "StatsOptions": "nnet3py.ivectors.training",
+    "estimate": "nnet3py.ivectors.training",
+    "EstimationOptions": "nnet3py.ivectors.training",
+    "Plda": "nnet3py.ivectors.plda",
+    "PldaTraining": "nnet3py.ivectors.plda",
+    "linear_discriminants": "nnet3py.ivectors.vectors",
+    "Lda": "nnet3py.ivectors.vectors",
+    "equal_error_rate": "nnet3py.ivectors.vectors",
+    "EqualErrorRate": "nnet3py.ivectors.vectors",
+}
+give_names(__name__, _PUBLIC)

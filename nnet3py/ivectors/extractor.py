@@ -83,7 +83,13 @@ class UtteranceTerms(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Mean float64 (ivector dim,) and covariance (ivector dim, ivector dim) of an utterance's i-vector."""
+    """Where the i-vector of an utterance may be.
+
+    Attributes
+    ----------
+    mean : float64 (ivector dim,), the i-vector, with the prior's offset in its first number
+    covariance : float64 (ivector dim, ivector dim)
+    """
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -185,7 +191,17 @@ class IvectorExtractor:
         return UtteranceTerms(self.linear_term(stats), self.quadratic_term(stats.gamma))
 
     def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
-        """The i-vector's distribution; ``terms`` if they are known. Kaldi: GetIvectorDistribution."""
+        """The i-vector's distribution. Kaldi: GetIvectorDistribution.
+
+        Parameters
+        ----------
+        stats : of the utterance
+        terms : what they say about the i-vector, if that is known already
+
+        Returns
+        -------
+        Mean float64 (ivector dim,), and covariance float64 (ivector dim, ivector dim).
+        """
         terms = terms or self.terms(stats)
         linear = terms.linear + self.prior_mean()
         quadratic = terms.quadratic + np.eye(self.ivector_dim)
@@ -205,7 +221,10 @@ class IvectorExtractor:
         return Distribution(mean, covariance)
 
     def weight_terms(self, gamma: np.ndarray, ivector: np.ndarray) -> WeightTerms:
-        """What the weights, at an i-vector, add to the problem of finding one."""
+        """What the weights, at an i-vector, add to the problem of finding one.
+
+        ``gamma`` float64 (gaussians,), ``ivector`` float64 (ivector dim,).
+        """
         logs = self.weight_projections @ ivector
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()

@@ -236,7 +236,13 @@ class OnlineModels(OnlineSettings):
 
 @dataclass
 class AdaptationState:
-    """What is remembered of a speaker: normalisation statistics, and those of i-vectors."""
+    """What is remembered of a speaker.
+
+    Attributes
+    ----------
+    cmvn : float64 (2, base dim + 1), normalisation statistics
+    stats : those of i-vectors
+    """
 
     cmvn: np.ndarray
     stats: EstimationStats
@@ -259,13 +265,18 @@ class AdaptationState:
 
 
 class OnlineIvectors:
-    """The i-vectors of an utterance, frame by frame.
+    """The i-vectors of an utterance, frame by frame. Kaldi: OnlineIvectorFeature.
 
     Parameters
     ----------
+    models : what they are estimated with, and how
     features : float32 (frames, base dim) of the whole utterance
     state : of the speaker
     frame_weights : float32 (frames,), or None for 1 everywhere
+
+    Attributes
+    ----------
+    log_likes : float32 (frames,), of the frames by the mixture of Gaussians
     """
 
     def __init__(self, models: OnlineModels, features: np.ndarray, state: AdaptationState,
@@ -344,9 +355,26 @@ class OnlineIvectors:
 def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior, period: int,
                            iterations: int, max_count: float, after: Callable[[EstimationStats, np.ndarray], None]
                            ) -> np.ndarray:
-    """float32 (rows, ivector dim): an estimate every ``period`` frames, from given posteriors, as frames come in.
+    """I-vectors from given posteriors, as frames come in. Kaldi: EstimateIvectorsOnline.
 
-    ``after`` gets the statistics and the last i-vector. Kaldi: EstimateIvectorsOnline.
+    Parameters
+    ----------
+    extractor : the model of i-vectors
+    features : float32 (frames, dim)
+    posterior : of its Gaussians, for each frame
+    period : frames from one estimate to the next
+    iterations : of conjugate gradients, for each estimate
+    max_count : frames above which earlier ones count less; 0: no limit
+    after : gets the statistics and the last i-vector, float64 (ivector dim,)
+
+    Returns
+    -------
+    float32 (ceil(frames / period), ivector dim)
+
+    Raises
+    ------
+    Nnet3Error : no frames, or an extractor whose weights depend on the i-vector
+    ShapeError : posteriors of other Gaussians or frames
     """
     if not len(features):
         raise Nnet3Error("an utterance has no frames")

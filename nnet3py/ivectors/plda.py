@@ -38,7 +38,17 @@ class Plda:
 
     @classmethod
     def of_covariances(cls, mean: np.ndarray, within: np.ndarray, between: np.ndarray) -> Plda:
-        """The model from a mean and covariances (dim, dim). NumericError if that within is not positive definite."""
+        """The model from its mean and covariances.
+
+        Parameters
+        ----------
+        mean : float64 (dim,), of the vectors
+        within, between : float64 (dim, dim), covariances within speakers and between them
+
+        Raises
+        ------
+        NumericError : that within is not positive definite
+        """
         try:
             whitening = np.linalg.inv(np.linalg.cholesky(within))
         except np.linalg.LinAlgError:
@@ -111,17 +121,26 @@ class Plda:
         return Plda(self.mean, self.transform / np.sqrt(within)[:, None], self.psi / within)
 
     def projected(self, matrix: np.ndarray) -> Plda:
-        """The model of vectors that a matrix (rows, dim) was applied to. Kaldi: ApplyTransform."""
+        """The model of vectors that a matrix, float64 (rows, dim), was applied to. Kaldi: ApplyTransform."""
         inverse = matrix @ np.linalg.inv(self.transform)
         return Plda.of_covariances(matrix @ self.mean, _symmetric(inverse @ inverse.T),
                                    _symmetric((inverse * self.psi) @ inverse.T))
 
     def adapted(self, vectors: np.ndarray, mean_diff_scale: float, within_scale: float,
                 between_scale: float) -> tuple[Plda, np.ndarray]:
-        """The model adapted to vectors of other data without speakers; and the eigenvalues of their covariance.
+        """The model adapted to vectors of other data without speakers. Kaldi: PldaUnsupervisedAdaptor.
 
         Where they vary more than the model says, parts of that are added within and between speakers.
-        Kaldi: PldaUnsupervisedAdaptor.
+
+        Parameters
+        ----------
+        vectors : float (vectors, dim)
+        mean_diff_scale : how much the distance of the means counts as variance
+        within_scale, between_scale : the parts
+
+        Returns
+        -------
+        The model; and float64 (dim,), the eigenvalues of the covariance of the vectors, as the old model sees it.
         """
         double = vectors.astype(np.float64)
         mean = double.mean(axis=0)

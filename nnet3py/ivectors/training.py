@@ -19,7 +19,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StatsOptions:
-    """What is gathered: for variances, for logs; samples per utterance for weights; how many utterances may wait."""
+    """What is gathered of each utterance.
+
+    Attributes
+    ----------
+    update_variances : what new variances are estimated from
+    compute_auxf : the auxiliary function, for logs
+    num_samples_for_weights : i-vectors that are drawn for each utterance, for weights that depend on them
+    cache_size : how many utterances may wait, to be added together
+    """
 
     update_variances: bool = True
     compute_auxf: bool = True
@@ -29,7 +37,7 @@ class StatsOptions:
 
 @dataclass
 class ExtractorStats:
-    """Statistics of utterances, with their i-vectors.
+    """Statistics of utterances, with their i-vectors. Kaldi: IvectorExtractorStats.
 
     Attributes
     ----------
@@ -37,9 +45,12 @@ class ExtractorStats:
     gamma : float64 (gaussians,)
     cross : float64 (gaussians, dim, ivector dim), features times i-vectors. Kaldi: Y
     scatter : float64 (gaussians, ivector dim (ivector dim + 1) / 2), of i-vectors. Kaldi: R
-    weight_quadratic, weight_linear : likewise, for weights that depend on the i-vector; or of no rows. Kaldi: Q, G
+    weight_quadratic, weight_linear : float64 (gaussians, ivector dim (ivector dim + 1) / 2) and (gaussians, ivector
+        dim), for weights that depend on the i-vector; or of no rows. Kaldi: Q, G
     second : float64 (gaussians, dim (dim + 1) / 2), of features, or of no rows. Kaldi: S
-    num_ivectors, ivector_sum, ivector_scatter : for the prior
+    num_ivectors : for the prior, with what follows
+    ivector_sum : float64 (ivector dim,)
+    ivector_scatter : float64 (ivector dim (ivector dim + 1) / 2,)
     """
 
     total_auxf: float
@@ -207,7 +218,14 @@ def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribut
 
 @dataclass(frozen=True)
 class EstimationOptions:
-    """The floor, a part of the mean variance; frames that a Gaussian needs; whether the prior's axes are chosen."""
+    """How an extractor is estimated.
+
+    Attributes
+    ----------
+    variance_floor_factor : the floor of variances, a part of the mean variance
+    gaussian_min_count : frames that a Gaussian needs to be changed
+    diagonalize : whether the prior's axes are chosen anew
+    """
 
     variance_floor_factor: float = 0.1
     gaussian_min_count: float = 100.0
@@ -215,9 +233,22 @@ class EstimationOptions:
 
 
 def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: EstimationOptions) -> IvectorExtractor:
-    """A better extractor for the statistics. Kaldi: IvectorExtractorStats::Update.
+    """A better extractor for the statistics. Kaldi: ivector-extractor-est.
 
-    Nnet3Error for statistics of nothing, ShapeError for those of another extractor.
+    Parameters
+    ----------
+    extractor : with which they were gathered; left as it is
+    stats : of many utterances
+    options : floors and the like
+
+    Returns
+    -------
+    The new extractor.
+
+    Raises
+    ------
+    Nnet3Error : statistics of nothing
+    ShapeError : statistics of another extractor
     """
     stats.flush()
     if stats.cross.shape != extractor.projections.shape:

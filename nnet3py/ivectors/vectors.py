@@ -11,7 +11,13 @@ from nnet3py.gaussians.symmetric import descending_eigen
 
 
 class Lda(NamedTuple):
-    """``transform`` float32 (dim, input dim + 1), float64 ``singular_values`` of the covariance between speakers."""
+    """Linear discriminants of speakers.
+
+    Attributes
+    ----------
+    transform : float32 (dim, input dim + 1), with an offset in the last column
+    singular_values : float64 (input dim,), of the covariance between speakers, descending
+    """
 
     transform: np.ndarray
     singular_values: np.ndarray
@@ -21,7 +27,22 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
                          covariance_floor: float) -> Lda:
     """The directions that tell speakers apart. Kaldi: ivector-compute-lda.
 
-    ``vectors`` float32 (utterances, input dim), ``speakers`` of each. Nnet3Error for too few of them.
+    Parameters
+    ----------
+    vectors : float32 (utterances, input dim)
+    speakers : of each
+    dim : rows of the transform
+    total_covariance_factor : how much the covariance of all counts beside that within speakers, from 0 to 1
+    covariance_floor : of eigenvalues, a part of the largest
+
+    Returns
+    -------
+    The transform, float32 (dim, input dim + 1).
+
+    Raises
+    ------
+    Nnet3Error : too few vectors
+    NumericError : vectors that are all alike
     """
     count, input_dim = vectors.shape
     if count < input_dim or not 0 < dim <= input_dim:
@@ -46,14 +67,34 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
 
 
 class EqualErrorRate(NamedTuple):
-    """The rate in per cent, and the score at which as many targets are rejected as non-targets accepted."""
+    """How well scores tell trials of one speaker from those of two.
+
+    Attributes
+    ----------
+    per_cent : the rate
+    threshold : the score at which as many targets are rejected as non-targets accepted
+    """
 
     per_cent: float
     threshold: float
 
 
 def equal_error_rate(targets: np.ndarray, nontargets: np.ndarray) -> EqualErrorRate:
-    """The rate, from scores of trials of one speaker and of two. Kaldi: compute-eer. Nnet3Error if either is empty."""
+    """The equal error rate of scores. Kaldi: compute-eer.
+
+    Parameters
+    ----------
+    targets : float (trials,), of trials of one speaker
+    nontargets : float (trials,), of trials of two
+
+    Returns
+    -------
+    The rate in per cent, and its threshold.
+
+    Raises
+    ------
+    Nnet3Error : either is empty
+    """
     if not len(targets) or not len(nontargets):
         raise Nnet3Error(f"expected scores of target and of nontarget trials, found {len(targets)} and "
                          f"{len(nontargets)}")

@@ -13,3 +13,112 @@ pairs of a state and what has not been output yet; ``aligned_output.py`` collect
 histories are rows that a loop numbers; ``deterministic_lm.py`` and ``pruned_composition.py``: two models at a time,
 the best paths first.
 """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.public_names import give_names
+
+if TYPE_CHECKING:
+    from nnet3py.lattices.best_path import Path as Path
+    from nnet3py.lattices.best_path import best_path as best_path
+    from nnet3py.lattices.best_path import best_paths as best_paths
+    from nnet3py.lattices.best_path import path_of as path_of
+    from nnet3py.lattices.best_path import random_paths as random_paths
+    from nnet3py.lattices.composition import Composer as Composer
+    from nnet3py.lattices.composition import concatenation as concatenation
+    from nnet3py.lattices.composition import difference as difference
+    from nnet3py.lattices.composition import union as union
+    from nnet3py.lattices.confidence import confidence as confidence
+    from nnet3py.lattices.determinize import Determinized as Determinized
+    from nnet3py.lattices.determinize import determinize as determinize
+    from nnet3py.lattices.determinize import determinize_pruned as determinize_pruned
+    from nnet3py.lattices.determinize_options import DeterminizeOptions as DeterminizeOptions
+    from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions as PhoneDeterminizeOptions
+    from nnet3py.lattices.forward_backward import ForwardBackward as ForwardBackward
+    from nnet3py.lattices.forward_backward import FramePosteriors as FramePosteriors
+    from nnet3py.lattices.forward_backward import forward_backward as forward_backward
+    from nnet3py.lattices.forward_backward import frame_posteriors as frame_posteriors
+    from nnet3py.lattices.lexicon_alignment import AlignmentLexicon as AlignmentLexicon
+    from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon as align_words_by_lexicon
+    from nnet3py.lattices.lexicon_alignment import read_alignment_lexicon as read_alignment_lexicon
+    from nnet3py.lattices.linear import linear_lattice as linear_lattice
+    from nnet3py.lattices.linear import phones_of_words as phones_of_words
+    from nnet3py.lattices.linear import word_times as word_times
+    from nnet3py.lattices.lm_rescoring import rescored_with_const_arpa as rescored_with_const_arpa
+    from nnet3py.lattices.lm_rescoring import rescored_with_fst as rescored_with_fst
+    from nnet3py.lattices.mbr import MbrResult as MbrResult
+    from nnet3py.lattices.mbr import minimum_bayes_risk as minimum_bayes_risk
+    from nnet3py.lattices.minimize import minimized as minimized
+    from nnet3py.lattices.minimize import with_strings_pushed as with_strings_pushed
+    from nnet3py.lattices.minimize import with_weights_pushed as with_weights_pushed
+    from nnet3py.lattices.oracle import Oracle as Oracle
+    from nnet3py.lattices.oracle import oracle as oracle
+    from nnet3py.lattices.phone_alignment import align_phones as align_phones
+    from nnet3py.lattices.phone_determinize import determinize_phone_pruned as determinize_phone_pruned
+    from nnet3py.lattices.pruning import depth as depth
+    from nnet3py.lattices.pruning import depth_per_frame as depth_per_frame
+    from nnet3py.lattices.pruning import limited_depth as limited_depth
+    from nnet3py.lattices.pruning import pruned as pruned
+    from nnet3py.lattices.scaling import Scales as Scales
+    from nnet3py.lattices.scaling import scaled as scaled
+    from nnet3py.lattices.scaling import with_transition_probs as with_transition_probs
+    from nnet3py.lattices.scaling import with_word_penalty as with_word_penalty
+    from nnet3py.lattices.scaling import without_alignments as without_alignments
+    from nnet3py.lattices.word_alignment import Alignment as Alignment
+    from nnet3py.lattices.word_alignment import WordBoundaries as WordBoundaries
+    from nnet3py.lattices.word_alignment import align_words as align_words
+    from nnet3py.lattices.word_alignment import read_word_boundaries as read_word_boundaries
+
+_PUBLIC = {
+    "best_path": "nnet3py.lattices.best_path",
+    "best_paths": "nnet3py.lattices.best_path",
+    "random_paths": "nnet3py.lattices.best_path",
+    "path_of": "nnet3py.lattices.best_path",
+    "Path": "nnet3py.lattices.best_path",
+    "linear_lattice": "nnet3py.lattices.linear",
+    "word_times": "nnet3py.lattices.linear",
+    "phones_of_words": "nnet3py.lattices.linear",
+    "minimum_bayes_risk": "nnet3py.lattices.mbr",
+    "MbrResult": "nnet3py.lattices.mbr",
+    "confidence": "nnet3py.lattices.confidence",
+    "oracle": "nnet3py.lattices.oracle",
+    "Oracle": "nnet3py.lattices.oracle",
+    "forward_backward": "nnet3py.lattices.forward_backward",
+    "ForwardBackward": "nnet3py.lattices.forward_backward",
+    "frame_posteriors": "nnet3py.lattices.forward_backward",
+    "FramePosteriors": "nnet3py.lattices.forward_backward",
+    "scaled": "nnet3py.lattices.scaling",
+    "Scales": "nnet3py.lattices.scaling",
+    "with_word_penalty": "nnet3py.lattices.scaling",
+    "with_transition_probs": "nnet3py.lattices.scaling",
+    "without_alignments": "nnet3py.lattices.scaling",
+    "pruned": "nnet3py.lattices.pruning",
+    "depth": "nnet3py.lattices.pruning",
+    "depth_per_frame": "nnet3py.lattices.pruning",
+    "limited_depth": "nnet3py.lattices.pruning",
+    "determinize": "nnet3py.lattices.determinize",
+    "determinize_pruned": "nnet3py.lattices.determinize",
+    "Determinized": "nnet3py.lattices.determinize",
+    "determinize_phone_pruned": "nnet3py.lattices.phone_determinize",
+    "DeterminizeOptions": "nnet3py.lattices.determinize_options",
+    "PhoneDeterminizeOptions": "nnet3py.lattices.determinize_options",
+    "with_strings_pushed": "nnet3py.lattices.minimize",
+    "with_weights_pushed": "nnet3py.lattices.minimize",
+    "minimized": "nnet3py.lattices.minimize",
+    "Composer": "nnet3py.lattices.composition",
+    "union": "nnet3py.lattices.composition",
+    "concatenation": "nnet3py.lattices.composition",
+    "difference": "nnet3py.lattices.composition",
+    "rescored_with_fst": "nnet3py.lattices.lm_rescoring",
+    "rescored_with_const_arpa": "nnet3py.lattices.lm_rescoring",
+    "align_words": "nnet3py.lattices.word_alignment",
+    "WordBoundaries": "nnet3py.lattices.word_alignment",
+    "read_word_boundaries": "nnet3py.lattices.word_alignment",
+    "Alignment": "nnet3py.lattices.word_alignment",
+    "align_words_by_lexicon": "nnet3py.lattices.lexicon_alignment",
+    "AlignmentLexicon": "nnet3py.lattices.lexicon_alignment",
+    "read_alignment_lexicon": "nnet3py.lattices.lexicon_alignment",
+    "align_phones": "nnet3py.lattices.phone_alignment",
+}
+give_names(__name__, _PUBLIC)

@@ -20,8 +20,11 @@ _FIRST_ROOM = 1 << 12            # nodes of the search for n paths
 class Path(NamedTuple):
     """The contents of a linear lattice.
 
-    ``words`` and ``ids``: int32, labels and transition-ids that are not 0. ``graph_cost`` and ``acoustic_cost`` are
-    float32 sums along the path.
+    Attributes
+    ----------
+    words : int32 (words,), labels that are not 0
+    ids : int32 (frames,), transition-ids
+    graph_cost, acoustic_cost : float32, sums along the path
     """
 
     words: np.ndarray
@@ -43,9 +46,20 @@ def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_path(lattice: CompactLattice) -> CompactLattice | None:
-    """The cheapest path, a linear lattice; None if there is none. Of equal ones, the one through earlier states.
+    """The cheapest path of a lattice. Kaldi: CompactLatticeShortestPath.
 
-    LatticeError for a lattice with a cycle. Kaldi: CompactLatticeShortestPath.
+    Parameters
+    ----------
+    lattice : its states may be in any order; costs scaled as paths are to be compared (:func:`scaled`)
+
+    Returns
+    -------
+    A linear lattice, whose contents :func:`path_of` gives; None if there is no path. Of equally cheap ones, that
+    through earlier states.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     if lattice.start < 0:
         return None
@@ -78,7 +92,16 @@ def linear(lattice: CompactLattice, arcs: np.ndarray, end: int) -> CompactLattic
 
 
 def path_of(lattice: CompactLattice) -> Path | None:
-    """The contents of a linear lattice; None if it is empty or not linear. OpenFst: GetLinearSymbolSequence."""
+    """The words, transition-ids and costs of a linear lattice. OpenFst: GetLinearSymbolSequence.
+
+    Parameters
+    ----------
+    lattice : of one path
+
+    Returns
+    -------
+    Its contents; None if the lattice is empty or not linear.
+    """
     size = lattice.num_states
     # Linear lattices need not have their states in order.
     state, states, arcs = lattice.start, list[int](), list[int]()
@@ -106,9 +129,21 @@ def path_of(lattice: CompactLattice) -> Path | None:
 
 
 def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
-    """The ``count`` cheapest paths, or as many as there are, the cheapest first; linear lattices.
+    """The n cheapest paths of a lattice. OpenFst: ShortestPath.
 
-    Paths may have the same words. LatticeError for a lattice with a cycle. OpenFst: ShortestPath.
+    Parameters
+    ----------
+    lattice : its states may be in any order
+    count : how many
+
+    Returns
+    -------
+    Linear lattices, the cheapest first; fewer if there are no more. Paths may have the same words, unless the lattice
+    was determinized.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     if lattice.start < 0 or count < 1:
         return []
@@ -142,7 +177,18 @@ def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) ->
 
 
 def random_paths(lattice: CompactLattice, count: int, random: np.random.Generator) -> list[CompactLattice]:
-    """Random paths: at each state all arcs, and ending there, are equally likely."""
+    """Random paths of a lattice: at each state all arcs, and ending there, are equally likely.
+
+    Parameters
+    ----------
+    lattice : trimmed
+    count : how many
+    random : draws them
+
+    Returns
+    -------
+    Linear lattices; none for a lattice without states.
+    """
     if lattice.start < 0:
         return []
     is_final, starts = lattice.is_final, lattice.arc_starts.tolist()

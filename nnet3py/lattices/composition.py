@@ -20,14 +20,17 @@ _MOST_STATES = 1 << 28
 
 
 class Composer:
-    """An FST prepared to be composed with any number of lattices."""
+    """An FST prepared to be composed with any number of lattices.
+
+    Parameters
+    ----------
+    fst : from words; it has costs, or pairs of them
+    phi : an arc with this label is taken if no other matches a word, and the word is looked up again after it; -1:
+        there is none
+    rho : an arc with this label stands for all words that no other matches; -1: there is none
+    """
 
     def __init__(self, fst: Fst, phi: int = -1, rho: int = -1) -> None:
-        """``fst`` has costs, or pairs of them.
-
-        ``phi``: an arc with this label is taken if no other matches a word, and the word is looked up again after it;
-        ``rho``: an arc with this label stands for all words that no other matches. -1: there are none.
-        """
         order = np.lexsort((fst.input_labels, fst.sources))
         self.start, self.phi, self.rho = fst.start, phi, rho
         self._starts = np.ascontiguousarray(fst.arc_starts, dtype=np.int64)
@@ -57,7 +60,17 @@ class Composer:
     def compose(self, lattice: CompactLattice) -> CompactLattice:
         """The paths of a lattice whose words the FST accepts, with the FST's output and costs.
 
-        Trimmed, topologically sorted. LatticeError if there are infinitely many.
+        Parameters
+        ----------
+        lattice : compact; its states may be in any order
+
+        Returns
+        -------
+        The lattice, trimmed and topologically sorted; empty if no path is accepted.
+
+        Raises
+        ------
+        LatticeError : there are infinitely many paths
         """
         if lattice.start < 0 or self.start < 0:
             return CompactLattice.empty()
@@ -113,7 +126,16 @@ def _pairs(weights: np.ndarray) -> np.ndarray:
 
 
 def union(lattices: list[CompactLattice]) -> CompactLattice:
-    """All paths of several lattices. OpenFst: Union."""
+    """All paths of several lattices. OpenFst: Union.
+
+    Parameters
+    ----------
+    lattices : compact
+
+    Returns
+    -------
+    One lattice; without states if none has any.
+    """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
         return lattices[0] if lattices else CompactLattice.empty()
@@ -138,7 +160,16 @@ def union(lattices: list[CompactLattice]) -> CompactLattice:
 
 
 def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
-    """Lattices one after the other; those without states are skipped. OpenFst: Concat."""
+    """Lattices one after the other. OpenFst: Concat.
+
+    Parameters
+    ----------
+    lattices : compact, in order; those without states are skipped
+
+    Returns
+    -------
+    One lattice.
+    """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
         return lattices[0] if lattices else CompactLattice.empty()
@@ -182,7 +213,16 @@ def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:
 
 
 def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice:
-    """The paths of a lattice whose words are on no path of another; trimmed, topologically sorted."""
+    """The paths of a lattice whose words are on no path of another.
+
+    Parameters
+    ----------
+    lattice, other : compact
+
+    Returns
+    -------
+    The lattice, trimmed, topologically sorted.
+    """
     if lattice.start < 0 or other.start < 0:
         return lattice
     lattice, words = top_sorted(lattice), _WordSets(other)

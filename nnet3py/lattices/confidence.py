@@ -14,7 +14,16 @@ LARGEST = 1.0e10           # the confidence if there is only one word sequence
 
 
 def confidence(lattice: CompactLattice) -> float | None:
-    """The cost of a determinized lattice's second best path minus that of the best; None if there is no path."""
+    """How sure the best word sequence is. Kaldi: SentenceLevelConfidence.
+
+    Parameters
+    ----------
+    lattice : determinized: its paths have different words
+
+    Returns
+    -------
+    The cost of the second best path minus that of the best; 1e10 if there is only one; None if there is none.
+    """
     costs = [path.cost for path in map(path_of, best_paths(lattice, 2)) if path is not None]
     if not costs:
         return None

@@ -4,7 +4,8 @@ States are numbered as they are met; lookups are cached. Kaldi: DeterministicOnD
 """
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
 State = TypeVar("State")
+# Gives states, each with words that are likely to be looked up in it and in those that they lead to, one after another.
+Likely: TypeAlias = Callable[[], Iterator[tuple[int, list[int]]]]
 _MOST_KEPT = 5_000_000         # cached lookups; beyond that the cache is emptied
 _LONGEST_BACKOFF = 1000
 
@@ -29,6 +32,19 @@ class DeterministicLm(Protocol):
 
     def final_cost(self, state: int) -> float:
         """The cost of ending; infinity where the words cannot end."""
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Prepare for lookups in ``state``, and for those that will soon be likely: ``likely()``.
+
+        So a model may compute what it needs for several lookups together. They give the same without it.
+        """
+
+
+class _Ready:
+    """Models that have nothing to prepare."""
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Do nothing."""
 
 
 class _Numbered(Generic[State]):
@@ -45,7 +61,7 @@ class _Numbered(Generic[State]):
         return number
 
 
-class FstLm:
+class FstLm(_Ready):
     """An FST with back-off arcs as a model: a word without an arc in a state is looked up where its epsilon leads.
 
     Kaldi: BackoffDeterministicOnDemandFst.
@@ -98,7 +114,7 @@ class FstLm:
         raise FormatError("the back-off arcs of a language model form a cycle")
 
 
-class ConstArpaLm:
+class ConstArpaLm(_Ready):
     """A const-ARPA model; its states are histories. Kaldi: ConstArpaLmDeterministicFst."""
 
     def __init__(self, model: ConstArpa) -> None:
@@ -140,6 +156,12 @@ class LmDifference:
                 self._arcs.clear()
             self._arcs[key] = self._find(*self._states.states[state], word)
         return self._arcs[key]
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Let both models prepare."""
+        pairs = self._states.states
+        self._old.prepare(pairs[state][0], lambda: ((pairs[other][0], words) for other, words in likely()))
+        self._new.prepare(pairs[state][1], lambda: ((pairs[other][1], words) for other, words in likely()))
 
     def _find(self, old_state: int, new_state: int, word: int) -> tuple[int, float] | None:
         old, new = self._old.arc(old_state, word), self._new.arc(new_state, word)

@@ -47,7 +47,14 @@ _FILE = "determinize-lattice-pruned.cc"
 
 
 class Determinized(NamedTuple):
-    """A determinized lattice, whether it is complete, and how far from the best path it reaches."""
+    """A determinized lattice.
+
+    Attributes
+    ----------
+    lattice : with one path for each sequence of words
+    complete : whether no limit was reached
+    effective_beam : how far from the best path it reaches
+    """
 
     lattice: CompactLattice
     complete: bool
@@ -59,13 +66,21 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
     Parameters
     ----------
-    lattice : scaled as paths are to be compared; its states may be in any order
+    lattice : state-level, scaled as paths are to be compared; its states may be in any order
     beam : infinity for all paths
     options : limits
 
-    The states of the result are numbered as they were made; some near the beam may lead nowhere: trim it. Raises
-    LatticeError for a lattice with a cycle, NumericError for NaN costs. Kaldi: DeterminizeLatticePruned with its
-    retries.
+    Returns
+    -------
+    The lattice, its states numbered as they were made (some near the beam may lead nowhere: trim it); and how far it
+    reaches.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    NumericError : NaN costs
+
+    Kaldi: DeterminizeLatticePruned with its retries.
     """
     options = options or DeterminizeOptions()
     lattice = top_sorted(lattice)
@@ -85,7 +100,22 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
 
 def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> CompactLattice:
-    """Determinize a lattice on its words (output labels), all of it. Raises as above. Kaldi: DeterminizeLattice."""
+    """Determinize a lattice on its words (output labels), all of it. Kaldi: DeterminizeLattice.
+
+    Parameters
+    ----------
+    lattice : state-level, scaled as paths are to be compared
+    options : limits
+
+    Returns
+    -------
+    A lattice with one path for each sequence of words.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    NumericError : NaN costs
+    """
     return determinize_pruned(lattice, math.inf, options).lattice
 
 

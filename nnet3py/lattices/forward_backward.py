@@ -19,9 +19,14 @@ _SAME = 1e-8               # the relative difference that the two totals may hav
 
 
 class ForwardBackward(NamedTuple):
-    """Log-likelihoods, float64: of reaching each state and of going on from it, of each arc, of all paths.
+    """Log-likelihoods of states and paths, and posteriors.
 
-    ``posteriors``: float64 (arcs,), ``final_posteriors``: float64 (states,).
+    Attributes
+    ----------
+    alphas, betas : float64 (states,), log-likelihoods of reaching each state, and of going on from it to an end
+    posteriors : float64 (arcs,), the probability that a path takes the arc
+    final_posteriors : float64 (states,), that it ends in the state
+    total : log-likelihood of all paths
     """
 
     alphas: np.ndarray
@@ -32,9 +37,19 @@ class ForwardBackward(NamedTuple):
 
 
 def forward_backward(lattice: Lattice) -> ForwardBackward:
-    """Probabilities of the states and arcs of a top sorted lattice whose start is its first state.
+    """Probabilities of the states and arcs of a lattice.
 
-    LatticeError if it has no path of a finite cost.
+    Parameters
+    ----------
+    lattice : topologically sorted, its start being its first state; compact or not, its costs scaled already
+
+    Returns
+    -------
+    Log-likelihoods float64 (states,) and posteriors float64 (arcs,).
+
+    Raises
+    ------
+    LatticeError : no path of a finite cost
     """
     with np.errstate(invalid="ignore"):
         log_likes = -lattice.weights.astype(np.float64).sum(axis=1)
@@ -55,7 +70,14 @@ def forward_backward(lattice: Lattice) -> ForwardBackward:
 
 
 class FramePosteriors(NamedTuple):
-    """Posteriors of each frame's transition-ids, the log-likelihood of all paths, the expected acoustic one."""
+    """What was said in each frame, by a lattice.
+
+    Attributes
+    ----------
+    posterior : transition-ids of each frame with their probabilities
+    total : log-likelihood of all paths
+    acoustic : the expected acoustic log-likelihood
+    """
 
     posterior: Posterior
     total: float
@@ -63,7 +85,20 @@ class FramePosteriors(NamedTuple):
 
 
 def frame_posteriors(lattice: Fst) -> FramePosteriors:
-    """Posteriors of transition-ids by frame; LatticeError if there is no path. Kaldi: LatticeForwardBackward."""
+    """Posteriors of transition-ids by frame. Kaldi: LatticeForwardBackward.
+
+    Parameters
+    ----------
+    lattice : state-level (of a compact one: :func:`nnet3py.transducers.lattice_conversion.expanded`), its costs scaled
+
+    Returns
+    -------
+    Posteriors, and log-likelihoods of the whole.
+
+    Raises
+    ------
+    LatticeError : no path
+    """
     lattice = from_start(lattice)
     times = state_times(lattice)
     result = forward_backward(lattice)

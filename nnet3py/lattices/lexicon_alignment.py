@@ -16,17 +16,22 @@ _LARGEST = 2**31 - 1
 
 
 class AlignmentLexicon:
-    """The words with their phones (Kaldi: WordAlignLatticeLexiconInfo).
+    """The words with their phones, by which :func:`align_words_by_lexicon` finds words.
+
+    Parameters
+    ----------
+    rows : the word in the lattice, the word that it becomes, and phones, of each pronunciation
 
     Attributes
     ----------
     entries : for a word of the lattice (0: none) and its phones, the word that it becomes
     num_phones : for each word, the least and the greatest number of phones
     beginnings : for each proper beginning of a pronunciation, the words that begin so
+
+    Kaldi: WordAlignLatticeLexiconInfo.
     """
 
     def __init__(self, rows: list[tuple[int, int, Ids]]) -> None:
-        """Rows are the word in the lattice, the word that it becomes, and phones."""
         self.entries: dict[tuple[int, Ids], int] = {}
         self.num_phones: dict[int, tuple[int, int]] = {}
         self.beginnings: dict[Ids, set[int]] = defaultdict(set)
@@ -44,7 +49,21 @@ class AlignmentLexicon:
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
-    """Read lines ``WORD-IN-LATTICE WORD PHONE ...``, all numbers. FormatError for any other line."""
+    """The lexicon of the text of align_lexicon.int.
+
+    Parameters
+    ----------
+    text : lines ``WORD-IN-LATTICE WORD PHONE ...``, all numbers
+    path : the file, for messages
+
+    Returns
+    -------
+    For :func:`align_words_by_lexicon`.
+
+    Raises
+    ------
+    FormatError : any other line
+    """
     rows: list[tuple[int, int, Ids]] = []
     entries: set[tuple[int, Ids]] = set()
     for number, line in enumerate(text.splitlines(), 1):
@@ -81,9 +100,20 @@ class _Pending(NamedTuple):
 
 def align_words_by_lexicon(lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
                            partial_word_label: int = 0, reorder: bool = True, max_expand: float = -1.0) -> Alignment:
-    """The lattice with an arc for each word; one path may become several.
+    """A lattice with an arc for each word, found by their pronunciations. Kaldi: lattice-align-words-lexicon.
 
-    ``max_expand``: if positive, at most that many times the lattice's states plus 1000.
+    Parameters
+    ----------
+    lattice : compact
+    model : knows the phones of its transition-ids
+    lexicon : the pronunciations
+    partial_word_label : of words that are cut at the end; 0: none
+    reorder : self-loops come after the transitions that leave their states
+    max_expand : if positive, the result has at most that many times the lattice's states plus 1000
+
+    Returns
+    -------
+    The lattice, in which one path may have become several; and what was wrong, if anything.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")

@@ -18,9 +18,17 @@ logger = logging.getLogger(__name__)
 
 
 def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoustic_cost: float) -> CompactLattice:
-    """A path with these transition-ids and words, int32, paired in order.
+    """A lattice of one path. Kaldi: MakeLatticeFromLinear.
 
-    The costs are at its end. Kaldi: MakeLatticeFromLinear.
+    Parameters
+    ----------
+    ids : int (frames,), transition-ids
+    words : int (words,), numbers of words
+    graph_cost, acoustic_cost : of the path; they are put at its end
+
+    Returns
+    -------
+    The lattice; words and transition-ids are paired in order.
     """
     size = max(len(ids), len(words))
     inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
@@ -32,9 +40,15 @@ def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoust
 
 
 def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
-    """Label, first frame and number of frames of each arc of a linear lattice; None for one that is not linear.
+    """When the arcs of a linear lattice are. Kaldi: CompactLatticeToWordAlignment.
 
-    Arcs with neither a label nor frames are left out. Kaldi: CompactLatticeToWordAlignment.
+    Parameters
+    ----------
+    lattice : of one path; its words should have been aligned (:func:`align_words`)
+
+    Returns
+    -------
+    Label, first frame and number of frames of each arc that has any of them; None for a lattice that is not linear.
     """
     if path_of(lattice) is None:
         return None
@@ -53,9 +67,20 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
 
 
 def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
-    """The phones of each arc that :func:`word_times` returns, one for each that ends in it; None as there.
+    """The phones of each arc that :func:`word_times` gives. Kaldi: CompactLatticeToWordProns.
 
-    ShapeError for a transition-id that the model does not have. Kaldi: CompactLatticeToWordProns.
+    Parameters
+    ----------
+    lattice : of one path
+    model : knows the phones of its transition-ids
+
+    Returns
+    -------
+    Phones, one for each that ends in the arc; None for a lattice that is not linear.
+
+    Raises
+    ------
+    ShapeError : a transition-id that the model does not have
     """
     times, path = word_times(lattice), path_of(lattice)
     if times is None or path is None:

@@ -8,12 +8,13 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
+from nnet3py.lattices.composed import ComposedArcs, composed_lattice
 from nnet3py.lattices.composition import Composer
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.scaling import Scales, scaled
-from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
-from nnet3py.transducers.compact_lattice import CompactLattice, taken
-from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.lattices.states import LatticeError, top_sorted
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.lattice import expanded
 
 _USES = ["nnet3py.fst.const_arpa_loops"]
@@ -82,18 +83,8 @@ class _Rooms:
         ends = np.empty(size, dtype=np.float32)
         unigrams, pool, scores, overflow = model.arrays
         _final_costs(unigrams, pool, scores, overflow, model.unk, model.eos, self.histories, self.lengths, ends)
-        states, model_ends = keys >> 32, ends[keys & 0xFFFFFFFF]
-        finals = lattice.final_weights[states]
-        finals[:, 0] += model_ends
-        finals[~np.isfinite(model_ends)] = NO_WEIGHT
-        arcs = made[:, 1]
-        weights = lattice.weights[arcs]
-        weights[:, 0] += costs
-        _, ids = taken(lattice.string_starts, lattice.ids, arcs)
-        _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
-        return trimmed(CompactLattice.from_arcs(
-            0, finals, made[:, 0], lattice.labels[arcs], weights, lattice.lengths[arcs], ids, made[:, 2],
-            lattice.final_lengths[states], final_ids))
+        return composed_lattice(lattice, keys >> 32, ends[keys & 0xFFFFFFFF],
+                                ComposedArcs(made[:, 0], made[:, 2], made[:, 1], costs))
 
 
 def _grown(array: np.ndarray, needed: int) -> np.ndarray:
@@ -105,7 +96,18 @@ def _grown(array: np.ndarray, needed: int) -> np.ndarray:
 
 
 def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: float) -> CompactLattice:
-    """The lattice with ``scale`` times the model's costs added, determinized; empty if the model has no path of it."""
+    """A lattice with the costs of a const-ARPA model added. Kaldi: lattice-lmrescore-const-arpa.
+
+    Parameters
+    ----------
+    lattice : compact
+    model : read by ``nnet3py.fst.const_arpa.ConstArpa.read``
+    scale : of its costs; -1 takes them away
+
+    Returns
+    -------
+    The lattice, determinized; empty if the model has no path of it.
+    """
     if scale == 0.0:
         return lattice
     graph = scaled(lattice, Scales(1.0 / scale))
@@ -114,9 +116,18 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
-    """The lattice with ``scale`` times the costs of the model's best paths added, determinized.
+    """A lattice with the costs of the best paths of a language model, an FST, added. Kaldi: lattice-lmrescore.
 
-    Back-off arcs of the model are epsilons, which may be taken although the word has an arc of its own.
+    Parameters
+    ----------
+    lattice : compact
+    model : made of the FST, an acceptor of words; its back-off arcs are epsilons, which may be taken although the word
+        has an arc of its own
+    scale : of its costs; -1 takes them away
+
+    Returns
+    -------
+    The lattice, determinized; empty if the model has no path of it.
     """
     if scale == 0.0:
         return lattice

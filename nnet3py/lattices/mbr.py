@@ -57,7 +57,7 @@ class _Alignment:
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = with_super_final(lattice)[0]
-        possible = np.isfinite(lattice.weights).all(axis=1)
+        possible = np.asarray(np.isfinite(lattice.weights).all(axis=1))
         lattice = newly_sorted(trimmed(with_states(lattice, np.arange(lattice.num_states), possible)))
         if lattice.start < 0:
             raise LatticeError("the lattice is empty")
@@ -115,15 +115,23 @@ class _Alignment:
 
 def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, decode: bool = True,
                        print_silence: bool = False) -> MbrResult:
-    """Find the words with the least expected number of errors in a lattice whose costs are scaled already.
+    """Find the words with the least expected number of errors. Kaldi: MinimumBayesRisk.
 
     Parameters
     ----------
+    lattice : its costs scaled already (:func:`scaled`); its words should have been aligned (:func:`align_words`), if
+        times are wanted
     words : what to begin with, or to measure; None for those of the best path
     decode : change words so that errors become fewer
     print_silence : keep gaps among the words
 
-    Raises LatticeError for a lattice without paths, or one too large.
+    Returns
+    -------
+    Words with times, in frames, and confidences; all that may have been said at each place.
+
+    Raises
+    ------
+    LatticeError : a lattice without paths, or one too large
     """
     alignment = _Alignment(lattice)
     if words is None:

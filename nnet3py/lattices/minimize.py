@@ -21,9 +21,19 @@ _find_equal_states = Loop(_HERE, "find_equal_states",
 
 
 def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with its transition-ids moved as near to the start as possible; those of the start's arcs stay there.
+    """A lattice with its transition-ids as near to the start as possible. Kaldi: PushCompactLatticeStrings.
 
-    LatticeError for a cycle. Kaldi: PushCompactLatticeStrings.
+    Parameters
+    ----------
+    lattice : compact; its states may be in any order
+
+    Returns
+    -------
+    The lattice, new; those of the start's arcs stay there.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:
@@ -43,9 +53,19 @@ def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with its costs moved as near to the start as possible; the first arcs have what all paths share.
+    """A lattice with its costs as near to the start as possible. Kaldi: PushCompactLatticeWeights.
 
-    LatticeError for a cycle. Kaldi: PushCompactLatticeWeights.
+    Parameters
+    ----------
+    lattice : compact; its states may be in any order
+
+    Returns
+    -------
+    The lattice, new; the first arcs have what all paths share.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:
@@ -57,10 +77,20 @@ def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
-    """The lattice with states merged that are followed by the same strings at about the same costs; trimmed.
+    """A lattice with states merged that are followed by the same at about equal costs. Kaldi: MinimizeCompactLattice.
 
-    ``delta`` is how much costs may differ. Strings and weights should have been pushed. LatticeError for a cycle.
-    Kaldi: MinimizeCompactLattice.
+    Parameters
+    ----------
+    lattice : compact; strings and weights should have been pushed
+    delta : how much costs may differ
+
+    Returns
+    -------
+    The lattice, new, trimmed.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:

@@ -17,7 +17,14 @@ _MOST_NUMBERS = 1 << 28                        # in the table of states by words
 
 
 class Oracle(NamedTuple):
-    """The nearest path, its words (int32), and its errors."""
+    """The path nearest to the reference.
+
+    Attributes
+    ----------
+    path : a linear lattice
+    words : int32 (words,), its words
+    insertions, deletions, substitutions : its errors
+    """
 
     path: CompactLattice
     words: np.ndarray
@@ -32,9 +39,21 @@ class Oracle(NamedTuple):
 
 
 def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray) -> Oracle:
-    """The path with the fewest errors against ``reference`` (int32 words); words in ``wildcards`` do not count.
+    """The path of a lattice with the fewest errors against a reference. Kaldi: lattice-oracle.
 
-    LatticeError for a lattice without paths.
+    Parameters
+    ----------
+    lattice : its states may be in any order
+    reference : int (words,), what was said
+    wildcards : int (count,), words that do not count, in either
+
+    Returns
+    -------
+    The path, its words and their errors.
+
+    Raises
+    ------
+    LatticeError : a lattice without paths, or too large to be compared
     """
     lattice = from_start(trimmed(lattice))
     if lattice.start < 0:

@@ -26,10 +26,19 @@ class _Pending(NamedTuple):
 
 def align_phones(lattice: CompactLattice, model: TransitionModel, reorder: bool = True, remove_epsilons: bool = True,
                  replace_words: bool = False) -> Alignment:
-    """The lattice with an arc for each phone; words stay where they were, or move later.
+    """A lattice with an arc for each phone. Kaldi: lattice-align-phones.
 
-    ``remove_epsilons`` joins arcs without a word to those that follow, although they have transition-ids; so each arc
-    stays one phone only with ``replace_words``, which makes the phones the labels.
+    Parameters
+    ----------
+    lattice : compact
+    model : knows the phones of its transition-ids
+    reorder : self-loops come after the transitions that leave their states
+    remove_epsilons : join arcs without a word to those that follow, although they have transition-ids
+    replace_words : make the phones the labels; each arc then stays one phone whatever ``remove_epsilons`` is
+
+    Returns
+    -------
+    The lattice, whose words are where they were, or later; and what was wrong, if anything.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")

@@ -19,15 +19,25 @@ _log = logging.getLogger(__name__)
 
 def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
                              options: PhoneDeterminizeOptions | None = None) -> Determinized:
-    """Determinize a state-level lattice, for paths within a beam of the best; trimmed.
+    """Determinize a lattice as decoders do: first on words and phones, then on words.
 
     Parameters
     ----------
     model : knows the phones of the lattice's transition-ids
-    lattice : scaled as paths are to be compared
+    lattice : state-level, scaled as paths are to be compared
+    beam : how much worse than the best a path may be
+    options : limits, and which of the steps are done
 
-    Raises LatticeError for a lattice with a cycle, ShapeError for transition-ids that the model does not know. Kaldi:
-    DeterminizeLatticePhonePrunedWrapper.
+    Returns
+    -------
+    The lattice, trimmed, and how far it reaches.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    ShapeError : transition-ids that the model does not know
+
+    Kaldi: DeterminizeLatticePhonePrunedWrapper.
     """
     options = options or PhoneDeterminizeOptions()
     limits = DeterminizeOptions(options.delta, options.max_mem)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
+from nnet3py.lattices.composed import ComposedArcs, composed_lattice
 from nnet3py.lattices.deterministic_lm import DeterministicLm
-from nnet3py.lattices.states import arc_costs, final_costs, top_sorted, trimmed
-from nnet3py.transducers.compact_lattice import CompactLattice, taken
-from nnet3py.transducers.fst import NO_WEIGHT
+from nnet3py.lattices.states import arc_costs, final_costs, top_sorted
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 _END = -1                        # stands for the end among the arcs of a state
+_LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # arcs, and words from them on, that a model may prepare for
 _DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that one is found soon
 
 
@@ -113,7 +115,7 @@ class PrunedComposition:
     def _arc_limit(self) -> int:
         if not self._num_arcs:
             return self._options.initial_num_arcs
-        limit = math.ceil(self._num_arcs * self._options.growth_ratio)
+        limit = max(self._num_arcs + 1, int(self._num_arcs * self._options.growth_ratio))
         return min(limit, self._options.max_arcs) if self._found_end else limit
 
     def _key(self, state: _Composed) -> float:
@@ -131,13 +133,15 @@ class PrunedComposition:
 
     def _number(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
                 previous: int) -> int:
-        """The number of a composed state that was reached at the given cost."""
+        """The number of a composed state that was reached at the given cost.
+
+        One that was reached before keeps its cost until costs are computed again: which histories of an RNN language
+        model are computed first depends on the order, and Kaldi's is kept.
+        """
         number = self._numbers.setdefault((lattice_state, model_state), len(self._states))
         if number == len(self._states):
             self._states.append(_Composed(lattice_state, model_state, depth, forward, delta, previous))
             self._enqueue(number)
-        elif forward < self._states[number].forward:
-            self._states[number].forward, self._states[number].previous = forward, previous
         return number
 
     def _expand(self, number: int) -> None:
@@ -146,6 +150,8 @@ class PrunedComposition:
         _, arc = self._turns[state.lattice_state][state.turn]
         state.turn += 1
         self._enqueue(number)
+        if arc == _END or self._labels[arc]:
+            self._model.prepare(state.model_state, lambda: self._likely_lookups(state, arc))
         if arc == _END:
             state.final = self._model.final_cost(state.model_state)
             if state.final < math.inf:
@@ -163,6 +169,31 @@ class PrunedComposition:
                               number)
         state.arcs.append((arc, target, model_cost, cost))
         self._num_arcs += 1
+
+    def _likely_lookups(self, state: _Composed, arc: int) -> Iterator[tuple[int, list[int]]]:
+        """A state with the words after its arc; then those in the queue, with the words after arcs within the beam."""
+        yield state.model_state, self._best_words(arc)
+        if self._found_end:
+            nexts = []
+            for key, number in heapq.nsmallest(_LOOK_AHEAD, self._queue):
+                other = self._states[number]
+                turns = self._turns[other.lattice_state]
+                before = key - turns[other.turn][0]
+                for turn in range(other.turn, len(turns)):
+                    delta, following = turns[turn]
+                    if before + delta >= self._cutoff:
+                        break
+                    nexts.append((before + delta, other.model_state, following))
+            for _, model_state, following in sorted(nexts)[:_LOOK_AHEAD]:
+                yield model_state, self._best_words(following)
+
+    def _best_words(self, arc: int) -> list[int]:
+        """The words of an arc, or of none, and of the best arcs after it."""
+        words: list[int] = []
+        while arc != _END and len(words) < _WORDS_AHEAD:
+            words += [self._labels[arc]] if self._labels[arc] else []
+            arc = self._turns[self._targets[arc]][0][1]
+        return words
 
     def _recompute(self) -> None:
         """Compute costs from the start and to the end again, and put the states in order by them."""
@@ -190,19 +221,10 @@ class PrunedComposition:
             self._enqueue(number)
 
     def _result(self) -> CompactLattice:
-        lattice = self._lattice
         rows = [(number, *row) for number, state in enumerate(self._states) for row in state.arcs]
-        arcs = np.array([row[1] for row in rows], dtype=np.int64)
-        weights = lattice.weights[arcs]
-        weights[:, 0] += np.array([row[3] for row in rows], dtype=np.float32)
-        places = np.array([state.lattice_state for state in self._states])
-        ends = np.array([state.final for state in self._states], dtype=np.float32)
-        finals = lattice.final_weights[places]
-        finals[:, 0] += ends
-        finals[np.isinf(ends)] = NO_WEIGHT
-        _, ids = taken(lattice.string_starts, lattice.ids, arcs)
-        _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, places)
-        return top_sorted(trimmed(CompactLattice.from_arcs(
-            0, finals, np.array([row[0] for row in rows], dtype=np.int64), lattice.labels[arcs], weights,
-            lattice.lengths[arcs], ids, np.array([row[2] for row in rows], dtype=np.int64),
-            lattice.final_lengths[places], final_ids)))
+        arcs, targets = (np.array([row[column] for row in rows], dtype=np.int64) for column in (1, 2))
+        return top_sorted(composed_lattice(
+            self._lattice, np.array([state.lattice_state for state in self._states]),
+            np.array([state.final for state in self._states], dtype=np.float32),
+            ComposedArcs(np.array([row[0] for row in rows], dtype=np.int64), targets, arcs,
+                         np.array([row[3] for row in rows], dtype=np.float32))))

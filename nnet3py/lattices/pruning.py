@@ -34,9 +34,20 @@ def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 
 def pruned(lattice: Lattice, beam: float) -> Lattice:
-    """The lattice without the arcs and final weights that are on no path within ``beam`` of the best.
+    """A lattice without what is on no path near the best. Kaldi: PruneLattice.
 
-    States and arcs keep their order. LatticeError for a cycle. Kaldi: PruneLattice.
+    Parameters
+    ----------
+    lattice : compact or not, its costs scaled already
+    beam : how much worse than the best a path may be
+
+    Returns
+    -------
+    A lattice of the same kind; states and arcs keep their order.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:
@@ -53,9 +64,19 @@ def pruned(lattice: Lattice, beam: float) -> Lattice:
 
 
 def depth(lattice: CompactLattice) -> tuple[float, int]:
-    """The average number of arcs per frame, and of frames. An empty lattice has depth 1. Kaldi: CompactLatticeDepth.
+    """How many arcs there are in a frame, on average. Kaldi: CompactLatticeDepth.
 
-    LatticeError if paths to a state differ in length.
+    Parameters
+    ----------
+    lattice : compact
+
+    Returns
+    -------
+    The average number of arcs per frame, and the number of frames; 1 and 0 for an empty lattice.
+
+    Raises
+    ------
+    LatticeError : paths to a state differ in length
     """
     if lattice.start < 0:
         return 1.0, 0
@@ -66,9 +87,19 @@ def depth(lattice: CompactLattice) -> tuple[float, int]:
 
 
 def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
-    """int32 (frames,), the arcs and final weights with transition-ids that cross each frame.
+    """How many arcs there are in each frame. Kaldi: CompactLatticeDepthPerFrame.
 
-    Kaldi: CompactLatticeDepthPerFrame.
+    Parameters
+    ----------
+    lattice : compact
+
+    Returns
+    -------
+    int32 (frames,), the arcs and final weights with transition-ids that cross each frame
+
+    Raises
+    ------
+    LatticeError : paths to a state differ in length
     """
     if lattice.start < 0:
         return np.zeros(0, dtype=np.int32)
@@ -85,9 +116,20 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
 
 def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
-    """The lattice with at most ``most_arcs`` arcs in each frame: those on the best paths.
+    """A lattice with few arcs in each frame: those on the best paths. Kaldi: CompactLatticeLimitDepth.
 
-    Kaldi: CompactLatticeLimitDepth.
+    Parameters
+    ----------
+    lattice : compact
+    most_arcs : in a frame
+
+    Returns
+    -------
+    The lattice, new.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:

@@ -17,6 +17,11 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 class Scales:
     """The factors of graph and acoustic costs, and how much of each is added to the other.
 
+    Attributes
+    ----------
+    graph, acoustic : factors of graph costs, and of acoustic costs
+    acoustic_to_graph, graph_to_acoustic : how much of one is added to the other
+
     Kaldi: LatticeScale, with the matrix [[graph, acoustic_to_graph], [graph_to_acoustic, acoustic]].
     """
 
@@ -39,7 +44,19 @@ class Scales:
 
 
 def scaled(lattice: Lattice, scales: Scales) -> Lattice:
-    """The lattice with its costs multiplied; infinite final weights stay. Kaldi: ScaleLattice."""
+    """A lattice with its costs multiplied. Kaldi: ScaleLattice.
+
+    >>> scaled(lattice, Scales(acoustic=0.1))
+
+    Parameters
+    ----------
+    lattice : compact or not
+    scales : the factors
+
+    Returns
+    -------
+    A lattice of the same kind; infinite final weights stay.
+    """
     if scales == Scales():
         return lattice
     return with_weights(lattice, _multiplied(lattice.weights, scales), _multiplied(lattice.final_weights, scales))
@@ -55,9 +72,16 @@ def _multiplied(weights: np.ndarray, scales: Scales) -> np.ndarray:
 
 
 def with_word_penalty(lattice: CompactLattice, penalty: float) -> CompactLattice:
-    """The lattice with ``penalty`` added to the graph cost of each arc that has a word.
+    """A lattice in which words cost more. Kaldi: AddWordInsPenToCompactLattice.
 
-    Kaldi: AddWordInsPenToCompactLattice.
+    Parameters
+    ----------
+    lattice : compact
+    penalty : what is added to the graph cost of each arc that has a word
+
+    Returns
+    -------
+    The lattice, new.
     """
     weights = lattice.weights.copy()
     weights[lattice.labels != 0, 0] += np.float32(penalty)
@@ -65,7 +89,16 @@ def with_word_penalty(lattice: CompactLattice, penalty: float) -> CompactLattice
 
 
 def without_alignments(lattice: CompactLattice) -> CompactLattice:
-    """The lattice without transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice."""
+    """A lattice without transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice.
+
+    Parameters
+    ----------
+    lattice : compact
+
+    Returns
+    -------
+    The lattice, new; it then has no times.
+    """
     none = np.zeros(0, dtype=np.int32)
     return dataclasses.replace(lattice, string_starts=np.zeros_like(lattice.string_starts), ids=none,
                                final_string_starts=np.zeros_like(lattice.final_string_starts), final_ids=none)
@@ -73,7 +106,23 @@ def without_alignments(lattice: CompactLattice) -> CompactLattice:
 
 def with_transition_probs(lattice: CompactLattice, model: TransitionModel, transition_scale: float,
                           self_loop_scale: float) -> CompactLattice:
-    """The lattice with the costs of transitions added to graph costs. Kaldi: AddTransitionProbs."""
+    """A lattice with the costs of transitions added to graph costs. Kaldi: AddTransitionProbs.
+
+    Parameters
+    ----------
+    lattice : compact
+    model : whose transition-ids it has
+    transition_scale : of probabilities among the transitions that leave a state
+    self_loop_scale : of those of staying and of leaving
+
+    Returns
+    -------
+    The lattice, new.
+
+    Raises
+    ------
+    ShapeError : transition-ids that the model does not have
+    """
     check_transition_ids(model, lattice.ids)
     check_transition_ids(model, lattice.final_ids)
     costs = transition_costs(model, transition_scale, self_loop_scale)

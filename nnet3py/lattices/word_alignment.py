@@ -34,7 +34,21 @@ class WordBoundaries:
 
 
 def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
-    """The kinds of phones, from lines ``PHONE KIND``; FormatError for any other line."""
+    """The kinds of phones, of the text of word_boundary.int.
+
+    Parameters
+    ----------
+    text : lines ``PHONE KIND``, phones being numbers
+    path : the file, for messages
+
+    Returns
+    -------
+    For each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``; for :class:`WordBoundaries`.
+
+    Raises
+    ------
+    FormatError : any other line
+    """
     kinds: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
@@ -58,7 +72,13 @@ class _Pending(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """An aligned lattice, perhaps empty, and what was wrong with it: an empty text for nothing."""
+    """An aligned lattice.
+
+    Attributes
+    ----------
+    lattice : perhaps empty
+    problem : what was wrong; an empty text for nothing
+    """
 
     lattice: CompactLattice
     problem: str
@@ -66,9 +86,18 @@ class Alignment(NamedTuple):
 
 def align_words(lattice: CompactLattice, model: TransitionModel, boundaries: WordBoundaries,
                 max_expand: float = 0.0) -> Alignment:
-    """The lattice with an arc for each word, and one without a word for each phone that belongs to none.
+    """A lattice with an arc for each word, so that words have times. Kaldi: lattice-align-words.
 
-    ``max_expand``: if positive, at most that many times the lattice's states plus 1000.
+    Parameters
+    ----------
+    lattice : compact
+    model : knows the phones of its transition-ids
+    boundaries : by which phones words are found
+    max_expand : if positive, the result has at most that many times the lattice's states plus 1000
+
+    Returns
+    -------
+    The lattice, with an arc without a word for each phone that belongs to none; and what was wrong, if anything.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")

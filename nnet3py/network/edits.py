@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.config_line import ConfigLine, did_you_mean, is_valid_name, parse_config_lines
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.config_reader import INPUT_SUFFIX
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.orphans import remove_nodes, remove_orphan_components, remove_orphan_nodes, remove_orphans
@@ -17,11 +18,14 @@ from nnet3py.network.whole_model import DROPOUT_TYPES, is_a, name_matcher
 logger = logging.getLogger(__name__)
 
 
-def apply_edits(nnet: Nnet, text: str, path: str | None = None) -> None:
-    """Run edit directives on the network, in place and in order.
+def apply_edits(nnet: AnyModel, text: str, path: str | None = None) -> None:
+    """Run edit directives on the network, in place and in order: the language of ``nnet3-copy --edits``.
+
+    >>> nnet3py.apply_edits(nnet, "set-learning-rate-factor name=tdnn1* learning-rate-factor=0")
 
     Parameters
     ----------
+    nnet : a network, or an acoustic model; changed in place
     text : a directive per line, each a word and ``key=value`` pairs; a ``#`` begins a comment
     path : where the text comes from, for messages
 
@@ -29,6 +33,7 @@ def apply_edits(nnet: Nnet, text: str, path: str | None = None) -> None:
     ------
     ConfigError : a directive that does not exist, lacks a key or has one too many; earlier ones have been done by then
     """
+    nnet = network_of(nnet)
     for line in parse_config_lines(text, path):
         directive = DIRECTIVES.get(line.first_token)
         if directive is None:

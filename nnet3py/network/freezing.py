@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from nnet3py.components.updatable import UpdatableComponent, is_updatable
 from nnet3py.config_line import did_you_mean
 from nnet3py.errors import UsageError
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import compiled_form_may_change, name_matcher
 
 DEFAULT_RATE = 0.001      # Kaldi's, for a component whose config line gives none
 
 
-def freeze(nnet: Nnet, pattern: str | Sequence[str]) -> list[str]:
+def freeze(nnet: AnyModel, pattern: str | Sequence[str]) -> list[str]:
     """Keep components as they are in all training that follows, in place.
 
     Their learning-rate factor becomes 0, which model files hold. So learning rates that are set later do not train
@@ -27,6 +28,7 @@ def freeze(nnet: Nnet, pattern: str | Sequence[str]) -> list[str]:
 
     Parameters
     ----------
+    nnet : a network, or an acoustic model; changed in place
     pattern : of components' names, or several of them; ``*`` is any text, even none
 
     Returns
@@ -37,6 +39,7 @@ def freeze(nnet: Nnet, pattern: str | Sequence[str]) -> list[str]:
     ------
     UsageError : a pattern that matches no component with parameters; nothing is changed then
     """
+    nnet = network_of(nnet)
     chosen = _chosen(nnet, pattern)
     with compiled_form_may_change(nnet):
         for component in chosen.values():
@@ -44,7 +47,7 @@ def freeze(nnet: Nnet, pattern: str | Sequence[str]) -> list[str]:
     return list(chosen)
 
 
-def unfreeze(nnet: Nnet, pattern: str | Sequence[str] = "*") -> list[str]:
+def unfreeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
     """Let training change components again that :func:`freeze` has frozen, in place; others stay as they are.
 
     Each gets the learning-rate factor that it had, and the learning rate that was set last. Model files do not hold
@@ -53,6 +56,7 @@ def unfreeze(nnet: Nnet, pattern: str | Sequence[str] = "*") -> list[str]:
 
     Parameters
     ----------
+    nnet : a network, or an acoustic model; changed in place
     pattern : of components' names, or several of them; ``*`` is any text, even none
 
     Returns
@@ -63,6 +67,7 @@ def unfreeze(nnet: Nnet, pattern: str | Sequence[str] = "*") -> list[str]:
     ------
     UsageError : a pattern that matches no component with parameters; nothing is changed then
     """
+    nnet = network_of(nnet)
     chosen = {name: component for name, component in _chosen(nnet, pattern).items() if component.is_frozen}
     rate = max((component.learning_rate / component.learning_rate_factor for _, component in nnet.named_components()
                 if is_updatable(component) and not component.is_frozen), default=0.0) or DEFAULT_RATE

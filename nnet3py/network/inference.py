@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from nnet3py.components.base import Component, with_children
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.collapse import is_prepared, prepare_for_test
 from nnet3py.network.consistency import orphan_nodes
 from nnet3py.network.descriptor import Descriptor, Source
@@ -21,12 +22,19 @@ from nnet3py.network.orphans import remove_nodes, remove_orphan_components
 from nnet3py.network.whole_model import RANDOM_TYPES, is_a
 
 
-def for_inference(nnet: Nnet, training_mode: bool = False) -> Nnet:
-    """The network to compute outputs with: a copy of ``nnet`` in test mode, collapsed, with parameters of its own.
+def for_inference(nnet: AnyModel, training_mode: bool = False) -> Nnet:
+    """The network to compute outputs with: in test mode, with components collapsed.
 
-    One that :func:`~nnet3py.network.collapse.prepare_for_test` has made is in this form already, and is returned as it
-    is. So is any network with ``training_mode``: its batch normalisation and dropout then do what they are set to.
+    Parameters
+    ----------
+    nnet : a network, or an acoustic model; left as it is
+    training_mode : give the network itself; its batch normalisation and dropout then do what they are set to
+
+    Returns
+    -------
+    A copy, with parameters of its own. A network that was prepared so before is returned as it is.
     """
+    nnet = network_of(nnet)
     return nnet if training_mode or is_prepared(nnet) else prepare_for_test(nnet.copy())
 
 

@@ -19,6 +19,10 @@ def read_nnet(path: str | os.PathLike[str]) -> Nnet:
     ----------
     path : any rxfilename: a file, ``-``, ``command |``, ``file:offset``; or a model folder
 
+    Returns
+    -------
+    The network; ``nnet.path`` is where it was read from.
+
     Raises
     ------
     FormatError : bytes that are not a model; it names the file, the byte, the component and what was expected

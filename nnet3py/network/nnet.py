@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import copy
 import os
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3py.components.updatable import UpdatableComponent, is_updatable
-from nnet3py.errors import ShapeError
+from nnet3py.errors import ShapeError, UsageError
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.body import read_body, write_body
@@ -27,6 +28,9 @@ class Nnet(Shortcuts):
     prepared_version : the version after ``prepare_for_test``; -1 if it was not called
     path : the file that it was read from, as given; None if it was made otherwise
     """
+
+    _FROM_FILE: ClassVar[str] = ("nnet3py.read_nnet('final.raw') reads a file, nnet3py.Nnet.from_config(text) config "
+                                 "lines")
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,18 +101,24 @@ class Nnet(Shortcuts):
                    if is_updatable(mine) and is_updatable(theirs))
 
     def squares(self) -> np.ndarray:
-        """For each component, the sum of squares of its trainable parameters, float64; 0 if it has none."""
+        """For each component, the sum of squares of its trainable parameters, float64 (components,); 0 without any."""
         return np.array([component.dot_product(component) if is_updatable(component) else 0.0
                          for component in self.components])
 
     def scale_components(self, factors: np.ndarray) -> None:
-        """Multiply parameters and statistics of each component by its factor, in place; 0 makes exact zeros."""
+        """Multiply parameters and statistics of each component by its factor, in place; 0 makes exact zeros.
+
+        ``factors`` is float (components,).
+        """
         for component, factor in zip(self.components, factors, strict=True):
             if factor != 1.0:
                 component.scale(float(factor))
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
-        """Add to each component its factor times that of ``other``, in place; nothing for 0."""
+        """Add to each component its factor times that of ``other``, in place; nothing for 0.
+
+        ``factors`` is float (components,).
+        """
         for component, factor, theirs in zip(self.components, factors, other.components, strict=True):
             if factor != 0.0:
                 component.add(float(factor), theirs)
@@ -150,6 +160,8 @@ class Nnet(Shortcuts):
         FormatError : bytes that are not a network
         ConfigError : config lines in it that cannot be used
         """
+        if isinstance(reader, str | os.PathLike):
+            raise UsageError("Nnet.read takes an open file", "nnet3py.read_nnet('final.raw') reads one by its name")
         config, components = read_body(reader)
         nnet = cls()
         nnet.component_names, nnet.components = list(components), list(components.values())

@@ -5,54 +5,62 @@ Each is short for something longer, partly in higher-level modules, which are im
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-import numpy as np
-
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.components.base import Component
 from nnet3py.config_line import did_you_mean
-from nnet3py.errors import Nnet3Error, NoSuchAttribute
+from nnet3py.errors import Nnet3Error
+from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.surgery_nodes import NodeEdits
 from nnet3py.shown import Shown
 
 # Names in other libraries, and what to type here.
-_ELSEWHERE = {
-    **dict.fromkeys(("forward", "predict", "run", "compute", "infer"), "nnet(feats), or nnet3py.compute(nnet, feats)"),
-    **dict.fromkeys(("fit", "train", "step"), "nnet3py.train(nnet, (feats, targets))"),
-    **dict.fromkeys(("backward", "grad", "gradients"), "nnet3py.gradients(nnet, feats, targets=classes)"),
-    **dict.fromkeys(("eval", "inference"), "nothing is to be done: nnet(feats) computes in test mode"),
-    **dict.fromkeys(("to", "cuda", "cpu", "device"), "nnet3py.compute(nnet, feats, device='cuda')"),
-    **dict.fromkeys(("save", "dump", "to_file"), "nnet.write('final.raw')"),
-    **dict.fromkeys(("load", "load_state_dict"), "nnet3py.read_nnet('final.raw')"),
-    **dict.fromkeys(("layers", "modules", "children", "named_modules", "keys", "values"),
-                    "for name in nnet: nnet[name]; or nnet.summary()"),
-    **dict.fromkeys(("parameters", "named_parameters", "state_dict", "weights", "get_weights"),
-                    "for name in nnet: nnet[name].parameters()"),
-    **dict.fromkeys(("shape", "dims", "dim", "inputs", "outputs"),
-                    "nnet.input_dim('input'), nnet.output_dim('output'); or nnet.summary()"),
-    **dict.fromkeys(("context", "left_context", "right_context", "receptive_field"),
-                    "print(nnet.summary()), or nnet3py.info(nnet)"),
-    **dict.fromkeys(("export", "to_onnx"), "nnet3py.export_onnx(nnet, 'final.onnx')"),
+ELSEWHERE = elsewhere(**{
+    "forward predict run compute infer": "nnet(feats), or nnet3py.compute(nnet, feats)",
+    "fit train": "nnet3py.train(nnet, (feats, targets))",
+    "step train_step optimizer zero_grad": "nnet3py.Trainer(nnet).step(feats, targets)",
+    "backward grad gradients": "nnet3py.gradients(nnet, feats, targets=classes)",
+    "loss score evaluate": "nnet3py.gradients(nnet, feats, targets=classes).value; or train(…, validation=…)",
+    "eval inference": "nothing is to be done: nnet(feats) computes in test mode",
+    "to cuda cpu device": "nnet3py.compute(nnet, feats, device='cuda')",
+    "float half double dtype": "nothing is to be done: networks compute in float32",
+    "save dump to_file": "nnet.write('final.raw')",
+    "load load_state_dict from_file from_pretrained": "nnet3py.read_nnet('final.raw')",
+    "layers modules children named_modules keys values names items named_children":
+        "for name in nnet: nnet[name]; or nnet.summary()",
+    "parameters named_parameters state_dict weights get_weights": "for name in nnet: nnet[name].parameters()",
+    "set_weights set_state": "nnet.set_parameters('affine1', {'bias_params': values})",
+    "num_params n_params count_params": "nnet.num_parameters()",
+    "shape dims dim inputs outputs input output in_features out_features input_size output_size":
+        "nnet.input_dim('input'), nnet.output_dim('output'); or nnet.summary()",
+    "context left_context right_context receptive_field": "print(nnet.summary()), or nnet3py.info(nnet)",
+    "export export_onnx to_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",
+    "quantize": "nnet3py.export_onnx(nnet, 'final.onnx', quantize='int8')",
     "to_torch": "nnet3py.to_torch(nnet)",
     "info": "nnet3py.info(nnet)",
-}
+    "freeze requires_grad requires_grad_": "nnet3py.freeze(nnet, 'affine1*')",
+    "unfreeze": "nnet3py.unfreeze(nnet, 'affine1*')",
+    "clone": "nnet.copy()",
+    "edits apply_edits": "nnet3py.apply_edits(nnet, 'set-learning-rate name=* learning-rate=0.001')",
+    "learning_rate lr set_learning_rate": "nnet3py.set_learning_rate(nnet, 0.001)",
+    "priors transition_model": "a network has none, an acoustic model has: nnet3py.read_model('final.mdl')",
+    "decode recognize transcribe align": "nnet3py.Recognizer('model-folder').transcribe('a.wav'), nnet3py.decode, "
+                                         "nnet3py.align",
+    "plot draw show graph": "nnet.summary() as the last line of a notebook's cell, or nnet3py inspect --html=a.html",
+})
 
 
-class Shortcuts(NodeEdits, Shown):
+class Shortcuts(NodeEdits, CallableModel, Advising, Shown):
     """Short ways to inspect and use a network."""
 
-    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
-        """:func:`nnet3py.compute` of this network: float (frames, dim) -> float32 (frames, output dim).
+    _WHAT, _ELSEWHERE = "a network", ELSEWHERE
 
-        >>> nnet(feats).shape
-        (100, 10)
-        """
-        return import_module("nnet3py.runtime.compute").compute(self, feats, ivector, **options)
-
-    def __getitem__(self, name: str) -> Component | Any:       # Any: a node, which a type checker cannot tell apart
+    def __getitem__(self, name: str) -> Component:
         """The component of that name; or of that component node; or the input, output or dim-range node.
+
+        To a type checker it is a component, as a name does not tell: nodes are what ``nnet.node(name)`` gives.
 
         >>> nnet["affine1"].output_dim
         32
@@ -64,7 +72,8 @@ class Shortcuts(NodeEdits, Shown):
                 return self.component(name)
             if name in self.node_names:
                 node = self.node(name)
-                return self.components[node.component_index] if isinstance(node, ComponentNode) else node
+                # a node for those who look at a prompt; type checkers are told of components only
+                return self.components[node.component_index] if isinstance(node, ComponentNode) else cast(Any, node)
         names = [*dict.fromkeys((*self.component_names, *(node for node, _ in self.named_nodes())))]
         hint = did_you_mean(name, names) if isinstance(name, str) else None
         raise Nnet3Error(f"the network has no component or node {name!r}", hint or f"it has {', '.join(names)}")
@@ -77,21 +86,17 @@ class Shortcuts(NodeEdits, Shown):
         """The names of the components, in the order of the file; ``named_components()`` gives more."""
         return iter(list(self.component_names))
 
-    if not TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            """AttributeError, which says what to type instead if another library has something by that name."""
-            def advice() -> str | None:
-                if name in _ELSEWHERE or name.startswith("_"):
-                    return _ELSEWHERE.get(name)
-                return did_you_mean(name, [public for public in dir(self) if not public.startswith("_")])
-            raise NoSuchAttribute(f"a network has no '{name}'", advice)
+    def __len__(self) -> int:
+        """How many components there are: as many as iteration gives."""
+        return len(self.component_names)
 
-    def summary(self) -> Any:
-        """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
+    def __bool__(self) -> bool:
+        """True, even without components: an empty network is a network."""
+        return True
 
-        The same as :func:`nnet3py.summary`.
-        """
-        return import_module("nnet3py.inspection.summary").summary(self)
+    def _advice(self, name: str) -> str | None:
+        """What to type instead of an attribute, or None."""
+        return f"nnet[{name!r}]" if name in self.__dict__.get("component_names", ()) else super()._advice(name)
 
     def __repr__(self) -> str:
         parameters = sum(component.num_parameters() for component in self.components)

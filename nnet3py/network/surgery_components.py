@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.components.base import Component
 from nnet3py.config_line import ConfigLine, did_you_mean
@@ -31,7 +31,7 @@ class ComponentEdits(Edits):
         """
         yield from zip(self.component_names, self.components, strict=True)
 
-    def arrays(self, name: str) -> dict[str, np.ndarray]:
+    def arrays(self, name: str) -> dict[str, NDArray[np.float32]]:
         """The arrays of a component that :meth:`set_parameters` sets, as views: name -> float32 array.
 
         They are the trained parameters, or for fixed components (an LDA transform, fixed scales, biases) their values.
@@ -43,7 +43,7 @@ class ComponentEdits(Edits):
         fixed = FIXED_ARRAYS.get(type(component).__name__, ())
         return component.parameters() or {key: getattr(component, key) for key in fixed}
 
-    def set_parameters(self, name: str, values: Mapping[str, Any]) -> None:
+    def set_parameters(self, name: str, values: Mapping[str, ArrayLike]) -> None:
         """Overwrite arrays of a component, in place; those not named are left alone.
 
         Parameters
@@ -137,7 +137,7 @@ class ComponentEdits(Edits):
                     node.component_index -= 1
 
 
-def _as_parameters(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
+def _as_parameters(value: ArrayLike, shape: tuple[int, ...], what: str) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError:      # rows of different lengths

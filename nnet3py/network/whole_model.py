@@ -15,6 +15,7 @@ import numpy as np
 from nnet3py.components.base import Component, Components, Properties
 from nnet3py.components.updatable import is_updatable
 from nnet3py.errors import NumericError, UsageError
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
@@ -68,15 +69,29 @@ def has_batchnorm(nnet: Nnet) -> bool:
     return any(components_of_type(nnet, "BatchNormComponent"))
 
 
-def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Let batch normalisation use its stored statistics (True) or each minibatch's own, in place."""
+def set_batchnorm_test_mode(nnet: AnyModel, test_mode: bool) -> None:
+    """Let batch normalisation use its stored statistics, or each minibatch's own, in place.
+
+    Parameters
+    ----------
+    nnet : a network, or an acoustic model; changed in place
+    test_mode : True: the stored ones
+    """
+    nnet = network_of(nnet)
     with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, "BatchNormComponent"):
             component.set_test_mode(test_mode)
 
 
-def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Switch dropout and the like to expected values (True) or back, in place."""
+def set_dropout_test_mode(nnet: AnyModel, test_mode: bool) -> None:
+    """Switch dropout and the like to expected values, or back, in place.
+
+    Parameters
+    ----------
+    nnet : a network, or an acoustic model; changed in place
+    test_mode : True: expected values
+    """
+    nnet = network_of(nnet)
     with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, *RANDOM_TYPES):
             component.test_mode = test_mode
@@ -89,8 +104,16 @@ def set_dropout_proportion(nnet: Nnet, proportion: float) -> None:
             component.dropout_proportion = float(np.float32(proportion))
 
 
-def set_learning_rate(nnet: Nnet, rate: float, names: str = "*") -> None:
-    """Set the learning rate of each trainable component whose name matches to ``rate`` times its factor, in place."""
+def set_learning_rate(nnet: AnyModel, rate: float, names: str = "*") -> None:
+    """Set the learning rate of components, each to ``rate`` times its learning-rate factor, in place.
+
+    Parameters
+    ----------
+    nnet : a network, or an acoustic model; changed in place
+    rate : 0 or more
+    names : a pattern of components' names, in which ``*`` is any text, even none
+    """
+    nnet = network_of(nnet)
     matcher = name_matcher(names)
     with compiled_form_may_change(nnet):
         for name, component in nnet.named_components():

@@ -14,19 +14,19 @@ when an utterance is over. ``stream_options.py`` has the options of both.
 Nothing grows with the length of a stream but the search, which begins again with each segment; the only thing that
 Python does for each frame is to take it from the library that computes it.
 
-A model: ``model_folder.py`` says what a folder holds and lacks, ``conf_file.py`` and ``option_tables.py`` what its
-options say: they are declared once, for commands as well (``nnet3py/option_fields.py``). ``pipeline_files.py`` reads
-what makes features and i-vectors. ``recognizer.py`` has ``Recognizer(path)``, whose ``stream()`` is a ``Stream`` of
-``stream.py``, in blocks of any size and form, and whose ``transcribe()`` takes what ``sound.py`` reads. ``results.py``:
-``Result`` with words, times, confidences, alternatives and the lattice. ``scheduler.py``: ``BatchScheduler``, threads
-that decode many such streams. What streams in several threads, whoever's, need of the network at the same
-moment is computed together (``LoopedComputer.compute_chunks``).
+A model: ``model_folder.py`` says what a folder holds and lacks, ``option_tables.py`` (and ``nnet3py/conf_file.py``)
+what its options say: they are declared once, for commands as well (``nnet3py/option_fields.py``).
+``pipeline_files.py`` reads what makes features and i-vectors. ``recognizer.py`` has ``Recognizer(path)``, whose
+``stream()`` is a ``Stream`` of ``stream.py``, in blocks of any size and form, and whose ``transcribe()`` takes what
+``sound.py`` reads. ``results.py``: ``Result`` with words, times, confidences, alternatives and the lattice.
+``scheduler.py``: ``BatchScheduler``, threads that decode many such streams. What streams in several threads, whoever's,
+need of the network at the same moment is computed together (``LoopedComputer.compute_chunks``).
 Whole utterances: ``aligning.py``, where a known text is in a sound, and ``decode_arrays.py``, words of log-likelihoods
 or features.
 
 The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
 of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
-client may ask, ``server_metrics.py`` counts, ``server_http.py`` answers plain HTTP and gives the page
-``server_page.html``. Streams are decoded behind the interface ``stream_threads.StreamService``, by the scheduler, so
-that nobody waits for someone else's sound.
+client may ask, ``served_models.py`` has the models by name and reads them again, ``server_metrics.py`` counts,
+``server_http.py`` answers plain HTTP and gives the page ``server_page.html``. Streams are decoded behind the interface
+``stream_threads.StreamService``, by the scheduler, so that nobody waits for someone else's sound.
 """

@@ -3,21 +3,27 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from heapq import nlargest
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nnet3py import log
 from nnet3py.acoustic_model import read_model
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.config_line import did_you_mean
 from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
-from nnet3py.decoding.graph import word_line
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding.lookahead_graph import LookaheadGraph, relabelled
+from nnet3py.decoding.spelling import Spelling
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.fst.openfst import compose, from_openfst
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
@@ -25,16 +31,20 @@ from nnet3py.lattices.linear import linear_lattice, word_times
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
-from nnet3py.recognition.recognizer import acoustic_scale, read_decoding_graph, read_phrase_graph
+from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph, read_phrase_graph
 from nnet3py.recognition.results import aligner
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
-from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_text import read_fst_file
 
 logger = logging.getLogger(__name__)
 
 BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
 FRAMES_PER_CHUNK = 150
+PIECE, MARGIN = 60.0, 10.0            # seconds of a long sound that are aligned at once, and its end that is done again
+MOST_WORDS_A_SECOND = 6               # fast speakers say five
+UNKNOWN_WORDS = ("error", "similar", "leave-out")
+_NUM_ALIKE = 50
 
 
 class AlignedPhone(NamedTuple):
@@ -76,7 +86,7 @@ class AlignedText(NamedTuple):
 
     words: tuple[AlignedWord, ...]
     phones: tuple[AlignedPhone, ...]
-    transition_ids: np.ndarray
+    transition_ids: NDArray[np.int32]
     log_likelihood: float
     seconds_per_frame: float
 
@@ -84,6 +94,22 @@ class AlignedText(NamedTuple):
     def text(self) -> str:
         """The words, with blanks between them."""
         return " ".join(word.word for word in self.words)
+
+
+class _Token(NamedTuple):
+    """A word as it was given, and the words of the model in it: the number of each, or several of which one is taken.
+    """
+
+    text: str
+    numbers: list[Sequence[int]]
+
+
+class _Piece(NamedTuple):
+    """A piece of a sound: its first output frame, its best path, and its words, with frames counted in the piece."""
+
+    begin: int
+    decoded: Decoded
+    times: list[tuple[int, int, int]]
 
 
 class Aligner:
@@ -99,6 +125,7 @@ class Aligner:
     ----------
     folder : what is known of the model's files
     words : the names of words
+    sample_rate : of the model's sound; other sound is resampled
     seconds_per_frame : of the network's output
 
     Raises
@@ -106,8 +133,8 @@ class Aligner:
     Nnet3Error : the folder lacks something; says what
     """
 
-    def __init__(self, model: str | os.PathLike[str], *, device: str = "cpu") -> None:
-        folder = self.folder = read_model_folder(model)
+    def __init__(self, model: str | os.PathLike[str] | Recognizer, *, device: str = "cpu") -> None:
+        folder = self.folder = read_model_folder(model.folder.path if isinstance(model, Recognizer) else model)
         if not (folder.word_boundary or folder.align_lexicon):
             raise Nnet3Error(f"{folder.path} does not say where words begin and end",
                              "aligning needs phones/word_boundary.int or phones/align_lexicon.int beside the graph")
@@ -115,35 +142,68 @@ class Aligner:
         acoustic_model = read_model(folder.model)
         self._transitions = acoustic_model.transition_model
         factor = int(folder.options.get("frame-subsampling-factor", tables.LOOPED["frame-subsampling-factor"]))
+        self.sample_rate = self._front_end.rate
+        self._factor = factor
         self.seconds_per_frame = self._front_end.frame_shift * factor
         self._computer = UtteranceComputer(acoustic_model.nnet, ComputeOptions(
             frame_subsampling_factor=factor, frames_per_chunk=FRAMES_PER_CHUNK,
             acoustic_scale=acoustic_scale(folder, acoustic_model),
             compiler=CompilerOptions(cache_dir=default_folder())), acoustic_model.priors, device)
         self.words = SymbolTable.read(folder.words)
-        self._phones = _phone_names(folder)
+        self._phones = phone_names(folder)
+        self._others: dict[str, list[int]] = {}
         self._align_words = aligner(self._transitions, folder.word_boundary, folder.align_lexicon)
 
     def __repr__(self) -> str:
         return f"<Aligner: {self.folder.model}, {len(self.words):,} words>"
 
     @cached_property
-    def _graph(self) -> Fst:
+    def _graph(self) -> Fst | LookaheadGraph:
         return alignment_graph(self.folder, self._transitions)
 
     def __call__(self, sound: Sounds | FrontEndOutput, text: str | Sequence[str], rate: float | None = None, *,
-                 ivector: np.ndarray | None = None, channel: int | None = None) -> AlignedText:
+                 ivector: np.ndarray | None = None, channel: int | None = None,
+                 unknown_words: str = "error") -> AlignedText:
         """Where the words of a text are in a sound; arguments, result and errors are those of :func:`align`."""
-        words = text.split() if isinstance(text, str) else list(text)
-        if not words:
-            raise UsageError("there are no words to align", "give the text that was said")
-        numbers = [self._number(word) for word in words]
+        tokens = self._tokens(text.split() if isinstance(text, str) else text, unknown_words)
         feats, ivector = self._features(sound, rate, ivector, channel)
         if not len(feats):
             raise Nnet3Error("the sound is shorter than a window", "is sample_rate right?")
-        decoded = best_alignment(graph_of_words(self._graph, numbers), self._transitions,
-                                 self._computer.compute(feats, ivector))
-        return self._result(words, numbers, decoded)
+        numbers = [number for token in tokens for number in token.numbers]
+        return self._joined(tokens, list(self._pieces(feats, ivector, numbers)))
+
+    def _pieces(self, feats: np.ndarray, ivector: np.ndarray | None,
+                numbers: Sequence[Sequence[int]]) -> Iterator[_Piece]:
+        """Align a long sound piece by piece, each up to a place between two words well before its end.
+
+        What a piece has of the text is not known before: as many words are offered as can be said in it, and any number
+        of them may be taken. Where words end too close to the piece's end, they are left for the next one.
+        """
+        num_frames = -(-len(feats) // self._factor)
+        size, margin = (round(seconds / self.seconds_per_frame) for seconds in (PIECE, MARGIN))
+        most_words = round(PIECE * MOST_WORDS_A_SECOND)
+        begin = place = 0
+        while num_frames - begin > 2 * size:
+            log_likes = self._log_likes(feats, ivector, begin, begin + size)
+            offered = numbers[place:place + most_words]
+            with within(f"from {begin * self.seconds_per_frame:.1f} seconds on"):
+                decoded = best_alignment(graph_of_words(self._graph, offered, True), self._transitions, log_likes)
+                count, end = _cut(self._word_times(decoded), size - margin)
+                decoded = best_alignment(graph_of_words(self._graph, offered[:count]), self._transitions,
+                                         log_likes[:end])
+            yield _Piece(begin, decoded, self._word_times(decoded))
+            begin, place = begin + end, place + count
+        left = f"from {begin * self.seconds_per_frame:.1f} seconds and word {place + 1} on"
+        with within(left) if begin else nullcontext():
+            decoded = best_alignment(graph_of_words(self._graph, numbers[place:]), self._transitions,
+                                     self._log_likes(feats, ivector, begin, num_frames))
+        yield _Piece(begin, decoded, self._word_times(decoded))
+
+    def _log_likes(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int) -> np.ndarray:
+        """The network's output frames from ``begin`` to before ``end``, with a chunk of context at both sides."""
+        first = max(0, begin * self._factor // FRAMES_PER_CHUNK - 1) * FRAMES_PER_CHUNK
+        log_likes = self._computer.compute(feats[first:end * self._factor + FRAMES_PER_CHUNK], ivector)
+        return log_likes[begin - first // self._factor:end - first // self._factor]
 
     def _features(self, sound: Sounds | FrontEndOutput, rate: float | None, ivector: np.ndarray | None,
                   channel: int | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -154,31 +214,83 @@ class Aligner:
         feats, own = self._front_end(sound, rate, channel=channel)
         return feats, own if ivector is None else ivector
 
-    def _number(self, word: str) -> int:
-        number = self.words[word] if word in self.words else 0
-        if not number:
+    def _tokens(self, texts: Sequence[str], unknown_words: str) -> list[_Token]:
+        """What is to be aligned: words as they were given, with the numbers of what the model has for them."""
+        if unknown_words not in UNKNOWN_WORDS:
+            raise UsageError(f"unknown_words='{unknown_words}': expected {', '.join(UNKNOWN_WORDS)}")
+        tokens: list[_Token] = []
+        for text in texts:
+            words = (text,) if text in self.words else self._spelling.written([text])
+            numbers = [self._choices(word, unknown_words) for word in words]
+            if not words and tokens:                       # punctuation on its own
+                tokens[-1] = tokens[-1]._replace(text=f"{tokens[-1].text} {text}")
+            elif any(numbers):
+                tokens.append(_Token(text, [choices for choices in numbers if choices]))
+        if not tokens:
+            raise UsageError("there are no words to align", "give the text that was said, in the model's language")
+        return tokens
+
+    def _choices(self, word: str, unknown_words: str) -> Sequence[int]:
+        """The number of a word; of one that the model lacks those of words spelt alike, or none."""
+        if word in self.words and self.words[word]:
+            return (self.words[word],)
+        if unknown_words == "error":
             advice = did_you_mean(word, list(self.words.ids)) or f"its words are in {self.folder.words}"
             raise UsageError(f"the model does not know the word '{word}'", advice)
-        return number
+        if word not in self._others:
+            others = spelt_alike(word, self._spoken_words) if unknown_words == "similar" else []
+            self._others[word] = [self.words[other] for other in others]
+            log.warn_once(logger, f"the model does not know '{word}', which " + (
+                f"is aligned as the one of {len(others)} words spelt alike that fits best" if others else
+                "is left out"))
+        return self._others[word]
 
-    def _result(self, words: Sequence[str], numbers: Sequence[int], decoded: Decoded) -> AlignedText:
-        ids = decoded.alignment
-        borders = [*phone_starts(self._transitions, ids)[0].tolist(), len(ids)]
-        phones = tuple(
-            AlignedPhone(self._phone_name(int(self._transitions.transition_id_to_phone[ids[begin]])),
-                         *self._seconds(begin, end), begin, end)
-            for begin, end in zip(borders[:-1], borders[1:], strict=True))
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self.words)
+
+    @cached_property
+    def _spoken_words(self) -> list[str]:
+        """The words that stand in the graph."""
+        graph = self._graph
+        numbers = np.flatnonzero(graph.label_of_word) if isinstance(graph, LookaheadGraph) else np.unique(
+            graph.output_labels)
+        names = self.words.names
+        return [names[number] for number in numbers.tolist() if number and number in names]
+
+    def _word_times(self, decoded: Decoded) -> list[tuple[int, int, int]]:
+        """(number, first frame, frames) of each word."""
         assert self._align_words is not None
-        aligned = self._align_words(linear_lattice(ids, decoded.words, decoded.graph_cost, decoded.acoustic_cost))
+        aligned = self._align_words(linear_lattice(decoded.alignment, decoded.words, decoded.graph_cost,
+                                                   decoded.acoustic_cost))
         times = [each for each in word_times(aligned.lattice) or () if each[0]] if not aligned.problem else []
-        if [number for number, _, _ in times] != list(numbers):
+        if [number for number, _, _ in times] != decoded.words.tolist():
             raise Nnet3Error(f"the phones that were aligned are not those of the words: {aligned.problem or 'others'}",
                              f"{self.folder.word_boundary or self.folder.align_lexicon} must belong to the graph")
-        return AlignedText(
-            tuple(AlignedWord(word, *self._seconds(begin, begin + count), begin, begin + count,
-                              tuple(phone for phone in phones if begin <= phone.first_frame < begin + count))
-                  for word, (_, begin, count) in zip(words, times, strict=True)),
-            phones, ids, decoded.log_likelihood / len(ids), self.seconds_per_frame)
+        return times
+
+    def _joined(self, tokens: Sequence[_Token], pieces: Sequence[_Piece]) -> AlignedText:
+        ids = np.concatenate([piece.decoded.alignment for piece in pieces])
+        phones = [AlignedPhone(self._phone_name(phone), *self._seconds(begin, end), begin, end)
+                  for piece in pieces for phone, begin, end in self._phones_of(piece)]
+        firsts = [phone.first_frame for phone in phones]
+        times = [(piece.begin + begin, piece.begin + begin + count) for piece in pieces
+                 for _, begin, count in piece.times]
+        aligned, place = [], 0
+        for token in tokens:
+            (begin, _), place = times[place], place + len(token.numbers)
+            end = times[place - 1][1]
+            aligned.append(AlignedWord(token.text, *self._seconds(begin, end), begin, end,
+                                       tuple(phones[bisect_left(firsts, begin):bisect_left(firsts, end)])))
+        log_likelihood = sum(piece.decoded.log_likelihood for piece in pieces)
+        return AlignedText(tuple(aligned), tuple(phones), ids, log_likelihood / len(ids), self.seconds_per_frame)
+
+    def _phones_of(self, piece: _Piece) -> Iterator[tuple[int, int, int]]:
+        """Phones with their first frame and the frame after their last one."""
+        ids = piece.decoded.alignment
+        borders = [*phone_starts(self._transitions, ids)[0].tolist(), len(ids)]
+        for begin, end in zip(borders[:-1], borders[1:], strict=True):
+            yield int(self._transitions.transition_id_to_phone[ids[begin]]), piece.begin + begin, piece.begin + end
 
     def _seconds(self, begin: int, end: int) -> tuple[float, float]:
         return round(begin * self.seconds_per_frame, 6), round(end * self.seconds_per_frame, 6)
@@ -187,19 +299,25 @@ class Aligner:
         return self._phones.get(phone, str(phone))
 
 
-def align(model: str | os.PathLike[str] | Aligner, sound: Sounds | FrontEndOutput, text: str | Sequence[str],
-          rate: float | None = None, *, ivector: np.ndarray | None = None, channel: int | None = None) -> AlignedText:
+@arguments_elsewhere(sample_rate_or_sr="rate=", transcript_or_words="text=", ivectors="ivector=")
+def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | FrontEndOutput,
+          text: str | Sequence[str], rate: float | None = None, *, ivector: np.ndarray | None = None,
+          channel: int | None = None, unknown_words: str = "error") -> AlignedText:
     """Where the words and phones of a known text are in a sound (forced alignment).
 
     Parameters
     ----------
-    model : the folder of a model for recognition, or an :class:`Aligner`, which has read it already
+    model : the folder of a model for recognition, or a :class:`Recognizer` of it; or an :class:`Aligner`, which has
+        read it already
     sound : a file of sound; or samples as :func:`features` takes them; or what :func:`front_end` made of a sound; or
         features alone, float (frames, dim) of the network's input
-    text : the words that were said, with blanks between them or in a list, spelt as the model's words
+    text : the words that were said, with blanks between them or in a list; in the result they are spelt as here.
+        Punctuation is passed over, and letters may be small or capital
     rate : samples a second; None for a file, which knows it, and for features
     ivector : float (dim,), in place of the sound's own; features alone need it if the network takes one
     channel : which one of several, from 0; None: the only one, or of a file their mean
+    unknown_words : "error"; "similar": a word that the model does not know is aligned as one that is spelt alike, the
+        one that fits the sound best; "leave-out": it is not in the result. Both give a warning for each word
 
     Returns
     -------
@@ -213,36 +331,63 @@ def align(model: str | os.PathLike[str] | Aligner, sound: Sounds | FrontEndOutpu
 
     Notes
     -----
-    The sound is aligned as a whole: all its frames are kept in memory. Words may follow each other in any order where
-    the folder has a graph in two parts (HCLr.fst); elsewhere as its grammar allows.
+    A sound of more than two minutes is aligned in pieces of a minute, each up to a pause well before its end; so time
+    and memory are in proportion to its length. The text must be complete: what is said without being in it takes the
+    place of words nearby. Words may follow each other in any order where the folder has a graph in two parts
+    (HCLr.fst); elsewhere as its grammar allows.
     """
     if not isinstance(model, Aligner):
         model = Aligner(model)
-    return model(sound, text, rate, ivector=ivector, channel=channel)
+    return model(sound, text, rate, ivector=ivector, channel=channel, unknown_words=unknown_words)
 
 
-def alignment_graph(folder: ModelFolder, model: TransitionModel) -> Fst:
-    """A folder's graph from transition-ids to words, in any order if it has one in two parts."""
+def alignment_graph(folder: ModelFolder, model: TransitionModel) -> Fst | LookaheadGraph:
+    """A folder's graph; one in two parts is composed while it is searched."""
     if folder.is_lookahead or folder.phrase_graph:
         graph = read_decoding_graph(folder, model) if folder.is_lookahead else read_phrase_graph(folder, model)
         assert isinstance(graph, LookaheadGraph)
-        return graph.hcl_of_words()
+        return graph
     return read_fst_file(folder.graph)
 
 
-def graph_of_words(graph: Fst, words: Sequence[int]) -> Fst:
-    """The part of a graph from transition-ids to words that has just these words, by their numbers.
+def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[int]],
+                   may_stop: bool = False) -> Fst | LookaheadGraph:
+    """The part of a graph that has just these words.
 
-    Nnet3Error, for people, if it has none.
+    Parameters
+    ----------
+    graph : from transition-ids to words; of one in two parts, HCL is taken, which allows words in any order
+    words : the number of each word, or several numbers of which one was said
+    may_stop : whether words at the end may be missing
+
+    Raises
+    ------
+    Nnet3Error : for people: the graph has no path for the words
     """
-    part = from_openfst(compose(graph, word_line(np.array(words, dtype=np.int32))))
+    line = _line([word if isinstance(word, Sequence) else (word,) for word in words], may_stop)
+    if isinstance(graph, LookaheadGraph):
+        labels = graph.label_of_word
+        unknown = [word for word in line.input_labels.tolist() if word >= len(labels) or not labels[word]]
+        if unknown:
+            raise Nnet3Error(f"the model's graph has no path for the word number {unknown[0]}")
+        return graph.with_grammar(relabelled(line, labels))
+    part = from_openfst(compose(graph, line))
     if not part.num_states:
         raise Nnet3Error("the model's graph has no path for the words", "take a model with HCLr.fst and Gr.fst, which "
                          "allow words in any order")
     return part
 
 
-def best_alignment(part: Fst, model: TransitionModel, log_likes: np.ndarray) -> Decoded:
+def _line(words: Sequence[Sequence[int]], may_stop: bool) -> Fst:
+    """The acceptor of one word after the other, each one of several."""
+    places = np.repeat(np.arange(len(words)), [len(choices) for choices in words])
+    labels = [word for choices in words for word in choices]
+    is_final = np.arange(len(words) + 1) >= (0 if may_stop else len(words))
+    return Fst.from_arcs(0, np.where(is_final, np.float32(0.0), NO_WEIGHT), places, labels, labels,
+                         np.zeros(len(labels)), places + 1)
+
+
+def best_alignment(part: Fst | LookaheadGraph, model: TransitionModel, log_likes: np.ndarray) -> Decoded:
     """The best path of the graph of an utterance, by float32 (frames, pdfs). Nnet3Error, for people, for none."""
     decoded = Decoder(part, model, BEAM).decode(log_likes)
     if decoded is None or not decoded.reached_final:
@@ -251,9 +396,37 @@ def best_alignment(part: Fst, model: TransitionModel, log_likes: np.ndarray) -> 
     return decoded
 
 
-def _phone_names(folder: ModelFolder) -> dict[int, str]:
+def _cut(times: Sequence[tuple[int, int, int]], latest: int) -> tuple[int, int]:
+    """How many words a piece keeps, and where it ends: in the middle of the longest pause of its second half.
+
+    ``latest`` : frame before which that is; a piece without words there ends at it.
+    """
+    ends = [begin + count for _, begin, count in times if begin + count <= latest]
+    if not ends:
+        return 0, min([latest, *(begin for _, begin, _ in times)]) or latest
+    starts = [begin for _, begin, _ in times] + [latest]
+    pauses = [(min(starts[number + 1], latest) - end if number + 1 < len(starts) else 0, number)
+              for number, end in enumerate(ends) if end >= latest // 2] or [(0, len(ends) - 1)]
+    pause, number = max(pauses)
+    return number + 1, ends[number] + pause // 2
+
+
+def spelt_alike(word: str, words: Sequence[str], count: int = _NUM_ALIKE) -> list[str]:
+    """Words that have most pairs of neighbouring letters in common with a word, for their lengths; the best first."""
+    def pairs(text: str) -> set[str]:
+        text = f"<{text.casefold()}>"
+        return {text[place:place + 2] for place in range(len(text) - 1)}
+
+    wanted, margin = pairs(word), 1 + len(word) // 3
+    likeness = ((2.0 * len(wanted & (its := pairs(other))) / (len(wanted) + len(its)), other) for other in words
+                if abs(len(other) - len(word)) <= margin and other[0] not in "<[#!")
+    return [other for _, other in nlargest(count, likeness)]
+
+
+def phone_names(folder: ModelFolder) -> dict[int, str]:
     """The names of phones: of phones.txt beside the graph or in the folder; empty if there is none."""
-    for place in (os.path.dirname(folder.graph), os.path.join(folder.path, "graph"), folder.path):
+    beside = [os.path.dirname(folder.graph)] if folder.graph else []
+    for place in (*beside, os.path.join(folder.path, "graph"), folder.path, os.path.dirname(folder.model)):
         path = os.path.join(place, "phones.txt")
         if os.path.isfile(path):
             return dict(SymbolTable.read(path, "phone").names)

@@ -32,7 +32,13 @@ def models() -> list[Path]:
 
 def languages() -> list[str]:
     """The languages of these models, such as ``ko`` or ``en-us``."""
-    return sorted({match[1] for path in models() if (match := _LANGUAGE.match(path.name))})
+    return sorted(filter(None, {language_of(path.name) for path in models()}))
+
+
+def language_of(name: str) -> str:
+    """The language that a published model's name says, such as ``ko``; empty for another name."""
+    match = _LANGUAGE.match(name)
+    return match[1] if match else ""
 
 
 def find_model(lang: str | None = None, name: str | None = None) -> str:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py import option_file
+from nnet3py.advice import arguments_elsewhere
+from nnet3py.conf_file import checked_value, read_conf
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.feat.pitch import compute_pitch, pitch_options
@@ -19,9 +22,8 @@ from nnet3py.feat.vad import VadOptions, voiced_frames
 from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.option_fields import defaults
+from nnet3py.option_fields import OptionValue, defaults
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import checked_value, read_conf
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline
 from nnet3py.recognition.recognizer import folder_pipeline
@@ -36,11 +38,15 @@ _MOST_LONGER = 2               # frames by which pitch and other features may di
 _VAD_WINDOW = 300              # frames over which an x-vector's features are normalised
 
 Sounds = str | os.PathLike[str] | Block
-Config = str | os.PathLike[str] | Mapping[str, Any]
+Config = str | os.PathLike[str] | Mapping[str, OptionValue]
 
 
+@arguments_elsewhere(
+    sample_rate_or_sr_or_sampling_rate="rate=", options="config=", feature_type_or_type="kind=",
+    num_ceps_or_num_mel_bins_or_n_mels_or_n_mfcc_or_num_bins="config={'num-ceps': 40, 'num-mel-bins': 40}",
+    dither="config={'dither': 0}")
 def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", config: Config | None = None, *,
-             channel: int | None = None, warp: float = 1.0) -> np.ndarray:
+             channel: int | None = None, warp: float = 1.0) -> NDArray[np.float32]:
     """Features of a sound, as Kaldi's programs compute them: ``compute-mfcc-feats`` and others.
 
     Parameters
@@ -70,7 +76,7 @@ def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", confi
             raise UsageError(f"there are no features '{each}'", f"expected one of {', '.join(KINDS)}, or two of them "
                              "with a plus sign: mfcc+pitch")
     values = _values(config, kinds)
-    samples, rate = _sound(sound, rate, channel)
+    samples, rate = read_sound(sound, rate, channel)
     parts = []
     for each in kinds:
         own = {name: value for name, value in values.items() if name in _options_of(each)}
@@ -90,8 +96,8 @@ class FrontEndOutput(NamedTuple):
     without.
     """
 
-    features: np.ndarray
-    ivector: np.ndarray | None
+    features: NDArray[np.float32]
+    ivector: NDArray[np.float32] | None
 
 
 class FrontEnd:
@@ -118,7 +124,7 @@ class FrontEnd:
         ``sound``, ``rate``, ``channel`` : as for :func:`features`. Raises Nnet3Error for what is no sound. Program:
         compute-online-feats.
         """
-        samples, rate = _sound(sound, rate, channel)
+        samples, rate = read_sound(sound, rate, channel)
         pipeline = FeaturePipeline(self._models)
         pipeline.accept_waveform(samples, rate)
         pipeline.finish()
@@ -133,13 +139,24 @@ class FrontEnd:
 def front_end(model: str | os.PathLike[str]) -> FrontEnd:
     """What makes of sounds what the model in a folder takes, as the recogniser does.
 
-    ``model`` is a folder as :class:`Recognizer` takes. Raises Nnet3Error for one that lacks files, or has bad ones.
+    Parameters
+    ----------
+    model : a folder as :class:`Recognizer` takes
+
+    Returns
+    -------
+    A :class:`FrontEnd`: ``front_end("a.wav")`` gives features, float32 (frames, dim), and the i-vector, float32 (dim,)
+    or None.
+
+    Raises
+    ------
+    Nnet3Error : a folder that lacks files, or has bad ones
     """
     return FrontEnd(read_model_folder(model))
 
 
 def vad(feats: np.ndarray, *, energy_threshold: float = 5.0, energy_mean_scale: float = 0.5, frames_context: int = 0,
-        proportion_threshold: float = 0.6) -> np.ndarray:
+        proportion_threshold: float = 0.6) -> NDArray[np.bool_]:
     """Which frames are voiced, by their energy. Kaldi: ``compute-vad``.
 
     Parameters
@@ -163,8 +180,16 @@ def vad(feats: np.ndarray, *, energy_threshold: float = 5.0, energy_mean_scale: 
     return voiced_frames(frames, options) > 0
 
 
+def speech_frames(samples: np.ndarray, rate: float) -> np.ndarray:
+    """Which frames of 10 ms are voiced, bool (frames,), by :func:`vad` of Kaldi's standard features.
+
+    ``samples``: float32 (samples,) of the range of 16 bits, ``rate`` of them a second.
+    """
+    return vad(_speech(samples, rate, {}, "mfcc", 1.0))
+
+
 def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, rate: float | None = None,
-            config: Config | None = None, *, channel: int | None = None) -> np.ndarray:
+            config: Config | None = None, *, channel: int | None = None) -> NDArray[np.float32]:
     """The vector of a sound's speaker, by an x-vector network.
 
     Parameters
@@ -184,7 +209,7 @@ def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, 
     if isinstance(model, SpeakerModel):
         if config is not None:
             raise UsageError("a speaker model has features of its own, and takes no config")
-        samples, rate = _sound(sound, rate, channel)
+        samples, rate = read_sound(sound, rate, channel)
         frames = model.features.compute(samples, rate)
         if not len(frames):
             raise Nnet3Error("the sound is shorter than a window")
@@ -201,7 +226,7 @@ def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, 
 # -- sounds and options ------------------------------------------------------------------------------------------------
 
 
-def _sound(sound: Sounds, rate: float | None, channel: int | None = None) -> tuple[np.ndarray, float]:
+def read_sound(sound: Sounds, rate: float | None, channel: int | None = None) -> tuple[np.ndarray, float]:
     """float32 (samples,) of the range of 16 bits, and how many there are a second."""
     if isinstance(sound, str | os.PathLike):
         opened = open_sound(os.fspath(sound), channel)

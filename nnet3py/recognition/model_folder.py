@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from glob import escape, glob
 from typing import Any
 
+from nnet3py.conf_file import checked_value, find_file, read_conf
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.model_place import (
     MODEL_CONFS,
@@ -20,8 +21,9 @@ from nnet3py.network.model_place import (
     is_published,
     subsampling_of_folder,
 )
+from nnet3py.option_fields import OptionValue
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import checked_value, find_file, read_conf
+from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
 from nnet3py.transducers.fst import has_output_symbols
 
 DEMO = "demo_model"            # a folder beside this file
@@ -48,6 +50,7 @@ _PITCH_CONFS = ("conf/online_pitch.conf", "conf/pitch.conf", "pitch.conf")
 LOOKAHEAD_FILES = "HCLr.fst", "Gr.fst", "disambig_tid.int"
 _PHRASE_GRAPH = "graph-lookahead"     # a folder
 _EXTRACTORS = ("ivector", "ivector_extractor")
+_RNNLM = "rnnlm"
 _EXTRACTOR_FILES = {"lda-matrix": "final.mat", "global-cmvn-stats": "global_cmvn.stats", "diag-ubm": "final.dubm",
                     "ivector-extractor": "final.ie"}
 
@@ -66,12 +69,14 @@ class ModelFolder:
     words : the names of words
     word_boundary, align_lexicon : by either of them, words are aligned with time
     old_grammar, new_grammar : for rescoring, what is taken off the costs, and the const-ARPA that is added
+    rnnlm : the folder of an RNN language model that results are rescored with after that
     feature_kind, features : ``mfcc``, ``fbank`` or ``plp``, and their options
     pitch : options of the pitch that is appended to them; None for none
     options : of decoding, endpoints, silence weighting and the network, those that are given
     ivectors : options and files of i-vectors; None without i-vectors
     cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
     missing : what it cannot do without, and what to do about it
+    missing_graph : those of ``missing`` that only a search for words needs
     unused : what is there that nothing is made of, a line each
     """
 
@@ -87,13 +92,15 @@ class ModelFolder:
     align_lexicon: str = ""
     old_grammar: str = ""
     new_grammar: str = ""
+    rnnlm: str = ""
     feature_kind: str = "mfcc"
-    features: dict[str, Any] = field(default_factory=dict)
-    pitch: dict[str, Any] | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    ivectors: dict[str, Any] | None = None
-    cmvn: dict[str, Any] | None = None
+    features: dict[str, OptionValue] = field(default_factory=dict)
+    pitch: dict[str, OptionValue] | None = None
+    options: dict[str, OptionValue] = field(default_factory=dict)
+    ivectors: dict[str, OptionValue | dict[str, OptionValue]] | None = None
+    cmvn: dict[str, OptionValue] | None = None
     missing: list[str] = field(default_factory=list)
+    missing_graph: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
 
     @property
@@ -115,13 +122,13 @@ class ModelFolder:
         parts += ["normalised input"] if self.cmvn is not None else []
         parts += ["words aligned by " + os.path.basename(self.word_boundary or self.align_lexicon)] if (
             self.word_boundary or self.align_lexicon) else []
-        parts += ["rescoring"] if self.new_grammar else []
+        parts += ["rescoring" + " with an RNN language model" * bool(self.rnnlm)] if self.new_grammar else []
         parts += ["a lookahead graph for phrases"] if self.phrase_graph else []
         return f"{LAYOUTS[self.layout]}, with {', '.join(parts)}"
 
 
 def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
-                      options: Mapping[str, Any] | None = None) -> ModelFolder:
+                      options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
     """What can be known of a model before it is loaded.
 
     Parameters
@@ -132,7 +139,14 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
         weighting, and files by name: ``mfcc-config``, ``fbank-config``, ``ivector-extraction-config``, ``words``,
         ``word-boundary``, ``align-lexicon``
 
-    Raises Nnet3Error that names everything that is missing, and UsageError for an option that is not known.
+    Returns
+    -------
+    Its files and options.
+
+    Raises
+    ------
+    Nnet3Error : everything that is missing, by name
+    UsageError : an option that is not known
     """
     folder = look_at_folder(path, graph, options)
     if folder.missing:
@@ -142,7 +156,7 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
 
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
-                   options: Mapping[str, Any] | None = None) -> ModelFolder:
+                   options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
     """The same for a folder that may lack something: see ``missing``. Nnet3Error for anything but a model folder."""
     return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
 
@@ -163,18 +177,15 @@ class _Reader:
         folder = self.folder
         folder.model = folder.model or self._one_of("am/final.mdl", "final.mdl") or self._lack(
             "there is no acoustic model, am/final.mdl or final.mdl")
+        before = len(folder.missing)
         self._find_graph()
+        folder.missing_graph = folder.missing[before:]
         self._attempt(self._read_options)
         self._attempt(self._read_features)
         self._attempt(self._read_ivectors)
         self._attempt(self._read_cmvn)
         self._attempt(self._refuse)
-        rescoring = self._one_of("rescore/G.fst"), self._one_of("rescore/G.carpa")
-        if all(rescoring):
-            folder.old_grammar, folder.new_grammar = rescoring
-        if self._one_of("rnnlm/final.raw"):
-            folder.unused.append(f"the language model in {os.path.join(folder.path, 'rnnlm')} is not used: results are "
-                                 "not rescored with recurrent networks")
+        self._attempt(self._find_rescoring)
         return folder
 
     # -- small things --------------------------------------------------------------------------------------------------
@@ -275,7 +286,7 @@ class _Reader:
 
     def _named(self, option: str) -> str:
         """The file that an option names; empty for none."""
-        name = self.folder.options.get(option, "")
+        name = str(self.folder.options.get(option, ""))
         return find_file(name, self.folder.path) if name else ""
 
     def _read_features(self) -> None:
@@ -341,6 +352,23 @@ class _Reader:
         elif stats and (conf or folder.layout in (VOSK, FLAT) or self._one_of("online_cmvn")):
             folder.cmvn = {**(read_conf(conf, tables.CMVN) if conf else {}), "global-cmvn-stats": stats}
 
+    def _find_rescoring(self) -> None:
+        folder = self.folder
+        grammars = self._one_of("rescore/G.fst"), self._one_of("rescore/G.carpa")
+        if all(grammars):
+            folder.old_grammar, folder.new_grammar = grammars
+        place = os.path.join(folder.path, _RNNLM)
+        if self._one_of(f"{_RNNLM}/{NETWORK}") and folder.options.get("rnnlm", True):
+            if not folder.new_grammar:
+                folder.unused.append(f"the language model in {place} is not used: it takes the place of "
+                                     "rescore/G.carpa, which, or rescore/G.fst, is not there")
+                return
+            try:
+                find_rnnlm_files(place)
+            except Nnet3Error as error:
+                raise Nnet3Error(f"{error.message}; --model-option=rnnlm=false does without it") from None
+            folder.rnnlm = place
+
     def _refuse(self) -> None:
         """Refuse options that exist but are not supported."""
         folder = self.folder
@@ -360,6 +388,16 @@ class _Reader:
             if "--norm-means=false" not in text or "--norm-vars=true" in text:
                 raise UsageError(f"{path} says '{text.strip()}': features normalised over whole utterances cannot be "
                                  "had of a stream", "train with --cmvn-opts '--norm-means=false --norm-vars=false'")
+
+
+def files_of_model(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
+                   options: Mapping[str, Any] | None = None) -> set[str]:
+    """All files in a model's folder, and those elsewhere that it is read from. As :func:`look_at_folder`."""
+    folder = look_at_folder(path, graph, options)
+    values = [*vars(folder).values(), *(folder.ivectors or {}).values(), *(folder.cmvn or {}).values()]
+    named = {value for value in values if isinstance(value, str) and os.path.isfile(value)}
+    return named | {os.path.join(place, name) for place, _, names in os.walk(folder.path) for name in names
+                    if os.path.isfile(os.path.join(place, name))}
 
 
 def demo_folder() -> str:

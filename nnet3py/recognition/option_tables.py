@@ -70,7 +70,8 @@ LOOPED, CMVN, SPLICE, IVECTOR, PITCH = map(defaults, (
 DECODING: dict[str, Any] = {
     **defaults((*settings_of(DecoderOptions), *settings_of(PhoneDeterminizeOptions), *LOOPED_SETTINGS,
                 *ENDPOINT_SETTINGS, CHUNK_LENGTH)), **_IDLE}
-ONLINE: dict[str, Any] = {**defaults(PIPELINE_SETTINGS), **DECODING}
+RNNLM = Setting("rnnlm", True, "Rescore results with the RNN language model of a model folder that has one")
+ONLINE: dict[str, Any] = {**defaults((*PIPELINE_SETTINGS, RNNLM)), **DECODING}
 
 
 def of_features(kind: str) -> dict[str, Any]:

@@ -5,11 +5,12 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.decoding.decoder_options import DecoderOptions
@@ -17,13 +18,13 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import Graph
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.feat.speech import speech_options
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.text_lines import read_integer_lines
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.collapse import prepare_for_test
-from nnet3py.option_fields import with_values
+from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.endpoint import is_silence
 from nnet3py.recognition.find_model import find_model
@@ -36,6 +37,7 @@ from nnet3py.recognition.speaker import SpeakerModel, SpeakerStream
 from nnet3py.recognition.stream import Block, Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions
+from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.runtime.looped import LoopedComputer
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ _KEPT_GRAPHS = 8           # of phrases and boosted words, for streams that ask 
 _CHAIN_SCALE = 1.0
 
 
-class Recognizer:
+class Recognizer(Advising):
     """A model for recognition, of any layout that :mod:`~nnet3py.recognition.model_folder` knows.
 
     Parameters
@@ -61,6 +63,7 @@ class Recognizer:
     folder : what is known of the model's files
     sample_rate : of the sound that the model was made for; other sound is resampled
     words : the names of words
+    speaker_model : what tells speakers apart; None without
 
     Raises
     ------
@@ -68,9 +71,21 @@ class Recognizer:
     UsageError : an option that is not known
     """
 
+    _WHAT: ClassVar[str] = "a recognizer"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "recognize recognise decode predict transcribe_file": "recognizer.transcribe('a.wav')",
+        "accept_waveform AcceptWaveform accept feed": "stream = recognizer.stream(); stream.accept_waveform(samples)",
+        "vocabulary vocab lexicon symbols": "recognizer.words", "rate sampling_rate": "recognizer.sample_rate",
+        "align": "nnet3py.align('model-folder', 'a.wav', 'the words')",
+        "model nnet": "nnet3py.read_model(recognizer.folder.model)", "beam options": "Recognizer(folder, options={"
+        "'beam': 13})", "Result FinalResult PartialResult": "of a stream: stream.result().text, stream.partial"})
+
     def __init__(self, path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None, *,
-                 options: Mapping[str, Any] | None = None, device: str = "cpu",
+                 options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
                  speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"a recognizer is made of a model folder, found {type(path).__name__}",
+                             "nnet3py.Recognizer('model-folder'): it needs the graph and the features' options, too")
         folder = self.folder = read_model_folder(path, graph, options)
         for line in folder.unused:
             logger.warning("%s", line)
@@ -92,18 +107,20 @@ class Recognizer:
         self._results = ResultMaker(
             self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
-            rescorer(folder.old_grammar, folder.new_grammar))
-        self._speaker_model = _speaker_model(speaker_model)
+            rescorer(folder.old_grammar, folder.new_grammar, _rnnlm(folder, self.words, device)))
+        self.speaker_model = _speaker_model(speaker_model)
         self.decoder(self._graph)                          # raises what does not fit together
 
     @classmethod
-    def find(cls, lang: str | None = None, *, name: str | None = None, **settings: Any) -> Recognizer:
+    def find(cls, lang: str | None = None, *, name: str | None = None, graph: str | os.PathLike[str] | None = None,
+             options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
+             speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> Recognizer:
         """The recognizer of a published model by its language or name, such as ``Recognizer.find("ko")``.
 
         It is looked for in the folders where vosk looks: :func:`~nnet3py.recognition.find_model.find_model`, which says
-        what it raises. ``settings`` are those of the class.
+        what it raises. The other parameters are those of the class.
         """
-        return cls(find_model(lang, name), **settings)
+        return cls(find_model(lang, name), graph, options=options, device=device, speaker_model=speaker_model)
 
     @property
     def endpoint_options(self) -> EndpointOptions:
@@ -147,7 +164,7 @@ class Recognizer:
                       self._determinize_options, at_once, self._speaker_stream(speaker_model))
 
     def _speaker_stream(self, speaker_model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerStream | None:
-        model = self._speaker_model if speaker_model is None else _speaker_model(speaker_model)
+        model = self.speaker_model if speaker_model is None else _speaker_model(speaker_model)
         if model is None:
             return None
         return SpeakerStream(model, is_silence(self._transitions, self._endpoint_options.silence_phones),
@@ -216,8 +233,15 @@ class Recognizer:
             raise UsageError(f"the model does not know the word '{word}'", f"its words are in {self.folder.words}")
         return number
 
+    def __call__(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound,
+                 sample_rate: float | None = None) -> Result:
+        """:meth:`transcribe` a sound: a file, or samples, int16 (samples,) or float (samples,) from -1 to 1."""
+        return self.transcribe(sound, sample_rate)
+
     # -- whole sounds --------------------------------------------------------------------------------------------------
 
+    @arguments_elsewhere(rate_or_sampling_rate="sample_rate=", beam="Recognizer(folder, options={'beam': 13})",
+                         language="Recognizer.find('ko')")
     def transcribe(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound, sample_rate: float | None = None,
                    *, channel: int | None = None, endpointing: bool = True, phrases: Sequence[str] = (),
                    boost: Mapping[str, float] | None = None) -> Result:
@@ -226,7 +250,7 @@ class Recognizer:
         Parameters
         ----------
         sound : a file (WAVE, and what the extras ``sound`` and ``media`` read), ``-`` for standard input; or samples,
-            as :meth:`Stream.accept_waveform` takes them
+            bytes of 16-bit ones, int16 (samples,), or float (samples,) from -1 to 1
         sample_rate : of samples; None: what the model was made for. Files know theirs
         channel : which one of a file to take, from 0; None: their mean
         endpointing : begin a new segment wherever an utterance is over; the result's ``segments`` are these. Without, a
@@ -289,6 +313,24 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
                           frame_subsampling_factor=values["frame-subsampling-factor"],
                           acoustic_scale=acoustic_scale(folder, model), priors=model.priors, device=device,
                           cache_dir=default_folder())
+
+
+def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
+    """The folder's RNN language model. Nnet3Error if it has not all of the recogniser's words, or has other ones."""
+    if not folder.rnnlm:
+        return None
+    model = RnnLanguageModel(folder.rnnlm, words=folder.words, device=device)
+    num_words, own = model.embedding.num_words, model.files.words
+    wrong = words.first_beyond(num_words)
+    if not wrong and os.path.dirname(own).startswith(os.path.normpath(folder.rnnlm)):
+        names = SymbolTable.read(own).names
+        wrong = next((name for number, name in words.names.items() if names.get(number, name) != name), "")
+    if wrong:
+        raise Nnet3Error(f"the language model in {folder.rnnlm}, of {num_words - 1} words, does not have the word "
+                         f"'{wrong}' of {folder.words} with its number, {words[wrong]}",
+                         "it was made for other words; --model-option=rnnlm=false, or options={'rnnlm': False}, does "
+                         "without it")
+    return model
 
 
 def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> SpeakerModel | None:

@@ -2,32 +2,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
+from nnet3py.lattices.deterministic_lm import ConstArpaLm
 from nnet3py.lattices.mbr import minimum_bayes_risk
+from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.shown import Shown
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
 
 NUM_ALTERNATIVES = 10
+# vosk's, with an RNN language model.
+_RNNLM_SCALE, _RNNLM_ORDER, _RNNLM_PRUNING = 0.5, 4, PrunedCompositionOptions(beam=3.0, max_arcs=3000)
 _CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as vosk scales them before it works out confidences
 
 
 class Word(NamedTuple):
-    """A word that was said. ``start``, ``end``: seconds since the stream began; ``confidence`` from 0 to 1."""
+    """A word that was said.
+
+    Attributes
+    ----------
+    word : its name
+    start, end : seconds since the stream began
+    confidence : how sure it is, from 0 to 1
+    """
 
     word: str
     start: float
@@ -54,7 +69,7 @@ class TimedAlternative(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Result(Shown):
+class Result(Advising, Shown):
     """What was recognised in a segment of a stream, or in all of them.
 
     Attributes
@@ -65,10 +80,19 @@ class Result(Shown):
         nothing was decoded
     segments : the results of the segments that this is made of; itself if it is only one
     first_frame : of the lattice, counted in decoded frames of the stream
-    speaker : float32, a vector that tells speakers apart by its angle to others; None without a speaker model, or if
-        too little was said. Of the first segment that has one, if there are several
+    speaker : float32 (dim,), a vector that tells speakers apart by its angle to others; None without a speaker model,
+        or if too little was said. Of the first segment that has one, if there are several
     speaker_frames : how many frames it was made of
+    speaker_name : who spoke, where speakers were told apart (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
+
+    _WHAT: ClassVar[str] = "a result"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "confidence confidences times timestamps":
+            "[(word.word, word.start, word.end, word.confidence) for word in result.words]",
+        "json as_dict to_dict to_json dict":
+            "{'text': result.text, 'words': [word._asdict() for word in result.words]}",
+        "transcript transcription sentence": "result.text", "hypotheses n_best": "result.nbest, result.best(20)"})
 
     words: tuple[Word, ...]
     start: float
@@ -77,13 +101,21 @@ class Result(Shown):
     _maker: ResultMaker = field(repr=False)
     first_frame: int = field(default=0, repr=False)
     _segments: tuple[Result, ...] = field(default=(), repr=False)
-    speaker: np.ndarray | None = field(default=None, repr=False)
+    speaker: NDArray[np.float32] | None = field(default=None, repr=False)
     speaker_frames: int = field(default=0, repr=False)
+    speaker_name: str = ""
 
     @property
     def text(self) -> str:
         """The words, with blanks between them."""
         return " ".join(word.word for word in self.words)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """UsageError: vosk's results are dicts, these have attributes."""
+        raise UsageError(f"a result has attributes, not keys such as {name!r}", "result.text, result.words")
 
     @property
     def segments(self) -> tuple[Result, ...]:
@@ -225,8 +257,12 @@ def aligner(model: TransitionModel, word_boundary: str,
     return None
 
 
-def rescorer(old_grammar: str, new_grammar: str) -> Callable[[CompactLattice], CompactLattice] | None:
-    """What takes the costs of ``rescore/G.fst`` off, and adds those of ``rescore/G.carpa``; None for empty names."""
+def rescorer(old_grammar: str, new_grammar: str,
+             rnnlm: RnnLanguageModel | None = None) -> Callable[[CompactLattice], CompactLattice] | None:
+    """What takes the costs of ``rescore/G.fst`` off, and adds those of ``rescore/G.carpa``; None for empty names.
+
+    Then half of these are replaced by those of an RNN language model, if there is one, as vosk does it.
+    """
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.io.object_files import read_object
     from nnet3py.lattices.lm_rescoring import as_acceptor_of_words, rescored_with_const_arpa, rescored_with_fst
@@ -236,4 +272,12 @@ def rescorer(old_grammar: str, new_grammar: str) -> Callable[[CompactLattice], C
         return None
     old = Composer(as_acceptor_of_words(read_object(old_grammar, read_fst)))
     new = ConstArpa.read(new_grammar)
-    return lambda lattice: rescored_with_const_arpa(rescored_with_fst(lattice, old, -1.0), new, 1.0)
+
+    def rescored(lattice: CompactLattice) -> CompactLattice:
+        lattice = rescored_with_const_arpa(rescored_with_fst(lattice, old, -1.0), new, 1.0)
+        if rnnlm is not None and lattice.start >= 0:
+            lattice = rnnlm.rescore(lattice, ConstArpaLm(new), scale=_RNNLM_SCALE, max_ngram_order=_RNNLM_ORDER,
+                                    pruning=_RNNLM_PRUNING)
+        return lattice
+
+    return rescored

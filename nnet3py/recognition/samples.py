@@ -30,7 +30,9 @@ def samples_of(sound: Block, channel: int | None = None) -> np.ndarray:
         return np.frombuffer(data, dtype="<i2").astype(np.float32)
     if not isinstance(sound, np.ndarray) or sound.dtype.type not in (np.int16, np.float32, np.float64):
         kind = f"an array of {sound.dtype}" if isinstance(sound, np.ndarray) else type(sound).__name__
-        raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {kind}")
+        raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {kind}",
+                         "tensor.numpy() makes one of a tensor" if type(sound).__name__ == "Tensor" else
+                         "np.asarray(sound, np.int16) makes one of samples of 16 bits")
     if channel is not None and (sound.ndim != 2 or not 0 <= channel < sound.shape[1]):
         raise ShapeError(f"there is no channel {channel} in an array of shape {sound.shape}",
                          "expected (samples, channels)")

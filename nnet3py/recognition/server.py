@@ -15,6 +15,7 @@ from typing import Any
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
+from nnet3py.recognition.served_models import Reloaded, ServedModels
 from nnet3py.recognition.server_http import HttpAnswer, answer_to, is_local_name, origin_is_allowed, refusal
 from nnet3py.recognition.server_limits import MESSAGES_WAITING
 from nnet3py.recognition.server_metrics import Metrics
@@ -22,23 +23,30 @@ from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.recognition.server_protocol import CloseCode, StreamSettings
 from nnet3py.recognition.server_session import Session
 from nnet3py.recognition.stream_threads import StreamService
-from nnet3py.system import call_at_signals
+from nnet3py.system import HANGUP, call_at_signals, has_terminal
 
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0          # that a client has to answer the closing of its connection
 _OPEN_SECONDS = 10.0         # for a client to say what it wants
-_PING_SECONDS = 20.0         # between checks whether a client is still there; as long for its answer
-_KINDS = {1007: "text", 1009: "size", 1011: "ping"}      # of errors at which websockets itself closes, by close code
+_PING_SECONDS = 20.0         # between signs of life, after which the system closes what has no other end any more
+_KINDS = {1007: "text", 1009: "size"}      # of errors at which websockets itself closes, by close code
 
 
 class RecognitionServer:
-    """A server. :meth:`serve` runs it, :meth:`stop` ends it.
+    """A server. :meth:`serve` runs it, :meth:`stop` ends it, :meth:`reload` reads its models again.
 
     Parameters
     ----------
     service : which decodes; it is shut down when the server ends
     options : how to serve
+    models : what clients may choose from
+    read_again : reads the models again, in a thread, and raises nothing; None: they stay as they are
+
+    Attributes
+    ----------
+    options, metrics : how it serves, and what it has counted
+    models : what new connections may choose from
 
     Raises
     ------
@@ -46,11 +54,14 @@ class RecognitionServer:
         The package websockets is missing, or an option cannot be used.
     """
 
-    def __init__(self, service: StreamService, options: ServerOptions) -> None:
+    def __init__(self, service: StreamService, options: ServerOptions, models: ServedModels | None = None,
+                 read_again: Callable[[], Reloaded] | None = None) -> None:
         options.check()
         require_websockets()
-        self.options, self.metrics = options, Metrics()
-        self._service = service
+        self.options, self.metrics, self.models = options, Metrics(), models or ServedModels()
+        self._service, self._read_again = service, read_again
+        self._reload_is_wanted = False
+        self._reloading: asyncio.Task[None] | None = None
         self._is_local = is_local_name(options.host)
         self._connections: set[Any] = set()
         self._stopping = asyncio.Event()
@@ -61,6 +72,24 @@ class RecognitionServer:
         if self._stopping.is_set():
             self._hurrying.set()
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Read models again whose files have changed, for connections that come then; returns at once.
+
+        Connections that are open keep what they have to their end. What cannot be read is logged, and served as before.
+        """
+        self._reload_is_wanted = True          # if it is being done: once more, for what has changed since
+        if self._read_again is not None and (self._reloading is None or self._reloading.done()):
+            self._reloading = asyncio.get_running_loop().create_task(self._reload(self._read_again))
+
+    async def _reload(self, read_again: Callable[[], Reloaded]) -> None:
+        while self._reload_is_wanted and not self._stopping.is_set():
+            self._reload_is_wanted = False
+            self.models, changes, problems = await asyncio.to_thread(read_again)
+            for problem in problems:
+                logger.error("%s; what was served before still is", problem)
+            self.metrics.count("reloads_total", label="failed" if problems else "ok")
+            logger.info("Models were looked at again: %s", "; ".join(changes) or "nothing is different")
 
     async def serve(self, listening: Callable[[str], None] = lambda address: None) -> None:
         """Accept connections until :meth:`stop` is called; ``listening`` is told the address once that begins.
@@ -85,7 +114,8 @@ class RecognitionServer:
             return await serve(
                 self._handle, options.host or None, options.port, process_request=self._process_request,
                 compression=None, server_header="nnet3py", open_timeout=_OPEN_SECONDS, ping_interval=_PING_SECONDS,
-                ping_timeout=_PING_SECONDS, close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
+                ping_timeout=None,       # an answer to it comes after all the sound that waits
+                close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
                 max_queue=MESSAGES_WAITING, logger=quiet, ssl=_tls_context(options))
         except OSError as error:
             raise Nnet3Error(f"cannot listen on port {options.port} of {options.host or 'all interfaces'}: "
@@ -141,8 +171,9 @@ class RecognitionServer:
         """What ``/health`` says: ``status`` is ``ok``, or ``stopping``."""
         from nnet3py import __version__
 
-        return {"status": "stopping" if self._stopping.is_set() else "ok", "model": self.options.model_name,
-                "version": __version__, "connections": len(self._connections),
+        default = self.models.default
+        return {"status": "stopping" if self._stopping.is_set() else "ok", "model": default.name if default else "",
+                "models": list(self.models.by_name), "version": __version__, "connections": len(self._connections),
                 "sample_rate": self.options.sample_rate}
 
     async def _handle(self, connection: Any) -> None:
@@ -156,8 +187,8 @@ class RecognitionServer:
         self._connections.add(connection)
         self.metrics.count("connections_total")
         self.metrics.connections = len(self._connections)
-        session = Session(connection, self._service, StreamSettings(self.options.sample_rate), self.options.limits,
-                          self.metrics)
+        session = Session(connection, self._service, StreamSettings(
+            self.options.sample_rate, model=self.models.default), self.options.limits, self.metrics, self.models)
         try:
             await self._converse(session)
         except ConnectionClosed as closed:
@@ -182,7 +213,9 @@ class RecognitionServer:
 
 
 def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT comes; a second one ends open connections at once.
+    """Serve until SIGTERM or SIGINT comes; a second one ends open connections at once. At SIGHUP models are read again.
+
+    If a terminal started it, and SIGHUP comes because the terminal is closed, that ends it as well.
 
     Parameters
     ----------
@@ -191,7 +224,17 @@ def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[
     """
     async def until_signal() -> None:
         server = server_of()
-        call_at_signals(asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT), server.stop)
+        ends_with_terminal = has_terminal() and signal.getsignal(HANGUP) != signal.SIG_IGN if HANGUP else False
+
+        def hang_up() -> None:
+            if ends_with_terminal and not has_terminal():
+                server.stop()
+            else:
+                server.reload()
+
+        loop = asyncio.get_running_loop()
+        call_at_signals(loop, (signal.SIGTERM, signal.SIGINT), server.stop)
+        call_at_signals(loop, (HANGUP,) if HANGUP else (), hang_up)
         await server.serve(listening)
 
     asyncio.run(until_signal())

@@ -13,6 +13,8 @@ _COUNTERS = {      # name: help, label
     "connections_total": ("Connections that were accepted.", ""),
     "refused_total": ("Connections that were refused, by reason.", "reason"),
     "errors_total": ("Connections that an error ended, by kind.", "kind"),
+    "streams_total": ("Streams of sound that began, by model.", "model"),
+    "reloads_total": ("Times that models were read again at a signal, by outcome: ok, failed.", "outcome"),
     "messages_total": ("Messages of clients, by kind.", "kind"),
     "results_total": ("Results of segments that were sent.", ""),
     "words_total": ("Words in results.", ""),

@@ -18,7 +18,6 @@ class ServerOptions:
     ----------
     limits : for clients
     allowed_origins : of pages of other servers whose scripts may connect, such as ``https://example.org``; or ``*``
-    model_name : which is shown
     """
 
     host: str = opt("host", "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's")
@@ -32,7 +31,6 @@ class ServerOptions:
     certificate: str = opt("certificate", "", "File with a certificate, for TLS; browsers need it for a microphone "
                            "elsewhere")
     key: str = opt("key", "", "File with the certificate's key, if that is in another one")
-    model_name: str = ""
 
     def check(self) -> None:
         """Raise :class:`UsageError` for values that cannot be used."""

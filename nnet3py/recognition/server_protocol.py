@@ -1,10 +1,10 @@
 """What a client and the server say to each other: the public protocol of vosk-server, over a WebSocket.
 
 A client may first send the text ``{"config": {"sample_rate": 8000, "words": true, "max_alternatives": 0,
-"phrase_list": [...]}}``, then sends sound in binary messages (16-bit samples, little-endian, one channel), and at last
-the text ``{"eof": 1}``. Each binary message is answered by ``{"partial": "..."}`` or, at the end of a segment, by its
-result; ``{"eof": 1}`` by the last result, after which the server closes. ``{"reset": 1}`` is answered by a result,
-too, and begins a new stream.
+"phrase_list": [...], "model": "ko"}}``, then sends sound in binary messages (16-bit samples, little-endian, one
+channel), and at last the text ``{"eof": 1}``. Each binary message is answered by ``{"partial": "..."}`` or, at the end
+of a segment, by its result; ``{"eof": 1}`` by the last result, after which the server closes. ``{"reset": 1}`` is
+answered by a result, too, and begins a new stream.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.recognition.served_models import ServedModel, ServedModels
 
 BYTES_PER_SAMPLE = 2
 SAMPLE_RATES = (1000.0, 384000.0)      # the least and the greatest; telephones have 8000, studios 192000
@@ -64,12 +65,14 @@ class StreamSettings:
     words : whether results have a list of words with times and confidences
     max_alternatives : 0, or how many alternatives to give in place of one result
     phrases : what will be said, for a model with a lookahead graph; empty: whatever the model knows
+    model : which decodes; None for a service that has none to choose from
     """
 
     sample_rate: float
     words: bool = True
     max_alternatives: int = 0
     phrases: tuple[str, ...] = ()
+    model: ServedModel | None = None
 
 
 class ResultLike(Protocol):
@@ -92,11 +95,11 @@ class ResultLike(Protocol):
     def joined(self, segments: Any) -> Any: ...
 
 
-def read_text_message(text: str, settings: StreamSettings) -> StreamSettings | Control:
-    """What a client's text message asks for; settings that it does not name stay.
+def read_text_message(text: str, settings: StreamSettings, models: ServedModels) -> StreamSettings | Control:
+    """What a client's text message asks for, of some models; settings that it does not name stay.
 
     Raises :class:`ProtocolError` for anything but ``config``, ``eof`` and ``reset``. Keys of ``config`` that are not
-    known are ignored, as by the public server; ``model`` is refused, since the wrong language helps nobody.
+    known are ignored, as by the public server; a model that there is not is refused: the wrong language helps nobody.
     """
     try:
         message = json.loads(text)
@@ -104,7 +107,7 @@ def read_text_message(text: str, settings: StreamSettings) -> StreamSettings | C
         message = None
     if isinstance(message, dict):
         if "config" in message:
-            return _changed(settings, message["config"])
+            return _changed(settings, message["config"], models)
         for control in Control:
             if message.get(control.value):
                 return control
@@ -112,12 +115,15 @@ def read_text_message(text: str, settings: StreamSettings) -> StreamSettings | C
                         "{\"eof\": 1}; sound is sent in binary messages", CloseCode.UNSUPPORTED, "text")
 
 
-def _changed(settings: StreamSettings, config: Any) -> StreamSettings:
+def _changed(settings: StreamSettings, config: Any, models: ServedModels) -> StreamSettings:
     if not isinstance(config, dict):
         raise _wrong("config", config, "an object")
-    if config.get("model"):
-        raise _wrong("model", config["model"], "none: this server has one model")
     changed: dict[str, Any] = {}
+    if config.get("model"):
+        asked = config["model"]
+        changed["model"] = models.named(asked) if isinstance(asked, str) else None
+        if changed["model"] is None:
+            raise _wrong("model", asked, f"one of {', '.join(models.by_name)}" if models.by_name else "none")
     if "sample_rate" in config:
         rate = config["sample_rate"]
         if not _is_number(rate) or not SAMPLE_RATES[0] <= rate <= SAMPLE_RATES[1]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.recognition.served_models import ServedModels
 from nnet3py.recognition.server_limits import Limits, Pace
 from nnet3py.recognition.server_metrics import Metrics
 from nnet3py.recognition.server_protocol import (
@@ -46,12 +47,13 @@ class Session:
     service : which decodes
     settings : those of a client that chooses none
     limits, metrics : of the server
+    models : what the client may choose from, to its end
     """
 
     def __init__(self, connection: ConnectionLike, service: StreamService, settings: StreamSettings, limits: Limits,
-                 metrics: Metrics) -> None:
+                 metrics: Metrics, models: ServedModels) -> None:
         self._connection, self._service, self._settings = connection, service, settings
-        self._limits, self._metrics = limits, metrics
+        self._limits, self._metrics, self._models = limits, metrics, models
         self._stream: RunningStream | None = None
         self._stream_settings = settings       # the stream's own
         self._seconds = 0.0                    # of sound on this connection
@@ -92,17 +94,16 @@ class Session:
         """Answer one message; returns whether the conversation goes on."""
         if isinstance(message, bytes):
             return await self._accept(message)
-        wanted = read_text_message(message, self._settings)
+        wanted = read_text_message(message, self._settings, self._models)
         self._metrics.count("messages_total", label=wanted.value if isinstance(wanted, Control) else "config")
         if isinstance(wanted, Control):
             await self._say(await self._finish())
             self._end_stream()
             return wanted is not Control.EOF
         self._settings = wanted
-        if self._stream is not None and ((wanted.sample_rate, wanted.phrases)
-                                         != (self._stream_settings.sample_rate, self._stream_settings.phrases)):
-            raise ProtocolError("sample_rate and phrase_list can be set before the first sound of a stream, not within "
-                                "it: send {\"reset\": 1} before", CloseCode.POLICY, "config")
+        if self._stream is not None and _of_stream(wanted) != _of_stream(self._stream_settings):
+            raise ProtocolError("sample_rate, phrase_list and model can be set before the first sound of a stream, not "
+                                "within it: send {\"reset\": 1} before", CloseCode.POLICY, "config")
         return True
 
     async def _accept(self, message: bytes) -> bool:
@@ -134,6 +135,8 @@ class Session:
         if self._stream is None:
             self._stream_settings = self._settings
             self._stream = await self._service.open(self._settings)
+            if self._settings.model is not None:
+                self._metrics.count("streams_total", label=self._settings.model.name)
         return self._stream
 
     async def _finish(self) -> Answer:
@@ -161,6 +164,11 @@ class Session:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+def _of_stream(settings: StreamSettings) -> tuple[object, ...]:
+    """What cannot change while a stream lasts."""
+    return settings.sample_rate, settings.phrases, settings.model
 
 
 def _short(text: str) -> str:

@@ -1,13 +1,17 @@
 """Which sounds are to be transcribed, and where their results go."""
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nnet3py.errors import UsageError
 from nnet3py.io.text_lines import read_lines
 from nnet3py.recognition.sound import ENDINGS, STANDARD_INPUT
+
+logger = logging.getLogger(__name__)
 
 
 class Listed(NamedTuple):
@@ -20,12 +24,15 @@ class Listed(NamedTuple):
 def find_sounds(paths: Iterable[str]) -> list[Listed]:
     """Files, and all files of sound in folders and below, by their endings; each once, in order.
 
+    What is passed over in a folder is logged: how many files of each ending, and files that are listed already.
     UsageError for what is not there, for folders without sounds, and if two results would have the same name.
     """
     sounds: dict[str, Listed] = {}
     for path in paths:
         for listed in _in_folder(path) if os.path.isdir(path) else [_file(path)]:
-            sounds.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
+            first = sounds.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
+            if first.path != listed.path:
+                logger.info("%s is passed over: it is the same file as %s", listed.path, first.path)
     return _with_own_names(list(sounds.values()))
 
 
@@ -39,10 +46,21 @@ def _file(path: str) -> Listed:
 
 def _in_folder(folder: str) -> list[Listed]:
     sounds = []
+    skipped: Counter[str] = Counter()
     for here, folders, names in os.walk(folder):
         folders.sort()
-        paths = [os.path.join(here, name) for name in sorted(names) if name.lower().endswith(ENDINGS)]
-        sounds += [Listed(path, _stem(os.path.relpath(path, folder))) for path in paths if os.path.isfile(path)]
+        for name in sorted(names):
+            path = os.path.join(here, name)
+            if not os.path.isfile(path):
+                skipped["not plain files, or links to nothing"] += 1
+            elif name.lower().endswith(ENDINGS):
+                sounds.append(Listed(path, _stem(os.path.relpath(path, folder))))
+            else:
+                ending = os.path.splitext(name)[1].lower()
+                skipped[f"with the ending {ending}" if ending else "without an ending"] += 1
+    if skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        logger.info("Files in %s that are passed over, since they are not sound by their names: %s", folder, kinds)
     if not sounds:
         raise UsageError(f"the folder {folder} has no files of sound", f"they end in {', '.join(ENDINGS)}")
     return sounds

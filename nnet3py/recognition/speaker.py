@@ -3,24 +3,27 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from nnet3py.conf_file import read_conf
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
+from nnet3py.ivectors.plda import Plda
 from nnet3py.network.model_file import read_nnet
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import read_conf
 from nnet3py.recognition.feature_stream import FeatureStream
 from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
 
 _FILES = CONF, NETWORK, MEAN, TRANSFORM = "mfcc.conf", "final.ext.raw", "mean.vec", "transform.mat"
+PLDA = "plda"                  # a file that may be there
 _WINDOW = 300                  # frames over which the mean is taken
 _LEAST_FRAMES = 50
 _LONGEST_LOOK_BACK = 500       # decoded frames of a segment, the last ones, that are looked at
@@ -45,12 +48,14 @@ class SpeakerModel:
     path : its folder
     features : what its network takes
     mean, transform : float32 (output dim,) and (dim, output dim), by which the network's output is whitened
+    plda : compares such vectors; None if the folder has no file ``plda``
     """
 
     path: str
     features: SpeechFeatures
     mean: np.ndarray
     transform: np.ndarray
+    plda: Plda | None
     _computer: XvectorComputer = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -79,18 +84,32 @@ class SpeakerModel:
             raise ShapeError(
                 f"{folder}: the network makes {io.output_dim} numbers of {io.input_dim} features; {CONF} makes "
                 f"{features.dim} features, {MEAN} has {len(mean)} numbers, {TRANSFORM} {transform.shape[1]} columns")
-        return cls(folder, features, mean, transform, computer)
+        path_of_plda = os.path.join(folder, PLDA)
+        plda = read_object(path_of_plda, Plda.read) if os.path.isfile(path_of_plda) else None
+        if plda is not None and plda.dim != len(transform):
+            raise ShapeError(f"{path_of_plda} is for vectors of {plda.dim} numbers, {TRANSFORM} makes {len(transform)}")
+        return cls(folder, features, mean, transform, plda, computer)
 
     def vector(self, frames: np.ndarray) -> np.ndarray:
         """The vector of one speaker's frames, float32 (frames, features): float32 (dim,), of length √dim.
 
         vosk: Recognizer::GetSpkVector.
         """
+        vector: np.ndarray = self.vectors(frames, [(0, len(frames))])[0]
+        return vector
+
+    def vectors(self, frames: np.ndarray, pieces: Sequence[tuple[int, int]]) -> np.ndarray:
+        """The vectors of pieces, each from a frame up to before another: float32 (pieces, dim), of length √dim.
+
+        The mean that is taken away is that of three seconds of ``frames`` around, also beyond a piece.
+        """
+        normalized = sliding_mean_normalized(frames, _WINDOW)
         with self._lock:
-            computed = self._computer.compute(sliding_mean_normalized(frames, _WINDOW))
-        vector = self.transform @ (computed - self.mean)
-        length = float(np.linalg.norm(vector))
-        return (vector * (np.sqrt(len(vector)) / length if length > 0 else 1.0)).astype(np.float32)
+            computed = np.stack([self._computer.compute(normalized[begin:end]) for begin, end in pieces])
+        vectors = (computed - self.mean) @ self.transform.T
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        scales = np.sqrt(vectors.shape[1]) / np.where(lengths > 0, lengths, np.sqrt(vectors.shape[1]))
+        return (vectors * scales).astype(np.float32)
 
 
 class SpeakerStream:

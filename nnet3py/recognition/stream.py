@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.errors import UsageError
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
@@ -25,7 +28,7 @@ _NOISE_LENGTH = 1 << 16
 _SETTLING_FRAMES, _LEAST_SETTLED, _FEW_PATHS = 60, 20, 200
 
 
-class Stream:
+class Stream(Advising):
     """One stream of sound; made by :meth:`Recognizer.stream`. Calls follow each other; other streams may run meanwhile.
 
     What comes in is decoded in pieces of a fixed length, so that words do not depend on the sizes of blocks. A piece
@@ -46,6 +49,13 @@ class Stream:
     speaker : what tells speakers apart; None for nothing
     """
 
+    _WHAT: ClassVar[str] = "a stream"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "accept AcceptWaveform write feed push process send": "stream.accept_waveform(samples)",
+        "text words": "stream.partial of what is being said; stream.result().text ends it, stream.finish().text all",
+        "PartialResult partial_result": "stream.partial", "Result": "stream.result()",
+        "FinalResult close end": "stream.finish()"})
+
     def __init__(self, decoder: StreamDecoder, results: ResultMaker, sample_rate: float, chunk_seconds: float,
                  dither: float = 0.0, endpointing: bool = True, determinize: PhoneDeterminizeOptions | None = None,
                  at_once: bool = False, speaker: SpeakerStream | None = None) -> None:
@@ -60,6 +70,10 @@ class Stream:
         self._endpoint = self._is_finished = False
         self._partial: tuple[int, str] = (0, "")           # of how many frames, and what it is
         self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # the same, and when it was looked for
+
+    def __repr__(self) -> str:
+        ended = ", finished" if self._is_finished else ", endpoint" if self._endpoint else ""
+        return f"<Stream: {self.seconds:.2f} s of {self.sample_rate:g} samples a second decoded{ended}>"
 
     def accept_waveform(self, block: Block) -> bool:
         """Take more sound, and decode what can be; returns :attr:`endpoint`.

@@ -3,20 +3,49 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from nnet3py.recognition.results import Result, Word
+    from nnet3py.recognition.results import Result
 
 # A subtitle: two lines of that many characters, shown that many seconds, without longer pauses in it.
 LINE, LINES = 42, 2
 _MOST_SECONDS, _PAUSE = 7.0, 1.0
 
 
+class TimedWord(Protocol):
+    """A word with times in seconds."""
+
+    @property
+    def word(self) -> str: ...
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+    @property
+    def confidence(self) -> float: ...
+
+
+class Timed(Protocol):
+    """Words with times, in segments: a result of recognition, or an alignment."""
+
+    @property
+    def words(self) -> Sequence[TimedWord]: ...
+    @property
+    def segments(self) -> Sequence[Timed]: ...
+    @property
+    def speaker_name(self) -> str: ...
+
+
 def as_text(name: str, result: Result) -> str:
-    """The words of each segment in a line, without ``name``; an empty line if there are none."""
-    return "\n".join(segment.text for segment in result.segments if segment.words) + "\n"
+    """The words of each segment in a line, after the speaker if known, without ``name``; or an empty line."""
+    said = [segment for segment in result.segments if segment.words]
+    return "\n".join(_spoken(segment.speaker_name) + segment.text for segment in said) + "\n"
+
+
+def _spoken(speaker: str) -> str:
+    return f"{speaker}: " if speaker else ""
 
 
 def as_json(name: str, result: Result) -> str:
@@ -28,29 +57,29 @@ def as_dict(name: str, result: Result) -> dict[str, Any]:
     """What the JSON says."""
     return {"name": name, "text": result.text, "segments": [
         {"start": segment.start, "end": segment.end, "text": segment.text,
+         **({"speaker_name": segment.speaker_name} if segment.speaker_name else {}),
          "words": [{**word._asdict(), "confidence": round(word.confidence, 6)} for word in segment.words],
          **({} if segment.speaker is None else {"speaker": [round(float(value), 6) for value in segment.speaker]})}
         for segment in result.segments if segment.words]}
 
 
-def as_ctm(name: str, result: Result) -> str:
+def as_ctm(name: str, result: Timed) -> str:
     """A line for each word: name, channel 1, begin and duration in seconds, word, confidence."""
     name = "_".join(name.split()) or "-"
     return "".join(f"{name} 1 {word.start:.2f} {word.end - word.start:.2f} {word.word} {word.confidence:.2f}\n"
                    for word in result.words)
 
 
-def as_srt(name: str, result: Result) -> str:
+def as_srt(name: str, result: Timed) -> str:
     """Subtitles in SubRip's form."""
-    return "".join(f"{number}\n{_clock(cue[0].start, ',')} --> {_clock(cue[-1].end, ',')}\n{_lines(cue)}\n\n"
+    return "".join(f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{cue.text}\n\n"
                    for number, cue in enumerate(cues(result), 1))
 
 
-def as_vtt(name: str, result: Result) -> str:
+def as_vtt(name: str, result: Timed) -> str:
     """Subtitles in WebVTT's form."""
     return "WEBVTT\n\n" + "".join(
-        f"{_clock(cue[0].start, '.')} --> {_clock(cue[-1].end, '.')}\n{_escaped(_lines(cue))}\n\n"
-        for cue in cues(result))
+        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(cue.text)}\n\n" for cue in cues(result))
 
 
 FORMATS: dict[str, Callable[[str, Result], str]] = {
@@ -58,26 +87,31 @@ FORMATS: dict[str, Callable[[str, Result], str]] = {
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt", "ctm": ".ctm"}
 
 
-def cues(result: Result) -> Iterator[list[Word]]:
-    """The words that are shown together as a subtitle: of one segment, not too many, without a long pause."""
+class Cue(NamedTuple):
+    """A subtitle: times in seconds, and one or two lines of text."""
+
+    start: float
+    end: float
+    text: str
+
+
+def cues(result: Timed) -> Iterator[Cue]:
+    """Words that are shown together: of one segment, not too many, without a long pause; first the speaker if known."""
     for segment in result.segments:
-        cue: list[Word] = []
+        before, cue = _spoken(segment.speaker_name), list[TimedWord]()
         for word in segment.words:
             if cue and (word.end - cue[0].start > _MOST_SECONDS or word.start - cue[-1].end > _PAUSE
-                        or len(_wrapped([*cue, word])) > LINES):
-                yield cue
-                cue = []
+                        or len(_wrapped(before, [*cue, word])) > LINES):
+                yield Cue(cue[0].start, cue[-1].end, "\n".join(_wrapped(before, cue)))
+                before, cue = "", []
             cue.append(word)
         if cue:
-            yield cue
+            yield Cue(cue[0].start, cue[-1].end, "\n".join(_wrapped(before, cue)))
 
 
-def _wrapped(cue: list[Word]) -> list[str]:
-    return textwrap.wrap(" ".join(word.word for word in cue), LINE, break_long_words=False, break_on_hyphens=False)
-
-
-def _lines(cue: list[Word]) -> str:
-    return "\n".join(_wrapped(cue))
+def _wrapped(before: str, cue: list[TimedWord]) -> list[str]:
+    return textwrap.wrap(before + " ".join(word.word for word in cue), LINE, break_long_words=False,
+                         break_on_hyphens=False)
 
 
 def _clock(seconds: float, point: str) -> str:

@@ -48,11 +48,12 @@ class ChunkBatch:
         self._windows: dict[_Move, Any] = {}
         self._buffer: Any = None                                 # where the windows are
         self._host_inputs: dict[tuple[int, str], np.ndarray] = {}
-        self._slots = np.full(self.size + 1, -1, np.int64)       # where each stream's row begins; at the end -1
+        self._slots = np.full(self.size + 1, -1, np.int64)
         if debug:
             log_preamble(self._bound)
 
-    def run(self, number: int, slots: Sequence[int], inputs: Mapping[str, Sequence[np.ndarray]]) -> list[np.ndarray]:
+    def run(self, number: int, slots: Sequence[int], inputs: Mapping[str, Sequence[np.ndarray]],
+            targets: Sequence[int] | None = None) -> list[np.ndarray]:
         """Compute a chunk of each stream.
 
         Parameters
@@ -60,6 +61,7 @@ class ChunkBatch:
         number : which of the computation's chunks
         slots : the streams' rows among the states, at most ``size``
         inputs : for each input a matrix (rows, dim) of each stream, or a vector (dim,) for all its rows
+        targets : the rows where what the streams then carry is kept; None: those of ``slots``
 
         Returns
         -------
@@ -67,21 +69,27 @@ class ChunkBatch:
         """
         stage = self._bound.stages()[number]
         self._states.reserve()
-        self._slots[:-1] = 0
-        self._slots[:len(slots)] = slots
-        self._slots[:-1] *= self._states.width
         for name, view in stage.inputs.items():
             self._ops.copy_in(view, self._host_input(number, name, view, inputs[name]))
         before, after = self._moves[number]
-        with self._ops.staged(before.offsets_for(self._slots), after.offsets_for(self._slots)) as (sources, targets):
+        sources = before.offsets_for(self._begins(slots))
+        kept = after.offsets_for(self._begins(slots if targets is None else targets))
+        with self._ops.staged(sources, kept) as (read, written):
             for move in before.moves:
-                self._ops.copy_rows_multi(self._window(move), self._states.buffer, sources[move.begin:move.end], 1.0)
+                self._ops.copy_rows_multi(self._window(move), self._states.buffer, read[move.begin:move.end], 1.0)
             self._run(stage)
             for move in after.moves:
-                self._ops.copy_to_rows_multi(self._states.buffer, targets[move.begin:move.end], self._window(move))
+                self._ops.copy_to_rows_multi(self._states.buffer, written[move.begin:move.end], self._window(move))
         output = self._ops.copy_out(stage.outputs["output"])
         outputs: list[np.ndarray] = list(output.reshape(self.size, -1, output.shape[1]))
         return outputs[:len(slots)]
+
+    def _begins(self, slots: Sequence[int]) -> np.ndarray:
+        """Where rows of the states begin, those that fill up the batch included, and -1 at the end; overwritten."""
+        self._slots[:-1] = 0
+        self._slots[:len(slots)] = slots
+        self._slots[:-1] *= self._states.width
+        return self._slots
 
     def _run(self, stage: Stage) -> None:
         if self._debug:

@@ -9,16 +9,18 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, cast, overload
 
 import numpy as np
 
 from nnet3py import log
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import ENVIRONMENT
 from nnet3py.errors import ShapeError, UsageError, within
+from nnet3py.network.any_model import AnyModelOrFile, network_of, network_or_file
 from nnet3py.network.inference import InferenceForm, for_inference
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.model_place import model_in, subsampling_beside
@@ -27,7 +29,8 @@ from nnet3py.runtime.batch import MinibatchComputer
 from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, ComputeOptions, Utterance
 
 if TYPE_CHECKING:
-    from nnet3py.acoustic_model import AcousticModel
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
 __all__ = ["ComputeOptions", "UtteranceComputer", "compute"]
 
@@ -35,21 +38,13 @@ MOST_COMPUTERS = 4       # each may hold as much memory as the longest utterance
 MOST_MODELS = 4
 
 
-def _network(model: Nnet | AcousticModel) -> Nnet:
-    if isinstance(model, Nnet):
-        return model
-    from nnet3py.acoustic_model import network_of  # slow to load, and most have a network
-
-    return network_of(model)
-
-
 class UtteranceComputer(MinibatchComputer):
     """Computes outputs of utterances with one network; ``compute_all`` takes many, which is faster.
 
     Parameters
     ----------
-    nnet : the network, or an acoustic model with it (whose priors are not used); left unchanged: a copy is put in test
-        mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, an acoustic model with it (whose priors are not used), or the file of one; left unchanged: a
+        copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
@@ -57,15 +52,19 @@ class UtteranceComputer(MinibatchComputer):
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
-    def __init__(self, nnet: Nnet | AcousticModel, options: ComputeOptions | None = None,
+    def __init__(self, nnet: AnyModelOrFile, options: ComputeOptions | None = None,
                  priors: np.ndarray | None = None, device: str = "cpu", max_pending: int = MAX_PENDING,
                  training_mode: bool = False) -> None:
-        options, nnet = options or ComputeOptions(), for_inference(_network(nnet), training_mode)
+        options, nnet = options or ComputeOptions(), for_inference(network_or_file(nnet), training_mode)
         super().__init__(nnet, options, ChunkAfterChunk(nnet, options, device), priors, device, max_pending,
                          training_mode)
 
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> Array:
+        """:meth:`compute` of one utterance: float (frames, dim) -> float32 (frames, output dim)."""
+        return self.compute(feats, ivector)
+
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
-                online_ivector_period: int = 0) -> np.ndarray:
+                online_ivector_period: int = 0) -> Array:
         """Output of one utterance.
 
         Parameters
@@ -162,29 +161,56 @@ def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComp
 _memory = _Memory()
 
 
-Features = np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]
-Progress = Callable[[int, int], None]
+Features: TypeAlias = "np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]"
+NodeNames: TypeAlias = "list[str] | tuple[str, ...]"        # not any sequence: a string is one, too
+Array: TypeAlias = "NDArray[np.float32]"
+Outputs: TypeAlias = "Array | dict[str, Array] | dict[str, dict[str, Array]] | list[Array] | list[dict[str, Array]]"
+Progress = Callable[[int, int], object]
 
 
+class ComputeSettings(TypedDict, total=False):
+    """What :func:`compute` can be told by name, besides ``output``."""
+
+    frames_per_chunk: int
+    device: str
+    cache_dir: str | os.PathLike[str] | None
+    frame_subsampling_factor: int | None
+    progress: bool | Progress
+    online_ivector_period: int | None
+
+
+# Arrays are iterable, too: those overloads come first.
 @overload
-def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
-            ivector: np.ndarray | None = None, frames_per_chunk: int = 50, device: str = "cpu",
-            cache_dir: str | os.PathLike[str] | None = None, *, output: str = "output",
+def compute(model: AnyModelOrFile, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: str = "output",     # type: ignore[overload-overlap]
+            **settings: Unpack[ComputeSettings]) -> Array: ...
+@overload
+def compute(model: AnyModelOrFile, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: NodeNames,     # type: ignore[overload-overlap]
+            **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
+@overload
+def compute(model: AnyModelOrFile, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *,
+            output: str = "output", **settings: Unpack[ComputeSettings]) -> dict[str, Array]: ...
+@overload
+def compute(model: AnyModelOrFile, feats: Mapping[str, np.ndarray], ivector: Features | None = None, *,
+            output: NodeNames, **settings: Unpack[ComputeSettings]) -> dict[str, dict[str, Array]]: ...
+@overload
+def compute(model: AnyModelOrFile, feats: Iterable[np.ndarray], ivector: Features | None = None, *,
+            output: str = "output", **settings: Unpack[ComputeSettings]) -> list[Array]: ...
+@overload
+def compute(model: AnyModelOrFile, feats: Iterable[np.ndarray], ivector: Features | None = None, *, output: NodeNames,
+            **settings: Unpack[ComputeSettings]) -> list[dict[str, Array]]: ...
+
+
+@arguments_elsewhere(
+    outputs_or_nodes_or_layers_or_layer_or_node="output=", ivectors="ivector=", chunk_size="frames_per_chunk=",
+    online_ivectors="ivector=, a matrix, and online_ivector_period=10",
+    ivector_period_or_period="online_ivector_period=",
+    batch_size="several utterances are computed together: compute(nnet, [feats, more])",
+    subsampling_or_subsampling_factor="frame_subsampling_factor=",
+    priors_or_use_priors="nnet3py.UtteranceComputer(nnet, priors=model.priors)")
+def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = None, frames_per_chunk: int = 50,
+            device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *, output: str | NodeNames = "output",
             frame_subsampling_factor: int | None = None, progress: bool | Progress = False,
-            online_ivector_period: int | None = None) -> np.ndarray: ...
-
-
-@overload
-def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
-            frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
-            output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
-            progress: bool | Progress = False, online_ivector_period: int | None = None) -> Any: ...
-
-
-def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
-            frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
-            output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
-            progress: bool | Progress = False, online_ivector_period: int | None = None) -> Any:
+            online_ivector_period: int | None = None) -> Outputs:
     """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
     Preparations are kept, so that the next call with the same network does little but compute. A network whose
@@ -212,8 +238,8 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     Returns
     -------
     float32 (ceil(frames / frame_subsampling_factor), dim of the node); for a list of nodes a dict of these by node. For
-    several features a list or a dict of such results (for a three-dimensional array such an array, if the output is one
-    node); they are computed together, which is faster.
+    several features a list or a dict of such results (for a three-dimensional array such an array, or a dict of these);
+    they are computed together, which is faster.
 
     Raises
     ------
@@ -226,10 +252,13 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     -----
     For more utterances than fit in memory, :class:`UtteranceComputer` takes and returns one after another.
     """
-    nnet = _memory.network(os.fspath(model)) if isinstance(model, str | os.PathLike) else _network(model)
+    nnet = _memory.network(os.fspath(model)) if isinstance(model, str | os.PathLike) else network_of(model)
     if frame_subsampling_factor is None:
         frame_subsampling_factor = subsampling_beside(nnet.path)
     folder = None if cache_dir is None else os.fspath(cache_dir)
+    if not isinstance(output, str | list | tuple):
+        raise UsageError(f"output={output!r}: expected the name of a node, or a list of them",
+                         f"its nodes are {', '.join(nnet.node_names)}")
     nodes = output if isinstance(output, str) else tuple(output)
     if not nodes:
         raise UsageError("no node is asked for: output is empty", f"its nodes are {', '.join(nnet.node_names)}")
@@ -243,18 +272,19 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     vectors = _several_ivectors(ivector, several)
     utterances = [_utterance(key, np.asarray(matrix), vectors[key], online_ivector_period)
                   for key, matrix in several.items()]
-    outputs = {}
+    outputs: dict[str, np.ndarray] = {}
     computed = computer.compute_all(utterances, online_ivector_period or 0)
     for key, result in log.progress(computed, "computing", len(utterances)) if progress is True else computed:
         if not isinstance(result, np.ndarray):
             with within(f"utterance {key}"):
                 raise result
-        outputs[key] = _by_node(result, columns)
+        outputs[key] = result
         if callable(progress):
             progress(len(outputs), len(utterances))
-    if isinstance(feats, np.ndarray) and columns is None:
-        return np.stack([np.asarray(value) for value in outputs.values()])
-    return outputs if isinstance(feats, Mapping) else list(outputs.values())
+    if isinstance(feats, np.ndarray):
+        return _by_node(np.stack(list(outputs.values())), columns)
+    by_key = {key: _by_node(values, columns) for key, values in outputs.items()}
+    return cast(Outputs, by_key if isinstance(feats, Mapping) else list(by_key.values()))
 
 
 def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: int | None) -> Utterance:
@@ -274,6 +304,10 @@ def _several(feats: Features) -> dict[str, np.ndarray] | None:
         return None
     if isinstance(feats, Mapping):
         return dict(feats)
+    if isinstance(feats, str):
+        raise ShapeError(f"expected features, float (frames, dim), found {feats!r}",
+                         f"of a table: compute(nnet, dict(nnet3py.read_matrices({feats!r}))); of a sound: "
+                         "nnet3py.features('a.wav')")
     if not isinstance(feats, Iterable):
         raise ShapeError(f"expected features, float (frames, dim), found {type(feats).__name__}")
     listed = list(feats)
@@ -282,7 +316,7 @@ def _several(feats: Features) -> dict[str, np.ndarray] | None:
     return {str(i): matrix for i, matrix in enumerate(listed)}
 
 
-def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
     """The i-vector, or None, for each of several matrices."""
     if ivector is None:
         return dict.fromkeys(several)
@@ -305,7 +339,7 @@ def _columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
     return {name: slice(begin, end) for name, begin, end in zip(nodes, [0, *ends], ends, strict=False)}
 
 
-def _by_node(values: np.ndarray, columns: dict[str, slice] | None) -> np.ndarray | dict[str, np.ndarray]:
+def _by_node(values: np.ndarray, columns: dict[str, slice] | None) -> Array | dict[str, Array]:
     if columns is None:
         return values
-    return {name: np.ascontiguousarray(values[:, place]) for name, place in columns.items()}
+    return {name: np.ascontiguousarray(values[..., place]) for name, place in columns.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
@@ -73,7 +74,12 @@ class Computer:
         self._pending = set(stages[0].inputs)
 
     def accept_input(self, name: str, matrix: np.ndarray) -> None:
-        """Copy the matrix (rows, dim) of an input node; before the backward run, an output node's derivative.
+        """Give the matrix of an input node; before the backward run, an output node's derivative. It is copied.
+
+        Parameters
+        ----------
+        name : of the node
+        matrix : float (rows, dim), the rows of the request in its order
 
         Raises
         ------
@@ -134,7 +140,7 @@ class Computer:
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 
-    def output(self, name: str, copy: bool = True) -> np.ndarray:
+    def output(self, name: str, copy: bool = True) -> NDArray[np.float32]:
         """An output, float32 (rows, dim), or, after the backward run, an input's derivative.
 
         ``copy``: False spares the copy where the computer's own matrix can be read; it changes with the next run.

@@ -32,7 +32,18 @@ MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wai
 
 @dataclass
 class ComputeOptions:
-    """How utterances are cut and outputs scaled: the options of ``nnet3-compute``. Lengths in frames."""
+    """How utterances are cut and outputs scaled: the options of ``nnet3-compute``. Lengths in frames.
+
+    Attributes
+    ----------
+    extra_left_context, extra_right_context : beyond what the network needs, of each chunk
+    extra_left_context_initial, extra_right_context_final : of the first and of the last chunk; -1: as of others
+    frame_subsampling_factor : frames for each row of output
+    frames_per_chunk : frames of output at a time
+    acoustic_scale : factor of the output
+    debug : log every command as it runs
+    optimize, compiler : how computations are compiled, and where they are kept
+    """
 
     extra_left_context: int = 0
     extra_right_context: int = 0
@@ -63,10 +74,15 @@ class ComputeOptions:
 
 
 class Utterance(NamedTuple):
-    """The input: a name, float features (frames, input dim), and i-vectors if the network takes them.
+    """What is computed.
 
-    Either ``ivector``, float (ivector dim,), or ``online_ivectors``, float (count, ivector dim). With an ``error``
-    it is not computed, and the error is returned in its place.
+    Attributes
+    ----------
+    key : its name
+    feats : float (frames, input dim)
+    ivector : float (ivector dim,), if the network takes one; or ``online_ivectors``
+    online_ivectors : float (count, ivector dim)
+    error : if there is one, nothing is computed, and it is returned in place of the output
     """
 
     key: str

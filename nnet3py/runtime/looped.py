@@ -7,11 +7,13 @@ and memory does not grow. Streams that are ready at the same time can be compute
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nnet3py.advice import Advising, elsewhere
 from nnet3py.compiler.carried import carried_state, num_sequences
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.context import compute_simple_nnet_context
@@ -20,9 +22,9 @@ from nnet3py.compiler.looped import find_looped, looped_chunk_size, looped_reque
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import for_inference
 from nnet3py.network.model_place import subsampling_beside
-from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
 from nnet3py.runtime.chunk_batch import ChunkBatch
@@ -33,7 +35,6 @@ from nnet3py.runtime.stream_states import StreamState, StreamStates
 from nnet3py.runtime.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
-    from nnet3py.acoustic_model import AcousticModel
     from nnet3py.ops.table import Ops
 
 DEFAULT_FRAMES_PER_CHUNK = 20
@@ -49,14 +50,17 @@ class Chunk(NamedTuple):
     state : the stream's
     feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` says
     ivector : float (ivector dim,); None: zero, or the network takes none
+    result : gets what the stream carries after the chunk, and ``state`` is left as it is, so that a stream can go on in
+        more than one way; None: ``state`` is changed
     """
 
     state: StreamState
     feats: np.ndarray
     ivector: np.ndarray | None = None
+    result: StreamState | None = None
 
 
-class LoopedComputer:
+class LoopedComputer(Advising):
     """A network compiled for streams. Compiles once; each stream has its own state.
 
     Parameters
@@ -89,16 +93,16 @@ class LoopedComputer:
     Nnet3Error : the network is not simple, or its chunks never become alike
     """
 
-    def __init__(self, nnet: Nnet | AcousticModel, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "accept take push feed forward step finish": "stream = looped.stream(); stream.accept(feats), stream.finish()"})
+
+    def __init__(self, nnet: AnyModelOrFile, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
                  extra_left_context_initial: int = 0, frame_subsampling_factor: int | None = None,
                  acoustic_scale: float = 1.0, priors: np.ndarray | None = None,
                  optimize: OptimizeOptions | None = None, device: str = "cpu", debug: bool = False,
                  training_mode: bool = False, cache_dir: str | os.PathLike[str] | None = None,
                  max_batch: int = DEFAULT_MAX_BATCH) -> None:
-        if not isinstance(nnet, Nnet):
-            from nnet3py.acoustic_model import network_of  # slow to load, and most have a network
-
-            nnet = network_of(nnet)
+        nnet = network_or_file(nnet)
         if extra_left_context_initial < 0:
             raise UsageError(f"--extra-left-context-initial={extra_left_context_initial} must be 0 or more")
         if not 1 <= max_batch <= BATCH_SIZES[-1]:
@@ -158,6 +162,10 @@ class LoopedComputer:
                                              self._states, self._debug)
             computation.invalidate_caches()
         return self._batches[size]
+
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
+        """:meth:`compute` of a whole utterance: float (frames, dim) -> float32 (rows, output dim)."""
+        return self.compute(feats, ivector)
 
     def stream(self) -> LoopedStream:
         """A new stream, at its start."""
@@ -224,9 +232,11 @@ class LoopedComputer:
         if self.io.ivector_dim:
             inputs["ivector"] = [self._no_ivector if chunk.ivector is None else chunk.ivector for chunk in chunks]
         size = min(next(size for size in BATCH_SIZES if size >= len(chunks)), self.max_batch)
-        output = self._batch(size).run(number, [chunk.state.slot for chunk in chunks], inputs)
-        for chunk in chunks:
-            chunk.state.num_chunks += 1
+        results = [chunk.result or chunk.state for chunk in chunks]
+        output = self._batch(size).run(number, [chunk.state.slot for chunk in chunks], inputs,
+                                       [result.slot for result in results])
+        for chunk, result in zip(chunks, results, strict=True):
+            result.num_chunks = chunk.state.num_chunks + 1
         return output
 
     def _finished(self, rows: np.ndarray) -> np.ndarray | NumericError:
@@ -243,7 +253,7 @@ class LoopedComputer:
             self.compute_chunks([Chunk(self.new_state(), frames) for _ in range(size)])
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
-                online_ivector_period: int = 0) -> np.ndarray:
+                online_ivector_period: int = 0) -> NDArray[np.float32]:
         """Output of one whole utterance, by the same chunks.
 
         Parameters
@@ -273,12 +283,27 @@ class LoopedComputer:
         return np.concatenate((stream.accept(feats, ivector), stream.finish()))
 
 
-class LoopedStream:
+class LoopedStream(Advising):
     """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
+
+    >>> stream = nnet3py.LoopedComputer(nnet).stream()
+    >>> rows = [stream.accept(feats[:35]), stream.accept(feats[35:]), stream.finish()]
 
     ``accept`` and ``finish`` compute. To compute several streams together, call ``take`` and ``end`` instead, give each
     ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and its results to ``accept_output``.
+
+    Parameters
+    ----------
+    looped : what computes it, and any number of other streams
+
+    Attributes
+    ----------
+    num_frames : taken so far
     """
+
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "push feed forward step compute write accept_waveform": "stream.accept(feats)",
+        "flush close": "stream.finish()", "reset": "stream.restart()"})
 
     def __init__(self, looped: LoopedComputer) -> None:
         self._looped = looped
@@ -307,7 +332,7 @@ class LoopedStream:
         ready = self._state.num_chunks * (self._looped.frames_per_chunk // every)
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
-    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
+    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
         """Take more frames; returns the output that has become ready.
 
         Parameters
@@ -328,7 +353,7 @@ class LoopedStream:
         self.take(feats, ivector)
         return self._computed()
 
-    def finish(self) -> np.ndarray:
+    def finish(self) -> NDArray[np.float32]:
         """End the stream; returns the rest of the output, float32 (rows, output dim).
 
         Frames after the last one are copies of it. In all there is one row for every frame, or for every
@@ -338,7 +363,10 @@ class LoopedStream:
         return self._computed()
 
     def take(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> None:
-        """Take more frames, without computing. Parameters and errors as for :meth:`accept`."""
+        """Take more frames, without computing.
+
+        ``feats`` float (frames, input dim), ``ivector`` float (ivector dim,) or None; errors as for :meth:`accept`.
+        """
         if self._is_finished:
             raise Nnet3Error("the stream is finished and takes no more frames", "restart() it, or begin another one")
         feats = np.asarray(feats)

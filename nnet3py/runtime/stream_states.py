@@ -1,6 +1,7 @@
 """What streams carry from chunk to chunk: one row of a block of device memory for each stream."""
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -47,16 +48,18 @@ class StreamStates:
         self.width = -(-max(width, 1) // ALIGNMENT) * ALIGNMENT
         self._num_rows = 1
         self._free: list[int] = []
+        self._taking = threading.Lock()
         self.buffer: Any = None
         self.reserve()
 
     def take(self) -> int:
-        """The number of a row for a new stream."""
+        """The number of a row for a new stream. May be called from any thread."""
         try:
             return self._free.pop()
         except IndexError:
-            self._num_rows += 1
-            return self._num_rows - 1
+            with self._taking:
+                self._num_rows += 1
+                return self._num_rows - 1
 
     def give_back(self, slot: int) -> None:
         """Free the row of a finished stream. May be called from any thread."""

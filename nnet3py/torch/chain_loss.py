@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,8 +16,15 @@ from nnet3py.torch.sequences import Group, Supervised, grouped
 from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
 from nnet3py.transducers.fst import Fst
 
-_torch = extras.load("torch", "nnet3py.torch needs", "torch")
-_function = extras.load("torch.autograd.function", "nnet3py.torch needs", "torch", "torch")
+if TYPE_CHECKING:
+    import torch as _torch
+    from torch.autograd import function as _function
+else:
+    _torch = extras.load("torch", "nnet3py.torch needs", "torch")
+    _function = extras.load("torch.autograd.function", "nnet3py.torch needs", "torch", "torch")
+
+
+Lengths: TypeAlias = "Sequence[int] | np.ndarray | _torch.Tensor"
 
 
 class ChainSums(NamedTuple):
@@ -85,8 +92,12 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
                 f"{options.leaky_hmm_coefficient:g}, xent_regularize={options.xent_regularize:g}, "
                 f"l2_regularize={options.l2_regularize:g}")
 
-    def forward(self, output: Any, supervision: Supervised | Sequence[Supervised], xent_output: Any = None,
-                lengths: Any = None) -> Any:
+    if TYPE_CHECKING:        # torch's own says nothing of what goes in and comes out
+        def __call__(self, output: _torch.Tensor, supervision: Supervised | Sequence[Supervised],
+                     xent_output: _torch.Tensor | None = None, lengths: Lengths | None = None) -> _torch.Tensor: ...
+
+    def forward(self, output: _torch.Tensor, supervision: Supervised | Sequence[Supervised],
+                xent_output: _torch.Tensor | None = None, lengths: Lengths | None = None) -> _torch.Tensor:
         """The loss of a minibatch.
 
         Parameters
@@ -121,9 +132,10 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
                 raise ShapeError(f"output is {tuple(output.shape)} on {output.device}, but xent_output "
                                  f"{tuple(xent_output.shape)} on {xent_output.device}", "they should be alike")
         if lengths is not None:
-            lengths = lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
-        groups = grouped(supervision, tuple(output.shape[:2]), lengths)
-        return _ChainFunction.apply(output, xent_output, self, groups)
+            lengths = lengths.tolist() if isinstance(lengths, _torch.Tensor | np.ndarray) else list(lengths)
+        groups = grouped(supervision, (output.shape[0], output.shape[1]), lengths)
+        value: _torch.Tensor = _ChainFunction.apply(output, xent_output, self, groups)
+        return value
 
     def _computation(self, output: Any) -> ChainObjectiveComputation:
         """This thread's on the output's device, since operations and their scratch space belong to a thread."""

@@ -76,7 +76,12 @@ def supervision_from_alignments(alignments: Iterable[np.ndarray], system: ChainS
     ----------
     alignments : int (frames,) transition-ids of ``alignment_model``; or int (phones, 2), phones with their numbers of
         frames, as ``ali-to-phones --write-lengths`` writes them
+    system : tree, transition model and denominator graph
     alignment_model : of the system that aligned; None: that of the chain system
+
+    Returns
+    -------
+    One for each, for :class:`ChainLoss`.
 
     Raises
     ------
@@ -95,7 +100,18 @@ def supervision_from_alignments(alignments: Iterable[np.ndarray], system: ChainS
 def supervision_from_lattices(lattices: Iterable[CompactLattice], system: ChainSystem) -> list[Supervision]:
     """The supervision of each phone-aligned lattice, as ``lattice-align-phones --replace-output-symbols`` makes them.
 
-    SupervisionError for a lattice that is not phone-aligned, or has too few frames; it says which.
+    Parameters
+    ----------
+    lattices : phone-aligned
+    system : tree, transition model and denominator graph
+
+    Returns
+    -------
+    One for each, for :class:`ChainLoss`.
+
+    Raises
+    ------
+    SupervisionError : a lattice that is not phone-aligned, or has too few frames; it says which
     """
     return _each(lambda lattice: system.maker.make(proto_from_lattice(lattice, system.options)), "lattice", lattices,
                  system)
@@ -110,6 +126,11 @@ def supervision_from_phones(sequences: Iterable[np.ndarray | Fst], num_frames: S
     sequences : int (phones,); or training graphs whose labels are transition-ids, as ``compile-train-graphs`` makes
         them with ``--transition-scale=0 --self-loop-scale=0``, for silences and pronunciations that are optional
     num_frames : of each at the network's output
+    system : tree, transition model and denominator graph
+
+    Returns
+    -------
+    One for each, for :class:`ChainLoss`.
 
     Raises
     ------

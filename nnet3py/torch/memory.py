@@ -11,10 +11,13 @@ from nnet3py.ops.device import cuda
 if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
-_torch = extras.load("torch", "nnet3py.torch needs", "torch")
+if TYPE_CHECKING:
+    import torch as _torch
+else:
+    _torch = extras.load("torch", "nnet3py.torch needs", "torch")
 
 
-def operations_for(tensor: Any) -> Ops:
+def operations_for(tensor: _torch.Tensor) -> Ops:
     """This thread's operations on the device where a tensor lies.
 
     DeviceError for a device that nnet3py does not compute on, and for another GPU than the one that it has taken.
@@ -40,7 +43,7 @@ def matrix_of(tensor: Any) -> Any:
     return cuda().as_cuda_array(flat) if flat.is_cuda else flat.numpy()
 
 
-def wait(tensor: Any) -> None:
+def wait(tensor: _torch.Tensor) -> None:
     """Wait for a GPU where a tensor lies: PyTorch and nnet3py queue on streams of their own."""
     if tensor.is_cuda:
         _torch.cuda.synchronize(tensor.device)

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -18,12 +18,17 @@ from nnet3py.network.whole_model import check_ratio, constrain_matrix
 from nnet3py.torch.memory import matrix_of, operations_for, wait
 from nnet3py.training.max_change import limiting_factors
 
-_torch = extras.load("torch", "nnet3py.torch needs", "torch")
-_functional = extras.load("torch.nn.functional", "nnet3py.torch needs", "torch", "torch")
+if TYPE_CHECKING:
+    import torch as _torch
+    from torch.nn import functional as _functional
+else:
+    _torch = extras.load("torch", "nnet3py.torch needs", "torch")
+    _functional = extras.load("torch.nn.functional", "nnet3py.torch needs", "torch", "torch")
 
 logger = logging.getLogger(__name__)
 
 UPDATE_PERIOD = 4        # Kaldi's for layers
+T = TypeVar("T")         # what a closure gives: the loss
 
 
 @dataclass
@@ -63,9 +68,10 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
     UsageError : what is not a module, has no parameters, or options that make no sense
     """
 
-    def __init__(self, module: Any, lr: float, *, momentum: float = 0.0, max_change_per_layer: float = 0.75,
-                 max_change: float = 2.0, rank_in: int | None = None, rank_out: int | None = None,
-                 num_samples_history: float = 2000.0, alpha: float = 4.0, update_period: int = UPDATE_PERIOD) -> None:
+    def __init__(self, module: _torch.nn.Module, lr: float, *, momentum: float = 0.0,
+                 max_change_per_layer: float = 0.75, max_change: float = 2.0, rank_in: int | None = None,
+                 rank_out: int | None = None, num_samples_history: float = 2000.0, alpha: float = 4.0,
+                 update_period: int = UPDATE_PERIOD) -> None:
         if not isinstance(module, _torch.nn.Module):
             raise UsageError(f"found a {type(module).__name__}, expected a module of PyTorch",
                              "give NaturalGradient the module itself, not its parameters()")
@@ -102,7 +108,12 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
         for layer in self._layers:
             layer.rows.clear()
 
-    def step(self, closure: Callable[[], Any] | None = None, *, num_frames: float = 1.0) -> Any:
+    @overload
+    def step(self, closure: None = None, *, num_frames: float = 1.0) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], T], *, num_frames: float = 1.0) -> T: ...
+
+    def step(self, closure: Callable[[], T] | None = None, *, num_frames: float = 1.0) -> T | None:
         """Change the parameters, once for all that was noted since the last step.
 
         Parameters
@@ -248,7 +259,7 @@ def _conv_rows(conv: Any, x: Any, deriv: Any) -> tuple[Any, Any]:
     return _torch.cat(shifted, dim=2), deriv.transpose(1, 2)
 
 
-def orthonormal_constraint_(weight: Any, scale: float = -1.0) -> Any:
+def orthonormal_constraint_(weight: _torch.Tensor, scale: float = -1.0) -> _torch.Tensor:
     """Move a matrix M a step towards M Mᵀ = s² I, in place. Kaldi: ``ConstrainOrthonormal``, in one of four steps.
 
     Parameters

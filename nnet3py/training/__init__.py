@@ -11,5 +11,10 @@ outputs of an example with it, for ``chain_trainer.py`` and ``chain_diagnostics.
 that makes diagnostics, so it serves both kinds of training.
 
 ``train.py``: ``train(nnet, data, …)`` from Python, on anything that ``training_data.py`` makes minibatches from: arrays
-(``targets.py`` says in which forms), tables, examples, archives. ``gradients.py``: derivatives of one utterance.
+(``targets.py`` says in which forms), tensors (``tensors.py``), tables, examples, archives. ``gradients.py``:
+derivatives of one utterance.
+
+Losses of one's own: ``loss_function.py`` calls one and checks what it returns, ``output_objectives.py`` puts it in the
+place of an output's objective, for ``NnetTrainer`` and ``NnetDiagnostics``. Loops of one's own: ``array_trainer.py``
+(``Trainer``), with ``array_minibatches.py`` (arrays as inputs, context included) and ``trainer_state.py``.
 """

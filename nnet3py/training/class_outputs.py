@@ -49,8 +49,8 @@ def check_class_output(nnet: Nnet, name: str = "output") -> None:
         f"the targets are classes, for which {name!r} must be log-probabilities: expected a log-softmax at its end, "
         f"found {' and '.join(sorted(ends)) or 'none'}. The objective would grow without limit",
         f"add a LogSoftmaxComponent dim={nnet.output_dim(name)} before the output-node (xconfig's output-layer has "
-        "one); for regression on classes set objective=quadratic in the output-node's line; for a loss of your own "
-        "there is nnet3py.gradients(nnet, feats, loss=loss)")
+        "one); for regression on classes set objective=quadratic in the output-node's line; or give the loss that you "
+        "mean: nnet3py.train(…, loss=torch.nn.CrossEntropyLoss())")
 
 
 def _last(component: Component) -> Component:

@@ -15,7 +15,7 @@ from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.example_request import example_request
-from nnet3py.training.objective import check_supervision, compute_objective
+from nnet3py.training.output_objectives import OutputObjectives
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -60,11 +60,13 @@ class NnetDiagnostics:
     options : see :class:`DiagnosticOptions`
     gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None where none are wanted
     compiler : of ``nnet`` or of a network that it was copied from, to share what is compiled; None for its own
+    objectives : of the outputs, of ``nnet`` or of a network that it was copied from; None: those of the output nodes
     """
 
     def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None, gradient: Nnet | None = None,
-                 compiler: CachingCompiler | None = None) -> None:
+                 compiler: CachingCompiler | None = None, objectives: OutputObjectives | None = None) -> None:
         self.nnet, self.options, self.gradient = nnet, options or DiagnosticOptions(), gradient
+        self._objectives = objectives or OutputObjectives(nnet)
         self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, update=gradient, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
@@ -96,13 +98,12 @@ class NnetDiagnostics:
 
     def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray,
                         deriv: DeviceArray | None) -> None:
-        check_supervision(io.name, io.features, output.shape)
         kind = self.nnet.descriptor_of(self.nnet.node_index(io.name)).objective
         totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))
-        objective = compute_objective(ops, kind, io.features, output, deriv)
+        objective = self._objectives.queue(ops, io, output, deriv)()
         totals.weight += objective.weight
         totals.objective += objective.value
-        if self.options.compute_accuracy:
+        if self.options.compute_accuracy and io.features.shape[1] == output.shape[1]:     # a loss may take others
             self._add_accuracy(totals, io.features, ops.copy_out(output))
 
     def _add_accuracy(self, totals: OutputDiagnostics, supervision: GeneralMatrix, output: np.ndarray) -> None:

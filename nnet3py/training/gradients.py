@@ -2,21 +2,20 @@
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nnet3py.acoustic_model import AcousticModel
+from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler import compile
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Component, with_children
 from nnet3py.errors import ShapeError, UsageError
+from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import compute_only
-from nnet3py.network.model_file import read_nnet
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
@@ -24,13 +23,19 @@ from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.network_io import NetworkIo
 from nnet3py.training.objective import compute_objective
-from nnet3py.training.targets import as_supervision
+from nnet3py.training.targets import Targets, as_supervision
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
-@dataclass(frozen=True)
-class Gradients:
+class _InputAndNnet(NamedTuple):
+    """What :class:`Gradients` unpack as."""
+
+    input: NDArray[np.float32]
+    nnet: Nnet
+
+
+class Gradients(_InputAndNnet):
     """What :func:`gradients` found; unpacks as ``input, nnet``.
 
     Attributes
@@ -42,14 +47,18 @@ class Gradients:
     ivector : float32 (ivector dim,), the derivative for the i-vector; None without one
     """
 
-    input: np.ndarray
-    nnet: Nnet
-    output: np.ndarray = field(repr=False)
+    output: NDArray[np.float32]
     value: float
-    ivector: np.ndarray | None = None
+    ivector: NDArray[np.float32] | None
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.input, self.nnet))
+    def __new__(cls, input: NDArray[np.float32], nnet: Nnet, output: NDArray[np.float32], value: float,
+                ivector: NDArray[np.float32] | None = None) -> Gradients:
+        self = super().__new__(cls, input, nnet)
+        self.output, self.value, self.ivector = output, value, ivector
+        return self
+
+    def __getnewargs__(self) -> tuple[object, ...]:       # for copies and pickle
+        return *self, self.output, self.value, self.ivector
 
     def __repr__(self) -> str:
         arrays = {"input": self.input, "output": self.output, "ivector": self.ivector}
@@ -57,8 +66,10 @@ class Gradients:
         return f"<Gradients: value {self.value:.6g}, {shapes}, nnet {self.nnet!r}>"
 
 
-def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
-              output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Any = None,
+@arguments_elsewhere(ivectors="ivector=", target_or_classes_or_labels_or_y="targets=", criterion="loss=",
+                     outputs_or_node="output=")
+def gradients(model: AnyModelOrFile, feats: np.ndarray,
+              output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Targets | None = None,
               ivector: np.ndarray | None = None, output: str = "output", frame_subsampling_factor: int | None = None,
               training_mode: bool = False, device: str = "cpu") -> Gradients:
     """Derivatives with respect to features and parameters, for one utterance computed in one piece.
@@ -84,6 +95,11 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
         both in test mode, as :func:`nnet3py.compute` has them
     device : "cpu" or "cuda"
 
+    Returns
+    -------
+    Gradients : ``.input``, float32 (frames, input dim); ``.nnet``, whose parameters are the derivatives; ``.output``,
+        ``.value``, ``.ivector``
+
     Frames before the first and after the last are copies of these; their derivatives are added to the originals'.
     Self-repair, which training adds to derivatives of nonlinearities, is left out.
 
@@ -97,7 +113,7 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
     if sum(given is not None for given in (output_deriv, loss, targets)) != 1:
         raise UsageError("expected one of output_deriv, loss and targets",
                          "gradients(nnet, feats, targets=classes), or loss=lambda y: (value, derivative)")
-    nnet = _network(model)
+    nnet = network_or_file(model)
     factor = subsampling_beside(nnet.path) if frame_subsampling_factor is None else frame_subsampling_factor
     if factor < 1:
         raise UsageError(f"frame_subsampling_factor={factor} must be 1 or more")
@@ -128,19 +144,15 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
     else:
         value, deriv = float("nan"), np.asarray(output_deriv)
     if np.shape(deriv) != values.shape:
-        raise ShapeError(f"expected the derivative of the output to be float {values.shape}, found {np.shape(deriv)}")
+        raise ShapeError(f"expected the derivative of the output to be float {values.shape}, found {np.shape(deriv)}",
+                         "classes are given by name: gradients(nnet, feats, targets=classes)" if np.ndim(deriv) == 1
+                         else None)
     computer.accept_input("output", np.asarray(deriv, dtype=np.float32))
     computer.run()
     of_input = np.zeros(feats.shape, dtype=np.float32)
     np.add.at(of_input, times, computer.output("input"))
     return Gradients(of_input, _whole(nnet, gradient), values, float(value),
                      None if vector is None else computer.output("ivector")[0])
-
-
-def _network(model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
-    if isinstance(model, str | os.PathLike):
-        return read_nnet(model)
-    return model.nnet if isinstance(model, AcousticModel) else model
 
 
 def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
@@ -175,7 +187,7 @@ def _request(left: int, right: int, last: int, factor: int, has_ivector: bool) -
                               need_model_derivative=True)
 
 
-def _objective(form: Nnet, values: np.ndarray, targets: Any) -> tuple[float, np.ndarray]:
+def _objective(form: Nnet, values: np.ndarray, targets: Targets) -> tuple[float, np.ndarray]:
     supervision, deriv = as_supervision(targets, *values.shape), np.empty_like(values)
     kind = form.descriptor_of(form.node_index("output")).objective
     return compute_objective(get_ops("cpu"), kind, supervision, values, deriv).value, deriv

@@ -26,7 +26,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class MinibatchOptions:
-    """How utterances become minibatches. Contexts in frames; -1: what the network needs."""
+    """How utterances become minibatches.
+
+    Attributes
+    ----------
+    left_context, right_context : frames around those with targets; -1: what the network needs
+    num_frames : frames with targets in an example, the usual length first: ``"8"``, ``"150,110,90"``
+    minibatch_size : examples of a minibatch, ``"64"``, ``"1:64"``
+    dense_targets : targets in tables are matrices (frames, dim), not integer vectors (frames,)
+    """
 
     left_context: int = -1
     right_context: int = -1
@@ -79,13 +87,16 @@ def is_minibatch(example: NnetExample) -> bool:
     return any(len(io.indexes) and io.indexes[-1, 0] > 0 for io in example.io)
 
 
-def example_maker(nnet: Nnet, options: MinibatchOptions) -> ExampleMaker:
-    """Cuts utterances into examples for a network, with the context that it needs unless the options give another."""
+def example_maker(nnet: Nnet, options: MinibatchOptions, num_classes: int | None = None) -> ExampleMaker:
+    """Cuts utterances into examples for a network, with the context that it needs unless the options give another.
+
+    ``num_classes`` are those of targets; None: as many as the network's output has.
+    """
     left, right = compute_simple_nnet_context(nnet)
     splitter = UtteranceSplitter(SplitOptions.parse(
         options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
         right_context=right if options.right_context < 0 else options.right_context))
-    return ExampleMaker(splitter, compress=False, num_pdfs=nnet.output_dim("output"))
+    return ExampleMaker(splitter, compress=False, num_pdfs=num_classes or nnet.output_dim("output"))
 
 
 class TableMinibatches(ExampleMinibatches):

@@ -1,7 +1,8 @@
 """Targets of an output, given as plain arrays: classes, dense values, sparse weights."""
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -13,7 +14,31 @@ from nnet3py.formats.sparse import SparseMatrix
 NO_TARGET = -1       # the class of a frame to be ignored
 
 
-def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
+class RowsOfScipy(Protocol):
+    """What is used of scipy's sparse matrices by rows."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def indptr(self) -> np.ndarray: ...
+    @property
+    def indices(self) -> np.ndarray: ...
+    @property
+    def data(self) -> np.ndarray: ...
+
+
+@runtime_checkable
+class SparseOfScipy(Protocol):
+    """Any of scipy's sparse matrices."""
+
+    def tocsr(self) -> RowsOfScipy:
+        """The same by rows."""
+
+
+Targets: TypeAlias = np.ndarray | Sequence[float] | Sequence[Sequence[float]] | SparseMatrix | SparseOfScipy
+
+
+def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
     """Targets of an output as posteriors, or as a matrix if they are dense.
 
     Parameters
@@ -32,9 +57,9 @@ def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets"
     ShapeError : another shape, or a class that the output does not have
     NumericError : NaN or infinity
     """
-    if isinstance(targets, SparseMatrix) or hasattr(targets, "tocsr"):
+    if isinstance(targets, SparseMatrix | SparseOfScipy):
         matrix = targets if isinstance(targets, SparseMatrix) else _from_scipy(targets)
-        _check_shape(tuple(targets.shape), "a sparse matrix", num_rows, dim, where)
+        _check_shape(matrix.shape, "a sparse matrix", num_rows, dim, where)
         check_finite(matrix, where)
         return Posterior(matrix.row_starts, matrix.columns, matrix.values)
     array = np.asarray(targets)
@@ -50,9 +75,9 @@ def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets"
     return np.asarray(array, dtype=np.float32)
 
 
-def are_classes(targets: Any) -> bool:
+def are_classes(targets: Targets) -> bool:
     """Whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
-    if isinstance(targets, SparseMatrix) or hasattr(targets, "tocsr"):
+    if isinstance(targets, SparseMatrix | SparseOfScipy):
         return False
     try:
         array = np.asarray(targets)
@@ -61,12 +86,21 @@ def are_classes(targets: Any) -> bool:
     return array.dtype.kind in "iub" and array.ndim == 1
 
 
-def as_supervision(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:
+def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:
     """The same as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
     wanted = as_targets(targets, num_rows, dim, where)
     if isinstance(wanted, np.ndarray):
         return wanted
     return SparseMatrix.from_arrays(wanted.row_starts, wanted.ids, wanted.weights, dim)
+
+
+def target_width(targets: Targets) -> int:
+    """The columns that a matrix of targets, of any kind that ``as_targets`` takes, has at least."""
+    if isinstance(targets, SparseMatrix | SparseOfScipy):
+        return int((targets if isinstance(targets, SparseMatrix) else targets.tocsr()).shape[1])
+    if are_classes(targets):
+        return int(np.max(targets, initial=0)) + 1
+    return int(np.shape(targets)[1]) if np.ndim(targets) > 1 else 1
 
 
 def _of_classes(classes: np.ndarray, num_rows: int, dim: int, where: str) -> Posterior:
@@ -82,7 +116,7 @@ def _of_classes(classes: np.ndarray, num_rows: int, dim: int, where: str) -> Pos
                      np.ones(int(counts.sum()), dtype=np.float32))
 
 
-def _from_scipy(targets: Any) -> SparseMatrix:
+def _from_scipy(targets: SparseOfScipy) -> SparseMatrix:
     rows = targets.tocsr()
     return SparseMatrix.from_arrays(rows.indptr, rows.indices, rows.data, rows.shape[1])
 

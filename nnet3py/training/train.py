@@ -5,22 +5,30 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, ClassVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3py import log
+from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.shown import Shown
+from nnet3py.training.data_types import Minibatches
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
 from nnet3py.training.minibatches import MinibatchOptions
+from nnet3py.training.output_objectives import LossLike, OutputObjectives
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
-from nnet3py.training.training_data import Minibatches, training_data
+from nnet3py.training.training_data import training_data
+
+if TYPE_CHECKING:
+    from nnet3py.training.data_types import FeaturesOrData, TargetsOfAll, TrainingData
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +36,8 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Epoch:
     """A pass over the training data. Objectives are per frame, sums over outputs, the larger the better.
+
+    With losses in their place, they are minus the losses.
 
     Attributes
     ----------
@@ -58,13 +68,15 @@ COLUMNS = tuple(column.name for column in fields(Epoch))
 
 
 @dataclass
-class History(Shown):
+class History(Advising, Shown):
     """What :func:`train` did, an :class:`Epoch` for each pass.
 
-    ``history["objective"]`` is an array (epochs,) of that attribute; ``best`` counts in it.
+    ``history["objective"]`` is an array (epochs,) of that attribute; ``best`` counts in it. ``history[-1]`` is the last
+    epoch, and iteration gives one after the other.
 
     Attributes
     ----------
+    epochs : one for each pass
     best : the number of the epoch whose parameters the network has: with ``patience`` the one with the best validation
         objective, else the last; 0 before the first has ended
     checkpoints : the files that were written
@@ -74,17 +86,36 @@ class History(Shown):
     best: int = 0
     checkpoints: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    _WHAT: ClassVar[str] = "a history"
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
+        "loss losses train_loss": "-history['objective']: objectives are what is maximised, losses with the other sign",
+        "val_loss validation_loss": "-history['validation_objective']",
+        "accuracy acc val_accuracy": "history['validation_accuracy']",
+        "history dict to_dict as_dict": "history.arrays()",
+        "to_pandas dataframe to_dataframe plot": "pandas.DataFrame(history.arrays())",
+        **{name: f"history[{name!r}]" for name in COLUMNS}})
+
+    @overload
+    def __getitem__(self, name: str) -> NDArray[np.float64]: ...
+    @overload
+    def __getitem__(self, name: int) -> Epoch: ...
+
+    def __getitem__(self, name: str | int) -> NDArray[np.float64] | Epoch:
+        if isinstance(name, int):
+            return self.epochs[name]
         if name not in COLUMNS:
-            raise Nnet3Error(f"a history has no {name!r}", f"it has {', '.join(COLUMNS)}")
+            raise Nnet3Error(f"a history has no {name!r}", self._ELSEWHERE.get(name, f"it has {', '.join(COLUMNS)}"))
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All attributes by name, each an array (epochs,)."""
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """All attributes by name, each float64 (epochs,)."""
         return {name: self[name] for name in COLUMNS}
 
     def __len__(self) -> int:
         return len(self.epochs)
+
+    def __iter__(self) -> Iterator[Epoch]:
+        return iter(self.epochs)
 
     def __repr__(self) -> str:
         """A line for each pass."""
@@ -120,10 +151,22 @@ def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> 
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
 
-def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epochs: int = 1,
-          learning_rate: float | None = None, final_learning_rate: float | None = None, minibatch_size: int = 64,
-          minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
-          callbacks: Sequence[Callback] = (), patience: int = 0,
+@arguments_elsewhere(
+    epochs_or_n_epochs_or_max_epochs="num_epochs=", lr_or_learn_rate_or_eta="learning_rate=",
+    batch_size="minibatch_size=",
+    validation_data_or_valid_or_val_or_eval_set="validation=(feats, classes)",
+    device="options=nnet3py.TrainerOptions(device='cuda')", momentum="options=nnet3py.TrainerOptions(momentum=0.5)",
+    seed_or_random_state_or_srand="options=nnet3py.TrainerOptions(srand=1)",
+    optimizer_or_optim="it is Kaldi's natural gradient; with another one: module = nnet3py.to_torch(nnet)",
+    verbose="nnet3py.show_log('INFO')",
+    shuffle="the order is drawn anew in each pass; TrainerOptions(srand=1) seeds it",
+    callback="callbacks=[function]", early_stopping="patience=3", targets_or_y_or_labels="train(nnet, feats, targets)",
+    ivector_or_ivectors="train(nnet, [(feats, targets, ivector)])", criterion_or_objective="loss=")
+def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike | Mapping[str, LossLike] | None = None,
+          validation: TrainingData | None = None,
+          num_epochs: int = 1, learning_rate: float | None = None, final_learning_rate: float | None = None,
+          minibatch_size: int = 64, minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
+          callbacks: Callback | Sequence[Callback] = (), patience: int = 0,
           checkpoints: str | os.PathLike[str] | None = None) -> History:
     """Train a network in place as ``nnet3-train`` does: natural gradient, max-change, momentum.
 
@@ -132,42 +175,53 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
 
     Parameters
     ----------
-    nnet : changed in place
-    data : arrays, a list of (feats, targets), examples, the rspecifier of an archive of examples, or those of two
-        tables: see :func:`nnet3py.training.training_data.training_data`; targets are integers (frames,), or numbers
-        (frames, dim), dense or sparse
-    targets : at most one, for features given as ``data``: short for ``(data, targets)``
-    validation : the same for what objective and accuracy are measured on, after each pass
+    nnet : a network, or an acoustic model, whose network is trained; changed in place
+    data : features and targets, arrays or tensors of PyTorch; or one argument: a list of (feats, targets), a data set
+        or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or those of two tables: see
+        :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers (frames, dim),
+        dense or sparse; with a loss of any width
+    loss : what is minimised in place of the objective of the output node: a function (output, target), which gives its
+        value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which says more; for all outputs, or a dict
+        by their names. Objectives in the history are then minus the loss
+    validation : one such argument, or a pair, for what objective and accuracy are measured on, after each pass
     num_epochs : passes over the data
     learning_rate : of the first pass, None: the network's own; each component multiplies it by its factor
     final_learning_rate : towards which it falls exponentially, None: it stays
     minibatch_size : examples, or frames for a network that has no context; what is left over is a smaller minibatch
     minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` is ignored here
     options : of the trainer; ``options.srand`` seeds dropout and the order of the data
-    callbacks : each is called after each pass with a :class:`Progress`; the training ends if one returns True
+    callbacks : one function or several, called after each pass with a :class:`Progress`; the training ends if one
+        returns True
     patience : passes without a better validation objective after which the training ends, with the network as it was
         after the best pass; 0: it never ends early
     checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
         files for ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model``
 
+    Returns
+    -------
+    History : objectives and accuracies of each pass
+
     Raises
     ------
-    UsageError : options that make no sense, or no data; or classes as targets of an output that is no log-softmax
+    UsageError : options that make no sense, or no data; classes as targets of an output that is no log-softmax, without
+        a loss; a loss that does not return what it should
     ShapeError : data whose dimensions are not the network's
-    NumericError : NaN or infinity in the data, or in the trained network
+    NumericError : NaN or infinity in the data, in the trained network, or in a loss or its derivative
     Nnet3Error : files that cannot be read or written
     """
-    options = options or TrainerOptions()
-    if len(targets) > 1:
-        raise UsageError(f"expected data, or features and targets, found {1 + len(targets)} arguments",
+    nnet, options = network_of(nnet), options or TrainerOptions()
+    if len(data) not in (1, 2):
+        raise UsageError(f"expected data, or features and targets, found {len(data)} arguments",
                          "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
-    data = (data, *targets) if targets else data
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
     held = _held(minibatches or MinibatchOptions(), minibatch_size)
-    source = training_data(nnet, data, held)
-    validator = None if validation is None else _Validator(training_data(nnet, validation, held), options)
+    objectives = OutputObjectives(nnet, loss)
+    has_loss = "output" in objectives.losses
+    source = training_data(nnet, data if len(data) == 2 else data[0], held, has_loss)
+    validator = None if validation is None else _Validator(training_data(nnet, validation, held, has_loss), options,
+                                                           objectives)
     folder = None if checkpoints is None else _folder(checkpoints)
-    trainer, history, best = NnetTrainer(nnet, options), History(), None
+    trainer, history, best = NnetTrainer(nnet, options, objectives), History(), None
     for number in range(num_epochs):
         rate = math.nan
         if learning_rate is not None:
@@ -183,7 +237,8 @@ def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epoc
             nnet.write(history.checkpoints[-1])
         if not patience or epoch.validation_objective > max(history["validation_objective"][:-1], default=-math.inf):
             history.best, best = epoch.epoch, nnet.copy() if patience else None
-        ends = [callback(Progress(epoch, nnet, history)) is True for callback in callbacks]
+        ends = [callback(Progress(epoch, nnet, history)) is True
+                for callback in ([callbacks] if callable(callbacks) else callbacks)]
         if any(ends) or (patience and epoch.epoch - history.best >= patience):
             break
     trainer.log_totals()
@@ -214,8 +269,8 @@ def _totals(trainer: NnetTrainer) -> tuple[float, float]:
 class _Validator:
     """Objective and accuracy on held-out data; what is compiled for them is kept."""
 
-    def __init__(self, source: Minibatches, options: TrainerOptions) -> None:
-        self._egs = list(source.minibatches(0))
+    def __init__(self, source: Minibatches, options: TrainerOptions, objectives: OutputObjectives) -> None:
+        self._egs, self._objectives = list(source.minibatches(0)), objectives
         self._options = DiagnosticOptions(optimize=options.optimize, compiler=options.compiler, device=options.device)
         self._form: Nnet | None = None
         self._compiler: CachingCompiler | None = None
@@ -230,7 +285,7 @@ class _Validator:
         tested = self._form.copy()
         tested.scale(0.0)
         tested.add(1.0, nnet)
-        diagnostics = NnetDiagnostics(tested, self._options, compiler=self._compiler)
+        diagnostics = NnetDiagnostics(tested, self._options, compiler=self._compiler, objectives=self._objectives)
         for eg in self._egs:
             diagnostics.compute(eg)
         objective, weight = diagnostics.totals()
@@ -246,7 +301,7 @@ def _held(minibatches: MinibatchOptions, size: int) -> MinibatchOptions:
 
 
 def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, final_learning_rate: float | None,
-           patience: int, validation: Any) -> None:
+           patience: int, validation: TrainingData | None) -> None:
     rules = ((num_epochs >= 1, "num_epochs", num_epochs, "1 or more"),
              (minibatch_size >= 1, "minibatch_size", minibatch_size, "1 or more"),
              (patience >= 0, "patience", patience, "0 (never) or more"),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
 from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
+from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     constrain_orthonormal,
@@ -38,15 +39,40 @@ from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.parameter_store import ParameterStore, on_device
 from nnet3py.training.example_request import example_request
 from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change
-from nnet3py.training.objective import Objective, check_supervision, queue_objective
+from nnet3py.training.objective import Objective
 from nnet3py.training.objective_stats import ObjectiveStats
+from nnet3py.training.output_objectives import LossLike, OutputObjectives
+from nnet3py.training.trainer_state import (
+    State,
+    draws_of,
+    draws_state,
+    estimates,
+    network_arrays,
+    prepared_estimates,
+    restore_arrays,
+)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class TrainerOptions:
-    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's."""
+    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's.
+
+    Attributes
+    ----------
+    srand : seed of dropout and the like, and of the order of data
+    store_component_stats, zero_component_stats : gather statistics of nonlinearities; set them to zero at first
+    print_interval : minibatches from one log line to the next
+    max_param_change : limit on the 2-norm of a minibatch's change of all parameters; 0: none
+    momentum : of earlier changes, 0 or more and below 1
+    l2_regularize_factor : factor of the components' own l2 regularisation, for jobs side by side
+    batchnorm_stats_scale : factor of batch normalisation's statistics after each minibatch, from 0 to 1
+    backstitch_training_scale, backstitch_training_interval : how large a step back is, 0 for none, and how often
+    optimize, compiler : how computations are compiled, and where they are kept
+    debug : log every command as it runs
+    device : "cpu" or "cuda"
+    """
 
     srand: int = 0
     store_component_stats: bool = True
@@ -79,6 +105,25 @@ class TrainerOptions:
         for holds, name, value, wanted in rules:
             if not holds:
                 raise UsageError(f"--{name}={value:g} must be {wanted}")
+
+
+class TrainerSettings(TypedDict, total=False):
+    """The attributes of :class:`TrainerOptions` by name, for what takes them one by one."""
+
+    srand: int
+    store_component_stats: bool
+    zero_component_stats: bool
+    print_interval: int
+    max_param_change: float
+    momentum: float
+    l2_regularize_factor: float
+    batchnorm_stats_scale: float
+    backstitch_training_scale: float
+    backstitch_training_interval: int
+    optimize: OptimizeOptions
+    compiler: CompilerOptions
+    debug: bool
+    device: str
 
 
 class Part(Protocol):
@@ -121,8 +166,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     # scaling of statistics, no backstitch. So is Kaldi's discriminative trainer.
     _is_plain = False
 
-    def __init__(self, nnet: Nnet, options: TrainerOptions | None = None) -> None:
-        options = options or TrainerOptions()
+    def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None) -> None:
+        nnet, options = network_of(nnet), options or TrainerOptions()
         options.check()
         count_repeats_anew()
         self.nnet, self.options = nnet, options
@@ -206,6 +251,36 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             logger.info(line, extra=kaldi_place("PrintMaxChangeStats", "nnet-training.cc", 330))
         return any(stats.total_weight != 0.0 for stats in self.objectives.values())
 
+    def state(self) -> State:
+        """All that training changes, copies by name: see :mod:`nnet3py.training.trainer_state`."""
+        self.synchronise()
+        arrays = {name: array.copy() for name, array in self._changing_arrays().items()}
+        return {**arrays, **estimates(self._computers.ops, self.delta), **draws_state(self._draws),
+                "training.num_minibatches": np.array(self.num_minibatches), "training.seed": np.array(self._seed)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state that a trainer of a network of the same structure had.
+
+        Raises
+        ------
+        Nnet3Error, ShapeError : it is not one; nothing is changed
+        """
+        self.synchronise()
+        numbers = {f"training.{name}": np.zeros((), np.int64) for name in ("num_minibatches", "seed")}
+        restore_arrays(numbers, state)
+        draws, restore_estimates = draws_of(state), prepared_estimates(self._computers.ops, self.delta, state)
+        restore_arrays(self._changing_arrays(), state)
+        restore_estimates()
+        self._draws = draws
+        self.num_minibatches, self._seed = (int(number) for number in numbers.values())
+        self._bind()             # the estimates are at other places in memory
+        for store in self._stores or ():
+            store.push()
+
+    def _changing_arrays(self) -> dict[str, np.ndarray]:
+        return {**dict(network_arrays("nnet", self.nnet, with_statistics=True)),
+                **dict(network_arrays("momentum", self.delta, with_statistics=False))}
+
     # -- the parts of a step ---------------------------------------------------------------------------------------
 
     def _train(self, eg: Eg) -> None:
@@ -224,7 +299,11 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             forward = 1.0 + alpha
             self._run_step(computer, eg, _Step("_backstitch", forward, forward, 1.0 / forward, False, True))
         else:
-            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 1.0, True, True))
+            self._run_step(computer, eg, self._whole_step())
+
+    def _whole_step(self) -> _Step:
+        """The step of a minibatch without backstitch."""
+        return _Step("", 1.0, 1.0 - self.options.momentum, 1.0, True, True)
 
     def _follow_freezing(self) -> None:
         """Give ``delta`` the learning rates of components that were frozen or unfrozen since the last minibatch."""
@@ -247,14 +326,21 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                 and self.num_minibatches % interval == self._seed % interval)
 
     def _run_step(self, computer: Computer, eg: Eg, step: _Step) -> None:
+        self._forward(computer, eg)
+        num_before = len(self._reports)
+        self._process_outputs(computer, eg, step.suffix)
+        self._run_pending_reports(num_before)      # of the step before, while a device computes this one's outputs
+        self._backward(computer, eg, step)
+
+    def _forward(self, computer: Computer, eg: Eg) -> None:
         # Both steps of backstitch draw from the same key, so that dropout masks are the same in both.
         computer.ops.random.begin_minibatch(self._seed, self.num_minibatches)
         for io in self._inputs(eg):
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()
-        num_before = len(self._reports)
-        self._process_outputs(computer, eg, step.suffix)
-        self._run_pending_reports(num_before)      # of the step before, while a device computes this one's outputs
+
+    def _backward(self, computer: Computer, eg: Eg, step: _Step) -> None:
+        """Once the derivatives of all outputs are set: those of the parameters, and the change of the model."""
         computer.run()
         if self._stores is not None:       # on the CPU the computer has done so
             self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
@@ -329,7 +415,20 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
 
 class NnetTrainer(MinibatchTrainer[NnetExample]):
-    """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``."""
+    """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``.
+
+    Parameters
+    ----------
+    nnet : the model; its statistics are zeroed first if the options say so
+    options : None: as :class:`TrainerOptions` begins
+    loss : in place of the objectives of the output nodes: a :class:`nnet3py.Loss` or what makes one, for all outputs;
+        or a dict of these by the names of outputs; or the objectives that were made of them
+    """
+
+    def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None,
+                 loss: LossLike | Mapping[str, LossLike] | OutputObjectives | None = None) -> None:
+        super().__init__(nnet, options)
+        self.output_objectives = loss if isinstance(loss, OutputObjectives) else OutputObjectives(self.nnet, loss)
 
     def _request(self, eg: NnetExample) -> ComputationRequest:
         return example_request(self.nnet, eg, need_model_derivative=True,
@@ -343,13 +442,10 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
 
     def _process_outputs(self, computer: Computer, eg: NnetExample, suffix: str) -> None:
         for io in eg.io:
-            node = self.nnet.node_index(io.name)
-            if self.nnet.is_output(node):
-                output = computer.output_view(io.name)
-                check_supervision(io.name, io.features, output.shape)
-                kind = self.nnet.descriptor_of(node).objective
-                self._count_when_known(io.name + suffix, queue_objective(
-                    computer.ops, kind, io.features, output, computer.input_view(io.name)))
+            if self.nnet.is_output(self.nnet.node_index(io.name)):
+                output, deriv = computer.output_view(io.name), computer.input_view(io.name)
+                self._count_when_known(io.name + suffix, self.output_objectives.queue(
+                    computer.ops, io, output, deriv, f"minibatch {self.num_minibatches}"))
 
 
 def _two_stores(trained: Nnet | ParameterStore,

@@ -1,11 +1,11 @@
-"""Training data for Python programs, as minibatches: arrays, pairs of them, tables, examples, archives."""
+"""Training data for Python programs, as minibatches: arrays or tensors, pairs of them, tables, examples, archives."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from nnet3py.index import sequence_indexes
 from nnet3py.network.locality import is_local
 from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
+from nnet3py.training.array_minibatches import LoaderMinibatches
 from nnet3py.training.class_outputs import check_class_output
+from nnet3py.training.data_types import Minibatches
 from nnet3py.training.minibatches import (
     ExampleMinibatches,
     MinibatchOptions,
@@ -30,31 +32,27 @@ from nnet3py.training.minibatches import (
     example_maker,
     is_minibatch,
 )
-from nnet3py.training.targets import are_classes, as_supervision, as_targets
+from nnet3py.training.targets import are_classes, as_supervision, as_targets, target_width
+from nnet3py.training.tensors import as_array, is_array, is_loader, items_of
 
 BUFFER = 5000            # examples of an archive among which it is shuffled
 
 Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
-class Minibatches(Protocol):
-    """A source of minibatches, pass after pass."""
-
-    def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``."""
-
-
-def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatches:
-    """Minibatches for a network.
+def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bool = False) -> Minibatches:
+    """Minibatches for a network. Tensors of PyTorch may take the place of arrays.
 
     Parameters
     ----------
     data : one of
 
         - ``(feats, targets)``, arrays of one sequence, (frames, dim) and what ``as_targets`` takes; or of several, with
-          one axis more in front
+          one axis more in front; or two lists, of the arrays of all utterances
         - an iterable of ``(feats, targets)`` or ``(feats, targets, ivector)``, one utterance each, of any lengths; or a
-          dict of these by name
+          dict of these by name; or a data set of PyTorch. Of a single frame: (dim,), and its class or (width,)
+        - a ``DataLoader`` of PyTorch, whose batches are used as they are, (sequences, frames, dim) or (frames, dim), in
+          its own order, and read again in each pass; see :mod:`nnet3py.training.array_minibatches`
         - ``(feats, targets)``, dicts by name, of the same names: what ``dict(read_matrices("scp:feats.scp"))`` gives
         - an iterable of examples, or of (key, example) as ``read_egs`` gives them
         - an rspecifier of examples, read again in each pass: ``"ark:egs.ark"``
@@ -63,6 +61,8 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
         - an object with the method ``minibatches(seed)``
 
     options : how utterances become minibatches. Examples that hold several sequences are taken for minibatches.
+    has_loss : whether a loss takes the place of the objective of ``output``. Targets that are arrays may then be any
+        class, from -1 on, or numbers of any width, and the output need not be a log-softmax
 
     Raises
     ------
@@ -73,16 +73,16 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
         return data      # type: ignore[no-any-return]
     if isinstance(data, str):
         return ArchiveMinibatches(data, options.minibatch_size)
+    if is_loader(data):
+        return LoaderMinibatches(nnet, data, has_loss)
+    data = items_of(data)
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, str) for part in data):
-        if not options.dense_targets:
+        if not options.dense_targets and not has_loss:
             check_class_output(nnet)
         return TableMinibatches(nnet, *data, options)
-    if isinstance(data, tuple) and len(data) in (2, 3) and isinstance(data[0], np.ndarray):
-        return _of_utterances(nnet, _utterances_of_arrays(data), options)
-    if isinstance(data, tuple) and len(data) in (2, 3) and all(isinstance(part, Mapping) for part in data):
-        return _of_utterances(nnet, _utterances_of_dicts(data), options)
-    if isinstance(data, Mapping):
-        return _of_utterances(nnet, data.items(), options)
+    utterances = _utterances(data)
+    if utterances is not None:
+        return _of_utterances(nnet, utterances, options, has_loss)
     if not isinstance(data, Iterable):
         raise UsageError(f"cannot train on {type(data).__name__}", _WANTED)
     items = iter(data)
@@ -92,11 +92,26 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions) -> Minibatch
     items = chain([first], items)
     if _example(first) is not None:
         return ExampleMinibatches([_checked_example(item) for item in items], options.minibatch_size)
-    return _of_utterances(nnet, ((str(i), item) for i, item in enumerate(items)), options)
+    return _of_utterances(nnet, ((str(i), item) for i, item in enumerate(items)), options, has_loss)
 
 
 _WANTED = ("expected arrays (feats, targets), a list of such pairs, examples, or the rspecifier of an archive of "
            "examples such as 'ark:egs.ark'")
+
+
+def _utterances(data: Any) -> Iterable[tuple[str, Pair]] | None:
+    """The utterances of arrays, lists or dicts, with their names; None if it is something else."""
+    if isinstance(data, Mapping):
+        return data.items()
+    if not isinstance(data, tuple) or len(data) not in (2, 3):
+        return None
+    if is_array(data[0]):
+        return _utterances_of_arrays(tuple(map(as_array, data)))
+    if all(isinstance(part, Mapping) for part in data):
+        return _utterances_of_dicts(data)
+    if all(isinstance(part, list) and all(map(is_array, part)) for part in data):
+        return _utterances_of_lists(data)
+    return None
 
 
 def _example(item: Any) -> NnetExample | None:
@@ -124,6 +139,14 @@ def _utterances_of_arrays(data: tuple[Any, ...]) -> Iterable[tuple[str, Pair]]:
     return [("0", data)]
 
 
+def _utterances_of_lists(data: tuple[list[Any], ...]) -> Iterable[tuple[str, Pair]]:
+    counts = [len(part) for part in data]
+    if len(set(counts)) > 1:
+        raise ShapeError(f"expected lists of equal length, features and targets of each utterance, found {counts[0]} "
+                         f"features and {' and '.join(map(str, counts[1:]))} targets")
+    return ((str(i), parts) for i, parts in enumerate(zip(*data, strict=True)))
+
+
 def _utterances_of_dicts(data: tuple[Mapping[str, Any], ...]) -> Iterable[tuple[str, Pair]]:
     feats, *others = data
     for other in others:
@@ -135,7 +158,8 @@ def _utterances_of_dicts(data: tuple[Mapping[str, Any], ...]) -> Iterable[tuple[
     return ((name, tuple(part[name] for part in data)) for name in feats)
 
 
-def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: MinibatchOptions) -> Minibatches:
+def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: MinibatchOptions,
+                   has_loss: bool) -> Minibatches:
     if not nnet.is_simple():
         raise UsageError("arrays train networks with an 'input', an 'output' and perhaps an 'ivector'; this one has "
                          f"{', '.join(name for name, _ in nnet.named_nodes())}", "train it on examples")
@@ -144,19 +168,26 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
         if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
             raise UsageError(f"utterance {key}: expected (feats, targets) or (feats, targets, ivector), found "
                              f"{type(pair).__name__}", _WANTED)
-        if are_classes(pair[1]):
-            check_class_output(nnet)
         with within(f"utterance {key}"):
-            checked.append((key, *_checked_pair(nnet, *pair)))
+            checked.append((key, *_checked_input(nnet, *map(as_array, pair))))
     if not checked:
         raise UsageError("there is nothing to train on: the data is empty", _WANTED)
+    dim = nnet.output_dim("output")
+    if has_loss:
+        widths = [target_width(targets) for _, _, targets, _ in checked]
+        dim = max(*widths, dim) if are_classes(checked[0][2]) else max(widths)
+    for key, feats, targets, _ in checked:
+        if not has_loss and are_classes(targets):
+            check_class_output(nnet)
+        with within(f"utterance {key}"):
+            as_targets(targets, len(feats), dim)      # its errors come now
     if has_no_context(nnet) and options.left_context <= 0 >= options.right_context:
-        return FrameMinibatches(nnet, [(feats, targets) for _, feats, targets, _ in checked], options.minibatch_size)
+        return FrameMinibatches([(feats, targets) for _, feats, targets, _ in checked], dim, options.minibatch_size)
     shortest = min(len(feats) for _, feats, _, _ in checked)
     if "," not in options.num_frames and 0 < shortest < int(options.num_frames):
         options = replace(options, num_frames=f"{options.num_frames},{shortest}")      # so that this one is used, too
-    maker = example_maker(nnet, options)
-    return ExampleMinibatches([example for key, *parts in checked for example in _examples(nnet, maker, key, *parts)],
+    maker = example_maker(nnet, options, dim)
+    return ExampleMinibatches([example for key, *parts in checked for example in _examples(maker, dim, key, *parts)],
                               options.minibatch_size)
 
 
@@ -166,10 +197,12 @@ def has_no_context(nnet: Nnet) -> bool:
             and compute_simple_nnet_context(nnet) == (0, 0))
 
 
-def _checked_pair(nnet: Nnet, feats: Any, targets: Any,
-                  ivector: Any = None) -> tuple[np.ndarray, Any, np.ndarray | None]:
+def _checked_input(nnet: Nnet, feats: Any, targets: Any,
+                   ivector: Any = None) -> tuple[np.ndarray, Any, np.ndarray | None]:
     matrix = np.asarray(feats)
     dim, ivector_dim = nnet.input_dim("input"), max(nnet.input_dim("ivector"), 0)
+    if matrix.shape == (dim,):         # a single frame
+        matrix, targets = matrix[None], np.asarray(targets)[None]
     if matrix.ndim != 2 or matrix.shape[1] != dim:
         raise ShapeError(f"expected features (frames, {dim}), as the network's input has {dim} columns, found "
                          f"{matrix.shape}")
@@ -180,13 +213,12 @@ def _checked_pair(nnet: Nnet, feats: Any, targets: Any,
                          f"{'none' if vector is None else vector.shape}")
     if vector is not None:
         check_finite(vector[None], "the i-vector")
-    as_targets(targets, len(matrix), nnet.output_dim("output"))      # its errors come now
     return matrix.astype(np.float32, copy=False), targets, vector
 
 
-def _examples(nnet: Nnet, maker: ExampleMaker, key: str, feats: np.ndarray, targets: Any,
+def _examples(maker: ExampleMaker, dim: int, key: str, feats: np.ndarray, targets: Any,
               ivector: np.ndarray | None) -> list[NnetExample]:
-    wanted = as_targets(targets, len(feats), nnet.output_dim("output"))
+    wanted = as_targets(targets, len(feats), dim)
     vectors = None if ivector is None else ivector[None]
     examples = (maker.from_targets(key, feats, wanted, vectors) if isinstance(wanted, np.ndarray)
             else maker.from_posteriors(key, feats, wanted, vectors))
@@ -198,14 +230,13 @@ class FrameMinibatches:
 
     Parameters
     ----------
-    nnet : has no context
     utterances : features float32 (frames, dim), and what ``as_supervision`` takes
+    dim : columns of the targets, as matrices
     minibatch_size : the largest number of its rules is the number of frames of a minibatch; what is left over at the
         end of a pass is a smaller one
     """
 
-    def __init__(self, nnet: Nnet, utterances: list[tuple[np.ndarray, Any]], minibatch_size: str) -> None:
-        dim = nnet.output_dim("output")
+    def __init__(self, utterances: list[tuple[np.ndarray, Any]], dim: int, minibatch_size: str) -> None:
         self._size = MinibatchSizes(minibatch_size).rule(1).largest
         self._feats = np.concatenate([feats for feats, _ in utterances])
         self._supervision = append_rows([as_supervision(targets, len(feats), dim) for feats, targets in utterances])

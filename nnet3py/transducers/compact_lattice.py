@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -60,22 +60,22 @@ class CompactLattice:
     labels, next_states : int32 (arcs,); labels are words or phones, 0 for none
     weights : float32 (arcs, 2), graph and acoustic costs
     string_starts : int64 (arcs + 1,), where the transition-ids of each arc begin
-    ids : int32, the transition-ids of the arcs
+    ids : int32 (transition-ids,), those of the arcs, one arc after the other
     final_weights : float32 (states, 2); infinity: not final
     final_string_starts : int64 (states + 1,), where the transition-ids of each final weight begin
-    final_ids : int32, the transition-ids of final weights
+    final_ids : int32 (transition-ids,), those of final weights
     """
 
     start: int
-    arc_starts: np.ndarray
-    labels: np.ndarray
-    next_states: np.ndarray
-    weights: np.ndarray
-    string_starts: np.ndarray
-    ids: np.ndarray
-    final_weights: np.ndarray
-    final_string_starts: np.ndarray
-    final_ids: np.ndarray
+    arc_starts: NDArray[np.int64]
+    labels: NDArray[np.int32]
+    next_states: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    string_starts: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    final_weights: NDArray[np.float32]
+    final_string_starts: NDArray[np.int64]
+    final_ids: NDArray[np.int32]
 
     @classmethod
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
@@ -83,7 +83,16 @@ class CompactLattice:
                   final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
         """A lattice from arcs in any order, each with the state that it leaves; those of a state keep their order.
 
-        ``lengths`` are how many of ``ids`` each arc has; ``final_lengths`` those of the final weights, None for none.
+        Parameters
+        ----------
+        start : the start state; -1 if there are no states
+        final_weights : float (states, 2), graph and acoustic costs; infinity: not final
+        sources, labels, next_states : int (arcs,)
+        weights : float (arcs, 2)
+        lengths : int (arcs,), how many of ``ids`` each arc has
+        ids : int (transition-ids,)
+        final_lengths : int (states,), how many of ``final_ids`` each final weight has; None for none
+        final_ids : int (transition-ids,)
         """
         finals = np.asarray(final_weights, dtype=np.float32).reshape(-1, 2)
         leaving = np.asarray(sources, dtype=np.int64)
@@ -100,6 +109,9 @@ class CompactLattice:
     def empty(cls) -> CompactLattice:
         """A lattice without states."""
         return cls.from_arcs(-1, [], [], [], [], [], [], [])
+
+    def __repr__(self) -> str:
+        return f"<CompactLattice: {self.num_states} states, {self.num_arcs} arcs>"
 
     @property
     def num_states(self) -> int:
@@ -132,15 +144,18 @@ class CompactLattice:
         return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
 
     def string(self, arc: int) -> np.ndarray:
-        """int32, the transition-ids of an arc."""
+        """int32 (frames,), the transition-ids of an arc."""
         return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
 
     def final_string(self, state: int) -> np.ndarray:
-        """int32, the transition-ids with the final weight of a state."""
+        """int32 (frames,), the transition-ids with the final weight of a state."""
         return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
-        """Some of the states, in another order, and the arcs between them for which ``keep`` (bool) is true."""
+        """Some of the states, int (chosen,), in that order, and the arcs between them for which ``keep`` is true.
+
+        ``keep`` : bool (arcs,); None: all
+        """
         chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
         arcs = chosen.arcs
         string_starts, ids = taken(self.string_starts, self.ids, arcs)

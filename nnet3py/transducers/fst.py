@@ -90,6 +90,9 @@ class Fst:
         return cls(start, finals, starts_by(leaving, len(finals)), ints[0], ints[1],
                    np.asarray(weights, dtype=dtype)[order], ints[2], arc_type)
 
+    def __repr__(self) -> str:
+        return f"<Fst: {self.num_states} states, {self.num_arcs} arcs, {self.arc_type}>"
+
     @property
     def num_states(self) -> int:
         """The number of states; they are numbered from 0."""

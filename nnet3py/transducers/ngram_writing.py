@@ -4,9 +4,12 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.ngram_fst import NgramFst
+from nnet3py.io.tokens import TokenWriter
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Stored, binary_header
+from nnet3py.transducers.fst_properties import ACCEPTOR, EXPANDED, INPUT_SORTED, OUTPUT_SORTED
+from nnet3py.transducers.ngram_fst import KIND, VERSION, NgramFst
 
+_PROPERTIES = EXPANDED | 1 << ACCEPTOR | 1 << INPUT_SORTED | 1 << OUTPUT_SORTED      # of every n-gram model
 _HINT = "an n-gram model has words in ascending order, and an arc without label to a shorter history"
 
 
@@ -100,6 +103,14 @@ def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
 def _level_key(histories: list[tuple[int, ...]], backoffs: np.ndarray, state: int) -> tuple[int, tuple[int, ...]]:
     """Histories by length, then by words, from the newest to the oldest: level order of the tree."""
     return len(histories[state]), histories[state][::-1]
+
+
+def write_ngram(writer: TokenWriter, ngram: NgramFst) -> None:
+    """Write an n-gram model with its properties and symbols, those that its file had."""
+    stored = ngram.stored or Stored(KIND, _PROPERTIES, 0)
+    writer.raw(binary_header(KIND, "standard", stored.properties, ngram.start, ngram.num_states, 0, stored.flags,
+                             stored.symbols, VERSION))
+    writer.raw(ngram_body(ngram))
 
 
 def ngram_body(ngram: NgramFst) -> bytes:

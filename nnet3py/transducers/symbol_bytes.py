@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,23 @@ def end_of_table(data: Any, at: int) -> int:
     at, count = counted
     bytes_ = np.frombuffer(data, dtype=np.uint8)
     return int(_find_symbols(_address(bytes_), len(bytes_), at, *_NOTHING, count))
+
+
+def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
+    """The bytes of symbol tables that follow each other, with more symbols at the end of each, by their numbers."""
+    parts, at = [], 0
+    for names in additions:
+        counted, end = _count(data, at), end_of_table(data, at)
+        assert counted is not None
+        first, count = counted
+        (available,) = struct.unpack_from("<q", data, first - 16)
+        parts += [data[at:first - 16], struct.pack("<qq", max([available, *(n + 1 for n in names.values())]),
+                                                   count + len(names)), data[first:end]]
+        for name, number in names.items():
+            encoded = name.encode()
+            parts.append(struct.pack("<i", len(encoded)) + encoded + struct.pack("<q", number))
+        at = end
+    return b"".join(parts)
 
 
 def _count(data: Any, at: int) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ from nnet3py.io.script import sort_key
 from nnet3py.io.specifiers import is_token
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader
+from nnet3py.io.text_lines import read_text
 
 _SORT_HINT = "sort it with LC_ALL=C sort -k1,1"
 _SHOWN = 3          # utterances that a message names
@@ -188,10 +189,7 @@ def table_dim(rspecifier: str) -> int:
 
 
 def _text_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", path=str(path)) from error
+    text = read_text(path)
     return text.removesuffix("\n").split("\n") if text else []
 
 

@@ -21,8 +21,8 @@ def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int,
     A feature contributes as much to a word's vector as any other, however it is scaled; ``norm`` is the length of the
     vector of a word that has ``per_word`` features, roughly.
 
-    In the first column the embedding of each word is its log-probability over UNIT; so the words have their frequencies as
-    probabilities where the network's first output is UNIT and the others are 0.
+    In the first column the embedding of each word is its log-probability over UNIT; so the words have their frequencies
+    as probabilities where the network's first output is UNIT and the others are 0.
     """
     scales = np.array([feature.scale for feature in features], dtype=np.float32)
     embedding = rng.standard_normal((len(features), dim)).astype(np.float32)
@@ -42,7 +42,7 @@ def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int,
     return embedding
 
 
-class WordEmbedding:
+class TrainedEmbedding:
     """Vectors of words, as sums of those of their features.
 
     Parameters

@@ -22,7 +22,7 @@ FINAL = "final"
 _STATE = "train_rnnlm.json"      # what the training was given, and how far it has come
 
 
-class RnnlmFolder:
+class TrainingFolder:
     """Reads and writes the files.
 
     Parameters

@@ -28,7 +28,8 @@ def layers(options: NetworkOptions) -> str:
         lines += [f"fast-lstmp-layer name=lstm{number} cell-dim={cells} recurrent-projection-dim={projection} "
                   f"non-recurrent-projection-dim={projection}{l2}",
                   f"relu-renorm-layer name=tdnn{number + 1} dim={dim} input=Append(0, IfDefined(-{number + 1})){l2}"]
-    return "\n".join([*lines, f"output-layer name=output dim={dim} include-log-softmax=false param-stddev=0.01{l2}"]) + "\n"
+    lines.append(f"output-layer name=output dim={dim} include-log-softmax=false param-stddev=0.01{l2}")
+    return "\n".join(lines) + "\n"
 
 
 def config_of(text: str, path: str | None = None) -> str:
@@ -69,7 +70,8 @@ def check_network(nnet: Nnet) -> None:
     if right or left:
         raise ConfigError(f"the network needs the {left} words before and the {right} after each word, but it has to "
                           "do with none before the first, and cannot see later ones",
-                          "write earlier words as IfDefined(-1) in layers, IfDefined(Offset(input, -1)) in config lines")
+                          "write earlier words as IfDefined(-1) in layers, as IfDefined(Offset(input, -1)) in config "
+                          "lines")
     if nnet.modulus() != 1:
         raise ConfigError(f"the network computes blocks of {nnet.modulus()} words, but they come one by one")
 

@@ -75,8 +75,8 @@ class NetworkOptions(_Checked):
     dim: int = opt("embedding-dim", 0, f"Dimension of words' embeddings (0: that of --network, else {DEFAULT_DIM})",
                    least=0)
     cell_dim: int = opt("cell-dim", 0, "Cells of each LSTM layer (0: as --embedding-dim)", least=0)
-    projection_dim: int = opt("projection-dim", 0, "Of an LSTM layer's output, so many are fed back and as many are not "
-                              "(0: a quarter of the cells)", least=0)
+    projection_dim: int = opt("projection-dim", 0, "Of an LSTM layer's output, so many are fed back and as many are "
+                              "not (0: a quarter of the cells)", least=0)
     num_lstm_layers: int = opt("num-lstm-layers", 1, "LSTM layers, with a layer that sees an earlier word before the "
                                "first and behind each", least=0)
     l2: float = opt("l2-regularize", 0.0, "Of the layers of the TDNN-LSTM", least=0)
@@ -102,11 +102,11 @@ class TrainRnnlmOptions(_Checked):
                             least=1e-12)
     minibatch_words: int = opt("minibatch-words", 256, "Words of a minibatch", least=1)
     chunk_length: int = opt("chunk-length", 32, "Longer sentences are trained on in pieces of so many words", least=2)
-    num_samples: int = opt("num-samples", -1, "Words that are drawn to compare each output with (0: it is compared with "
-                           f"all; -1: {DEFAULT_SAMPLES} if there are more than {EXACT_UP_TO} words, else all)",
+    num_samples: int = opt("num-samples", -1, "Words that are drawn to compare each output with (0: it is compared "
+                           f"with all; -1: {DEFAULT_SAMPLES} if there are more than {EXACT_UP_TO} words, else all)",
                            least=-1)
-    sampling_order: int = opt("sampling-order", 3, "Order, 1 to 3, of the n-gram model that draws them, if no ARPA file "
-                              "is given", least=1)
+    sampling_order: int = opt("sampling-order", 3, "Order, 1 to 3, of the n-gram model that draws them, if no ARPA "
+                              "file is given", least=1)
     self_normalize: float = opt("self-normalize", 1.0, "How strongly outputs are trained to be log-probabilities "
                                 "without being normalised", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)

@@ -54,7 +54,7 @@ def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: V
     computers = ComputerCache(form, CompilerOptions().compiler(form, OptimizeOptions()))
     log_probs, log_zs = [], []
     for eg in minibatches(sentences, vocabulary, _LONGEST, _MINIBATCH):
-        computer = computers.computer(words_request(*eg.inputs.shape, trains=False))
+        computer = computers.computer(words_request(eg.inputs.shape[0], eg.inputs.shape[1], trains=False))
         computer.accept_input("input", vectors[eg.inputs.reshape(-1)])
         computer.run()
         counts = np.flatnonzero(eg.weights.reshape(-1))

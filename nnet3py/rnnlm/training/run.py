@@ -18,9 +18,9 @@ from nnet3py.fst.arpa import Arpa, Warner, WordIds, read_arpa
 from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
 from nnet3py.rnnlm.training.chunks import minibatches
-from nnet3py.rnnlm.training.embedding import UNIT, WordEmbedding, initial_embedding
+from nnet3py.rnnlm.training.embedding import UNIT, TrainedEmbedding, initial_embedding
 from nnet3py.rnnlm.training.features import choose_features, word_features
-from nnet3py.rnnlm.training.folder import FINAL, RnnlmFolder
+from nnet3py.rnnlm.training.folder import FINAL, TrainingFolder
 from nnet3py.rnnlm.training.network import layers, let_first_output_be, make_network
 from nnet3py.rnnlm.training.options import TrainRnnlmOptions
 from nnet3py.rnnlm.training.perplexity import Measured, measure, measure_arpa, perplexity_of
@@ -64,8 +64,8 @@ class RnnlmEpoch:
     seconds: float
 
     def __str__(self) -> str:
-        return (f"epoch {self.epoch}: perplexity {self.perplexity:.2f} on the held-out text (log Z {self.mean_log_z:.3f}"
-                f" +- {self.log_z_deviation:.3f}), {self.train_perplexity:.2f} in training; "
+        return (f"epoch {self.epoch}: perplexity {self.perplexity:.2f} on the held-out text (log Z "
+                f"{self.mean_log_z:.3f} +- {self.log_z_deviation:.3f}), {self.train_perplexity:.2f} in training; "
                 f"{self.words_per_second:.0f} words a second, {self.seconds:.1f} s")
 
 
@@ -141,7 +141,7 @@ class _Training:
         nnet = make_network(options.net, text, options.seed)
         features = choose_features(vocabulary, options.features)
         values = word_features(vocabulary, features)
-        folder = RnnlmFolder(options.dir)
+        folder = TrainingFolder(options.dir)
         state = self._state(text)
         done = _epochs_done(folder, state)
         if done:
@@ -154,7 +154,7 @@ class _Training:
                                        values.nnz / max(1, len(vocabulary) - 1),
                                        philox(_EMBEDDING_STREAM + options.seed))
             folder.write_words(vocabulary, features, values, text)
-        embedding = WordEmbedding(values, matrix, options.embedding)
+        embedding = TrainedEmbedding(values, matrix, options.embedding)
         if self._arpa is not None:
             history.ngram = measure_arpa(self._arpa, self._held_out, vocabulary)
             logger.info("The n-gram model: perplexity %.2f on %d held-out words", history.ngram.perplexity,
@@ -169,7 +169,7 @@ class _Training:
         return {"options": self._options.binding(), "texts": self._texts, "network": text,
                 "words": [self._train.num_tokens, self._held_out.num_tokens, len(self._vocabulary)]}
 
-    def _run_epochs(self, nnet: Nnet, embedding: WordEmbedding, folder: RnnlmFolder,
+    def _run_epochs(self, nnet: Nnet, embedding: TrainedEmbedding, folder: TrainingFolder,
                     state: dict[str, object]) -> None:
         options, history = self._options, self._history
         trainer = RnnlmTrainer(nnet, embedding, TrainerOptions(
@@ -247,7 +247,8 @@ def _vocabulary(counts: Counter[str], options: TrainRnnlmOptions) -> Vocabulary:
         return Vocabulary.of_counts(counts, options.unknown_word, options.min_count, options.max_words)
     vocabulary = Vocabulary.of_table(SymbolTable.read(options.words), options.unknown_word)
     if not any(word in vocabulary.table for word in counts):
-        raise UsageError(f"no word of the texts is in {options.words}", "is one in capital letters, the other in small?")
+        raise UsageError(f"no word of the texts is in {options.words}",
+                         "is one in capital letters, the other in small ones?")
     return vocabulary
 
 
@@ -266,8 +267,8 @@ def _sentences(texts: list[str], vocabulary: Vocabulary, options: TrainRnnlmOpti
             raise UsageError(f"{len(train)} sentences are too few to hold out one in {_HELD_OUT}", "give --held-out")
         held_out, train = train.chosen(chosen), train.chosen(np.setdiff1d(np.arange(len(train)), chosen))
     if not len(train):
-        raise UsageError("there is no sentence to train on", f"have the vocabulary contain {options.unknown_word!r}, or "
-                         "all words of some sentences")
+        raise UsageError("there is no sentence to train on", "have the vocabulary contain all words of some sentences, or "
+                         f"{options.unknown_word}")
     return train, held_out
 
 
@@ -285,7 +286,7 @@ def _read_arpa(path: str, vocabulary: Vocabulary) -> Arpa:
     return read_arpa(path, WordIds(ids), Warner(0))
 
 
-def _epochs_done(folder: RnnlmFolder, state: dict[str, object]) -> list[RnnlmEpoch]:
+def _epochs_done(folder: TrainingFolder, state: dict[str, object]) -> list[RnnlmEpoch]:
     """The epochs of an earlier training in the folder; UsageError if it was another one."""
     before = folder.read_state()
     if before is None:

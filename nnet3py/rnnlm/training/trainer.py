@@ -13,7 +13,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.random_sequence import philox
 from nnet3py.rnnlm.training.chunks import WordMinibatch
-from nnet3py.rnnlm.training.embedding import WordEmbedding
+from nnet3py.rnnlm.training.embedding import TrainedEmbedding
 from nnet3py.rnnlm.training.objective import compare
 from nnet3py.rnnlm.training.sampling import WordSampler
 from nnet3py.runtime.computer import Computer
@@ -58,7 +58,7 @@ class _Comparisons:
     groups : what is compared
     """
 
-    def __init__(self, eg: WordMinibatch, embedding: WordEmbedding, sampler: WordSampler | None,
+    def __init__(self, eg: WordMinibatch, embedding: TrainedEmbedding, sampler: WordSampler | None,
                  rng: np.random.Generator) -> None:
         inputs, targets = eg.inputs.reshape(-1), eg.targets.reshape(-1)
         if sampler is None:
@@ -116,7 +116,7 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
     sampler : draws the words that outputs are compared with; None: all words
     """
 
-    def __init__(self, nnet: Nnet, embedding: WordEmbedding, options: TrainerOptions | None = None,
+    def __init__(self, nnet: Nnet, embedding: TrainedEmbedding, options: TrainerOptions | None = None,
                  self_normalize: float = 1.0, sampler: WordSampler | None = None) -> None:
         super().__init__(nnet, options)
         self.embedding, self.sampler, self.self_normalize = embedding, sampler, self_normalize
@@ -147,7 +147,7 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
     def _request(self, eg: WordMinibatch) -> ComputationRequest:
         shape = eg.inputs.shape
         if shape not in self._requests:
-            self._requests[shape] = words_request(*shape, trains=True)
+            self._requests[shape] = words_request(shape[0], shape[1], trains=True)
         return self._requests[shape]
 
     def _inputs(self, eg: WordMinibatch) -> Iterable[NnetIo]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nnet3py.conf_file import find_file, read_conf
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import find_file, read_conf
 
 
 def test_values_have_the_types_of_defaults(tmp_path: Path) -> None:

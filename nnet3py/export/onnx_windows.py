@@ -1,0 +1,316 @@
+"""What ONNX operators that look at several frames become in a network: convolutions, pooling, padding."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.export.onnx_context import Context, OnnxOp, Value, only
+from nnet3py.export.onnx_rules import Rule
+from nnet3py.export.onnx_tensors import TIME, Atom, Axis, CannotBe, Tensor, columns_of
+
+
+class Window(NamedTuple):
+    """Which frames of ``x`` an output reads.
+
+    Attributes
+    ----------
+    offsets : for each tap, frames from the output's time
+    is_padding : for each tap, whether zeros stand for what it reads where there are no frames
+    needed : offsets at which there must be frames; with ``offsets``, they say for which times there is an output
+    rows : of the output
+    step, shift : of the output's rows
+    early, late : frames before the first and after the last row for which the taps are there, too
+    """
+
+    offsets: list[int]
+    is_padding: list[bool]
+    needed: list[int]
+    rows: int
+    step: int
+    shift: int
+    early: int
+    late: int
+
+
+class Spatial(NamedTuple):
+    """Kernel, stride, dilation and padding along one axis."""
+
+    size: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    @property
+    def reach(self) -> int:
+        """From the first tap to the last."""
+        return (self.size - 1) * self.dilation
+
+    def outputs(self, size: int) -> int:
+        """How many places the kernel has."""
+        return (size + self.before + self.after - self.reach - 1) // self.stride + 1
+
+
+def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
+    """The settings of each axis after the first two, whose kernel has ``sizes``."""
+    rank = len(sizes)
+    strides, dilations = (op.get(key) or [1] * rank for key in ("strides", "dilations"))
+    pads, auto = op.get("pads") or [0] * (2 * rank), op.get("auto_pad", "NOTSET")
+    if op.get("ceil_mode"):
+        raise CannotBe("ceil_mode is on")
+    axes = [Spatial(*numbers) for numbers in zip(sizes, strides, dilations, pads[:rank], pads[rank:], strict=True)]
+    if auto in ("NOTSET", "VALID", ""):
+        return axes
+    result = []
+    for axis, length in zip(axes, lengths, strict=True):
+        total = max(0, ((length - 1) // axis.stride) * axis.stride + axis.reach + 1 - length)
+        if axis.stride > 1 and total:
+            raise CannotBe(f"auto_pad={auto} with strides pads as the length of the input asks for")
+        small, large = total // 2, total - total // 2
+        before, after = (small, large) if auto == "SAME_UPPER" else (large, small)
+        result.append(axis._replace(before=before, after=after))
+    return result
+
+
+def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (0, 0)) -> Window:
+    """The frames that a kernel reads; ``cut`` rows of output are left out at the beginning and the end."""
+    zeros_before, zeros_after = axis.before + x.before, axis.after + x.after
+    first_tap = axis.stride * cut[0] - zeros_before
+    spare = axis.reach - zeros_before - zeros_after + axis.stride * sum(cut)
+    has_zeros = bool(zeros_before or zeros_after)
+    if has_zeros and spare < 0:
+        raise CannotBe(f"its output is {-spare} frames longer than its input, which that of a network cannot be",
+                       "pad less, or cut the output right after it")
+    step = x.step * axis.stride
+    shift = (x.shift + x.step * (spare // 2)) // step * step      # as many frames are lost before as after
+    first = x.shift - shift
+    taps = [x.step * (first_tap + i * axis.dilation) + first for i in range(axis.size)]
+    needed = sorted({first, first + x.step * spare}) if has_zeros else []
+    is_padding = [has_zeros and not needed[0] <= tap <= needed[-1] for tap in taps]
+    context.has_zeros |= any(is_padding)
+    early, late = x.early, x.late
+    if has_zeros and (context.replicates or not any(is_padding)):       # perhaps the zeros are cut off
+        early, late = early + min(taps) - needed[0], late + needed[-1] - max(taps)
+        needed, is_padding = [], [False] * len(taps)
+    elif has_zeros:
+        early, late = 0, 0
+    rows = axis.outputs(x.shape[x.time_axis]) - sum(cut)
+    return Window(taps, is_padding, needed, rows, step, shift, early, late)
+
+
+def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str]:
+    """The descriptors of the taps; the first also asks for the frames that must be there."""
+    parts = [f"IfDefined({context.at(x, tap)})" if is_padding else context.at(x, tap)
+             for tap, is_padding in zip(window.offsets, window.is_padding, strict=True)]
+    more = [offset for offset in window.needed if offset not in window.offsets]
+    if more:
+        copy = x.with_node(context.copy(x, op.hint))
+        for offset in more:
+            parts[0] = f"Sum({parts[0]}, Scale(0.0, {context.at(copy, offset)}))"
+    return parts
+
+
+def _after(x: Tensor, window: Window, source: str, axes: tuple[Axis, ...], stored: Axis) -> Tensor:
+    """The output of a window; its axis of frames is put in."""
+    time = x.time_axis
+    axes = (*axes[:time], (Atom(TIME, window.rows),), *axes[time + 1:])
+    return replace(x, axes=axes, stored=stored, source=source, step=window.step, shift=window.shift, before=0, after=0,
+                   early=window.early, late=window.late, is_input=False)
+
+
+# -- convolutions ------------------------------------------------------------------------------------------------------
+
+def _conv(context: Context, op: OnnxOp) -> Value:
+    x, weight, bias = op.tensor(), op.array(1, "filter"), op.optional_array(2, "bias")
+    if x.time_axis < 2 or not x.is_columns(1):
+        raise CannotBe(f"its filters do not move over the frames: the axes are {_names(x)}")
+    if len(x.axes) > 4 or x.is_constant:
+        raise CannotBe(f"it has {len(x.axes) - 2} dimensions, one of them of frames; a network has 1 or 2")
+    spatial = _spatial(op, list(weight.shape[2:]), list(x.shape[2:]))
+    time = spatial[x.time_axis - 2]
+    cut = _cut_off(context, op, x, time)
+    if (time.before or time.after or x.before or x.after) and not context.replicates:
+        x = context.limited(x, op.hint)
+    groups = int(op.get("group", 1))
+    if len(x.axes) == 4:
+        other = 5 - x.time_axis
+        if not x.is_columns(other):
+            raise CannotBe(f"the axes of its input are {_names(x)}")
+        if x.time_axis == 3:
+            weight, spatial = weight.swapaxes(2, 3), spatial[::-1]
+        if groups > 1:
+            raise CannotBe(f"it has {groups} groups, and moves over columns as well as frames")
+        return _over_heights(context, op, x, spatial, weight, bias, cut)
+    if groups > 1:
+        return _in_groups(context, op, x, spatial[0], weight, bias, groups, cut)
+    window = _window(context, x, spatial[0], cut)
+    parts = _frames(context, op, x, window)
+    order = x.column_order(x.axes[1])
+    matrix = weight.transpose(0, 2, 1)[:, :, order].reshape(weight.shape[0], -1)
+    name = context.network.affine(op.hint, np.ascontiguousarray(matrix, np.float32), bias, _appended(parts))
+    new = columns_of(weight.shape[0])
+    return _after(x, window, name, (x.axes[0], new, ()), new)
+
+
+def _appended(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"Append({', '.join(parts)})"
+
+
+def _names(x: Tensor) -> str:
+    return ", ".join(" and ".join(dict.fromkeys(atom.kind for atom in axis)) or "1" for axis in x.axes)
+
+
+def _cut_off(context: Context, op: OnnxOp, x: Tensor, axis: Spatial) -> tuple[int, int]:
+    """Rows that are cut off right after, where padding made more than there were: a causal convolution."""
+    more = axis.before + axis.after + x.before + x.after - axis.reach
+    cutter = context.cutters.get(op.output_names[0]) if more > 0 else None
+    if cutter is None:
+        return 0, 0
+    rows = axis.outputs(x.shape[x.time_axis])
+    part = cutter.part(x.time_axis, len(x.axes), rows)
+    if part.step != 1 or not len(part):
+        return 0, 0
+    context.without_cut.add(cutter.output)
+    return part.start, rows - 1 - part[-1]
+
+
+def _in_groups(context: Context, op: OnnxOp, x: Tensor, axis: Spatial, weight: np.ndarray, bias: np.ndarray | None,
+               groups: int, cut: tuple[int, int]) -> Tensor:
+    """A matrix for each group of columns; for groups of a single column, a factor for each tap."""
+    window, network = _window(context, x, axis, cut), context.network
+    x = context.in_order(x, op.hint)
+    parts, outputs = _frames(context, op, x, window), weight.shape[0]
+    new = columns_of(outputs)
+    if groups == x.dim == outputs:
+        scaled = [network.layer(f"{op.hint}.tap{i}", "NaturalGradientPerElementScaleComponent", f"dim={x.dim}", part,
+                                {"scales": weight[:, 0, i]}) for i, part in enumerate(parts)]
+        if bias is None:
+            name = network.layer(op.hint, "NoOpComponent", f"dim={x.dim}", _nested(scaled))
+        else:
+            name = network.layer(op.hint, "PerElementOffsetComponent", f"dim={x.dim}", _nested(scaled),
+                                 {"offsets": bias})
+    else:
+        width, taps = x.dim // groups, len(parts)
+        numbers = np.arange(taps * x.dim).reshape(taps, groups, width).transpose(1, 0, 2).reshape(-1)
+        joined = network.layer(f"{op.hint}.groups", "PermuteComponent",
+                               f"column-map={','.join(map(str, numbers.tolist()))}", _appended(parts))
+        matrix = weight.transpose(0, 2, 1).reshape(outputs, taps * width)
+        name = network.layer(op.hint, "BlockAffineComponent",
+                             f"input-dim={taps * x.dim} output-dim={outputs} num-blocks={groups}", joined,
+                             {"linear_params": matrix,
+                              "bias_params": np.zeros(outputs, np.float32) if bias is None else bias})
+    return _after(x, window, name, (x.axes[0], new, ()), new)
+
+
+def _nested(parts: list[str]) -> str:
+    """Their sum; Sum() takes two."""
+    total = parts[-1]
+    for part in parts[-2::-1]:
+        total = f"Sum({part}, {total})"
+    return total
+
+
+def _over_heights(context: Context, op: OnnxOp, x: Tensor, spatial: list[Spatial], weight: np.ndarray,
+                  bias: np.ndarray | None, cut: tuple[int, int]) -> Tensor:
+    """A convolution over frames and heights; ``weight`` is float (filters, filters of the input, frames, heights)."""
+    time, height = spatial
+    axis = 5 - x.time_axis
+    window = _window(context, x, time, cut)
+    x = context.stored_as(x, (*x.axes[axis], *x.axes[1]), op.hint)
+    heights, places = x.shape[axis], height.outputs(x.shape[axis])
+    if any(offset not in window.offsets for offset in window.needed):
+        raise CannotBe("the padding of its frames is not that of a kernel with a middle")
+    used = [j for j in range(height.size)
+            if any(0 <= h * height.stride + j * height.dilation - height.before < heights for h in range(places))]
+    pairs = [(tap, j * height.dilation - height.before) for tap in window.offsets for j in used]
+    columns = [weight[:, :, i, j] for i in range(time.size) for j in used]
+    required = [tap for tap, is_padding in zip(window.offsets, window.is_padding, strict=True) if not is_padding]
+    filters = weight.shape[0]
+    name = context.network.layer(
+        op.hint, "TimeHeightConvolutionComponent",
+        f"num-filters-in={x.shape[1]} num-filters-out={filters} height-in={heights} height-out={places} "
+        f"height-subsample-out={height.stride} offsets={';'.join(f'{t},{h}' for t, h in pairs)} "
+        f"required-time-offsets={','.join(map(str, required))}", x.source,
+        {"linear_params": np.concatenate(columns, axis=1),
+         "bias_params": np.zeros(filters, np.float32) if bias is None else bias})
+    axes = list(x.axes)
+    axes[1], axes[axis] = columns_of(filters), columns_of(places)
+    return _after(x, window, name, tuple(axes), (*axes[axis], *axes[1]))
+
+
+# -- padding and pooling -----------------------------------------------------------------------------------------------
+
+def _pad(context: Context, op: OnnxOp) -> Value:
+    x, pads, fill, mode = op.tensor(), op.array(1, "pads"), op.optional_array(2, "value"), op.get("mode", "constant")
+    axes = op.optional_array(3, "axes")
+    rank = len(x.axes)
+    places = range(rank) if axes is None else (axes % rank).tolist()
+    by_axis = {place: (int(pads[i]), int(pads[i + len(places)])) for i, place in enumerate(places)}
+    before, after = by_axis.pop(x.time_axis, (0, 0))
+    if any(number for pair in by_axis.values() for number in pair) or min(before, after) < 0:
+        raise CannotBe(f"it pads another axis than that of the frames, or cuts: pads={pads.tolist()}")
+    if not before and not after:
+        return x
+    rows = (Atom(TIME, x.shape[x.time_axis] + before + after),)
+    axes_ = (*x.axes[:x.time_axis], rows, *x.axes[x.time_axis + 1:])
+    if mode == "edge" and x.is_input and x.step == 1 and not (x.before or x.after):
+        context.repeated = before, after
+        return replace(x, axes=axes_, shift=x.shift - before)          # as utterances are computed anyway
+    if mode != "constant" or (fill is not None and fill.size and float(fill.reshape(-1)[0]) != 0.0):
+        raise CannotBe(f"it pads in the mode '{mode}', or with another number than 0; a network can have zeros, and at "
+                       "its input (mode 'edge') the first and last frames")
+    return replace(x, axes=axes_, before=x.before + before, after=x.after + after)
+
+
+def _pooled(op: OnnxOp) -> tuple[Tensor, list[Spatial]]:
+    x = op.whole()
+    if x.time_axis < 2 or not x.is_columns(1) or len(x.axes) > 4:
+        raise CannotBe(f"it does not pool frames: the axes are {_names(x)}")
+    spatial = _spatial(op, list(op.get("kernel_shape")), list(x.shape[2:]))
+    if any(axis.before or axis.after for axis in spatial):
+        raise CannotBe("it pads")
+    return x, spatial
+
+
+def _average_pool(context: Context, op: OnnxOp) -> Value:
+    x, spatial = _pooled(op)
+    if len(spatial) > 1:
+        only([axis.size for i, axis in enumerate(spatial) if i != x.time_axis - 2] + [1],
+             "it averages columns, with a kernel of")
+    window = _window(context, x, spatial[x.time_axis - 2])
+    parts = [f"Scale({1.0 / len(window.offsets)!r}, {part})" for part in _frames(context, op, x, window)]
+    return _after(x, window, context.network.layer(op.hint, "NoOpComponent", f"dim={x.dim}", _nested(parts)), x.axes,
+                  x.stored)
+
+
+def _max_pool(context: Context, op: OnnxOp) -> Value:
+    x, spatial = _pooled(op)
+    time = spatial[x.time_axis - 2]
+    window = _window(context, x, time)
+    axes = list(x.axes)
+    height = Spatial(1, 1, 1, 0, 0)
+    if len(x.axes) == 4:
+        axis = 5 - x.time_axis
+        height = spatial[axis - 2]
+        if height.dilation != 1:
+            raise CannotBe("it has gaps between the columns that it pools")
+        x = context.stored_as(x, (*x.axes[axis], *x.axes[1]), op.hint)
+        axes[axis] = columns_of(height.outputs(x.shape[axis]))
+        heights = x.shape[axis]
+        if (heights - height.size) % height.stride:
+            raise CannotBe(f"{heights} columns are not pooled evenly by {height.size}, {height.stride} apart")
+    else:
+        axis, heights = 1, 1
+    filters = x.dim // heights
+    stored = (*axes[axis], *axes[1]) if len(axes) == 4 else x.stored
+    name = context.network.layer(
+        op.hint, "MaxpoolingComponent",
+        f"input-x-dim={time.size} input-y-dim={heights} input-z-dim={filters} pool-x-size={time.size} "
+        f"pool-y-size={height.size} pool-z-size=1 pool-x-step=1 pool-y-step={height.stride} pool-z-step=1",
+        _appended(_frames(context, op, x, window)))
+    return _after(x, window, name, tuple(axes), stored)
+
+
+RULES: dict[str, Rule] = {"Conv": _conv, "Pad": _pad, "AveragePool": _average_pool, "MaxPool": _max_pool}

@@ -1,0 +1,399 @@
+"""HCL, the first part of a graph that is composed while decoding, with more words.
+
+What is there stays as it is, labels included. Wherever a word can begin there is one more arc without labels, to the
+first phones of the new words, which depend on the phone before them; new words that begin alike share their states. The
+last phone of a new word leads to what follows words that end with this phone. Costs are those that most words have.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.cached_property import cached_property
+from nnet3py.decoding.lookahead import Lookahead
+from nnet3py.decoding.search_layout import ARC_WORDS, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, STATE_WORDS
+from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.graph_phones import joined, once
+from nnet3py.fine_tuning.graph_words import GraphWords, by_state
+from nnet3py.hmm.topology import NO_PDF
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_binary import const_tables
+
+_WALKS = 32                   # words after which the costs of beginning are judged, of each state
+_MOST_WALKS = 500_000
+_LONGEST = 400                # arcs of a word
+_NUM_OUTPUT_EPSILONS = STATE_WORDS - 1
+
+NewWord = tuple[int, Sequence[int]]          # its label, and its phones, numbers with their position in the word
+
+
+def with_words(lookahead: Lookahead, words: GraphWords, model: TransitionModel, tree: ContextDependency,
+               new_words: Collection[NewWord]) -> Lookahead:
+    """HCL with more words.
+
+    Parameters
+    ----------
+    lookahead : HCL as it was
+    words : where its words begin and end; of the same states (:meth:`LookaheadGraph.hcl_of_words`)
+    model, tree : of its phones; a phone may depend on the one before it
+    new_words : labels, which HCL does not have, and phones; a label occurs once for each pronunciation
+
+    Raises Nnet3Error if it cannot be done; says why.
+    """
+    return _Wider(lookahead, words, _Hmms.of(words, model, tree), new_words).made()
+
+
+def why_not(model: TransitionModel, tree: ContextDependency) -> str:
+    """What stands against more words, or nothing: phones that depend on others than the one before them, HMMs."""
+    if tree.context_width > 2 or tree.central_position != tree.context_width - 1:
+        return "phones depend on more than the phone before them"
+    for entry in model.topology.entries:
+        emitting = [state for state in entry if state.forward_pdf_class != NO_PDF]
+        if len(emitting) != 1 or len(entry) != 2 or len(emitting[0].transitions) > 2:
+            return "phones have more than one HMM state"
+    return ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Hmms:
+    """The transition-ids of phones after others, and what they cost in a graph."""
+
+    model: TransitionModel
+    tree: ContextDependency
+    self_loop_scale: float
+
+    @classmethod
+    def of(cls, words: GraphWords, model: TransitionModel, tree: ContextDependency) -> _Hmms:
+        problem = why_not(model, tree)
+        if problem:
+            raise Nnet3Error(f"a graph cannot get new words: {problem}")
+        loops = np.flatnonzero(words.phones.is_loop)
+        expected = -model.log_probs[words.phones.ids[loops]]
+        ratios = words.phones.graph.weights[loops][expected > 0] / expected[expected > 0]
+        return cls(model, tree, float(np.median(ratios)) if len(ratios) else 1.0)
+
+    def ids(self, left: int, phone: int) -> tuple[int, int]:
+        """The transition-ids of entering a phone after another one, and of staying in it; 0 if it has no self-loop."""
+        window = (left, phone)[-self.tree.context_width:]
+        state = self.model.topology.entries[self.model.topology.entry_of_phone[phone]][0]
+        forward = self.tree.pdf(window, state.forward_pdf_class)
+        loop = self.tree.pdf(window, state.self_loop_pdf_class)
+        number = self.model.transition_state(phone, 0, forward, loop)
+        first, last = self.model.first_transition_id[number:number + 2].tolist()
+        staying = int(self.model.self_loop_of[number])
+        return next(each for each in range(first, last) if each != staying), staying
+
+    def staying(self, loops: np.ndarray) -> np.ndarray:
+        """float64: what it costs to take these self-loops."""
+        return -self.self_loop_scale * self.model.log_probs[loops].astype(np.float64)
+
+    def leaving(self, loops: np.ndarray) -> np.ndarray:
+        """float64: what it costs to leave states with these self-loops; 0 for 0, none."""
+        states = self.model.transition_id_to_state[loops]
+        return -self.self_loop_scale * self.model.non_self_loop_log_probs[states].astype(np.float64) * (loops > 0)
+
+
+@dataclass
+class _Branch:
+    """New words that begin with the same phones.
+
+    Attributes
+    ----------
+    labels : those of the words, in order
+    branches : the phone that comes next, and the words that go on with it
+    ending : labels of the words that end here
+    """
+
+    labels: list[int] = field(default_factory=list)
+    branches: dict[int, _Branch] = field(default_factory=dict)
+    ending: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, new_words: Collection[NewWord]) -> _Branch:
+        root = cls()
+        for label, phones in sorted(new_words):
+            branch = root
+            for phone in phones:
+                branch.labels.append(label)
+                branch = branch.branches.setdefault(phone, cls())
+            branch.labels.append(label)
+            branch.ending.append(label)
+        return root
+
+
+class _Arc(NamedTuple):
+    source: int
+    input: int
+    output: int
+    cost: float
+    target: int
+
+
+class _Ending(NamedTuple):
+    """What follows a word's last phone: arcs (target, labels, cost), a final cost, and a state that has the same."""
+
+    arcs: list[tuple[int, int, int, float]]
+    final: float
+    like: int
+
+
+class _Wider:
+    def __init__(self, lookahead: Lookahead, words: GraphWords, hmms: _Hmms, new_words: Collection[NewWord]) -> None:
+        self._lookahead, self._words, self._hmms = lookahead, words, hmms
+        self._root = _Branch.of(new_words)
+        self._graph = lookahead.to_fst()
+        self._first = self._graph.num_states
+        self._arcs: list[_Arc] = []
+        self._finals: list[float] = []
+        self._reach: list[tuple[list[int], set[int]]] = []      # of new states: labels, and states whose labels follow
+        self._endings: dict[int, int] = {}
+        loops = np.zeros(self._first, dtype=np.int64)
+        places = np.flatnonzero(words.phones.is_loop)
+        loops[words.phones.graph.sources[places]] = words.phones.ids[places]
+        self._loops = loops
+        self._leaving = hmms.leaving(loops)
+        states, lefts = words.phones.phones_before()
+        self._left = np.zeros(self._first, dtype=np.int64)
+        self._left[states] = lefts
+
+    def made(self) -> Lookahead:
+        """HCL with the new words."""
+        beginnings = self._beginnings()
+        costs = self._costs_of_beginning(beginnings)
+        entries = self._add_beginnings(self._left[beginnings])
+        new_arcs = np.array(self._arcs, dtype=[("source", int), ("input", int), ("output", int), ("cost", float),
+                                               ("target", int)])
+        added = Fst.from_arcs(0, np.array(self._finals), new_arcs["source"] - self._first, new_arcs["input"],
+                              new_arcs["output"], new_arcs["cost"], new_arcs["target"])
+        states, arcs = (np.frombuffer(table.tobytes(), dtype=np.int32).reshape(-1, width) for table, width in zip(
+            const_tables(added), (STATE_WORDS, ARC_WORDS), strict=True))
+        old_states, old_arcs = self._with_entries(beginnings, entries, costs)
+        states = states.copy()
+        states[:, FIRST_ARC] += len(old_arcs)
+        return self._lookahead.with_graph(np.concatenate((old_states, states)), np.concatenate((old_arcs, arcs)),
+                                          *self._intervals(beginnings))
+
+    # -- the old graph -------------------------------------------------------------------------------------------------
+
+    def _beginnings(self) -> np.ndarray:
+        """States at which words begin, while no label of an earlier word is still to come."""
+        states = once(self._words.phones.graph.sources[self._words.begins])
+        states = states[self._words.open_words[states] == 0]
+        if not len(states):
+            raise Nnet3Error("the graph has no state at which a word begins after the label of the one before")
+        return states
+
+    def _costs_of_beginning(self, states: np.ndarray) -> np.ndarray:
+        """What most words cost from each state to their end, less the costs of their HMMs."""
+        of_state, of_words = self._costs_of_words(states)
+        if not len(of_state):
+            raise Nnet3Error("no word of the graph could be followed to its end")
+        usual = np.full(len(states), np.median(of_words))
+        order = np.lexsort((of_words, of_state))
+        starts = np.searchsorted(of_state[order], np.arange(len(states) + 1))
+        has_some = np.diff(starts) > 0
+        usual[has_some] = of_words[order][((starts[:-1] + starts[1:]) // 2)[has_some]]
+        return usual
+
+    def _costs_of_words(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same of some words after each state, taken at random; and which of the states each is after."""
+        words, graph, chance = self._words, self._words.phones.graph, np.random.default_rng(0)
+        times = max(1, min(_WALKS, _MOST_WALKS // len(states)))
+        of_state, here = np.repeat(np.arange(len(states)), times), np.repeat(states, times)
+        costs, is_over = np.zeros(len(here)), np.zeros(len(here), dtype=bool)
+        finished = [(of_state[:0], costs[:0])]
+        next_arcs = by_state(graph.sources, np.flatnonzero(words.begins))
+        for _ in range(_LONGEST):
+            arcs, counts = next_arcs(here)
+            chosen = ((np.cumsum(counts) - counts) + chance.random(len(here)) * counts).astype(np.int64)[counts > 0]
+            of_state, costs, is_over = of_state[counts > 0], costs[counts > 0], is_over[counts > 0]
+            taken = arcs[chosen]
+            here = graph.next_states[taken]
+            costs = costs + graph.weights[taken]
+            is_next = words.phones.begun[taken] > 0
+            is_next &= is_over | words.is_nonword[taken]      # another word's phone, or a silence
+            is_over = is_over | words.ends[taken]
+            is_done = is_over & ~is_next & (words.open_words[here] == 0)
+            finished.append((of_state[is_done], costs[is_done]))
+            stays = ~is_done & ~is_next
+            if not stays.any():
+                break
+            of_state, here, is_over = of_state[stays], here[stays], is_over[stays]
+            costs = costs[stays] - self._leaving[here]
+            next_arcs = words.leaving
+        return (np.concatenate([numbers for numbers, _ in finished]),
+                np.concatenate([values for _, values in finished]))
+
+    @cached_property
+    def _after_words(self) -> dict[int, int]:
+        """By the last phone of words, a state at which one has just ended, whose costs of what follows are usual."""
+        words, graph = self._words, self._words.phones.graph
+        ended = once(graph.next_states[words.ends])
+        is_ended = np.zeros(self._first, dtype=bool)
+        is_ended[ended] = True
+        late = (words.phones.ids == 0) & (graph.output_labels > 0) & is_ended[graph.sources]       # that sound alike
+        by_phone: dict[int, int] = {}
+        silences = np.flatnonzero(words.is_nonword)
+        silence_costs = np.full(self._first, np.inf)
+        np.minimum.at(silence_costs, graph.sources[silences],
+                      graph.weights[silences] - self._leaving[graph.sources[silences]])
+        for states in (ended, once(graph.next_states[late])):
+            states = states[words.open_words[states] == 0]
+            order = np.lexsort((silence_costs[states], self._left[states]))
+            states = states[order]
+            phones, starts, counts = np.unique(self._left[states], return_index=True, return_counts=True)
+            for phone, start, count in zip(phones.tolist(), starts.tolist(), counts.tolist(), strict=True):
+                of_phone = states[start:start + count]
+                with_silence = int(np.isfinite(silence_costs[of_phone]).sum())
+                by_phone.setdefault(phone, int(of_phone[(with_silence or count) // 2]))
+        if not by_phone:
+            raise Nnet3Error("the graph has no state at which a word has just ended")
+        return by_phone
+
+    def _ending(self, phone: int) -> _Ending:
+        """What follows words that end with a phone; if none does, with the phone after which most is alike."""
+        phone = phone if phone in self._after_words else self._most_alike(phone)
+        like = self._after_words[phone]
+        graph, leaving = self._graph, float(self._leaving[like])
+        arcs = [(int(graph.next_states[arc]), int(graph.input_labels[arc]), int(graph.output_labels[arc]),
+                 float(graph.weights[arc]) - (leaving if graph.next_states[arc] != like else 0.0))
+                for arc in range(int(graph.arc_starts[like]), int(graph.arc_starts[like + 1]))
+                if int(graph.input_labels[arc]) != self._loops[like] or not self._loops[like]]
+        final = float(graph.final_weights[like])
+        return _Ending(arcs, final - leaving if final != NO_WEIGHT else float(NO_WEIGHT), like)
+
+    def _most_alike(self, phone: int) -> int:
+        following = [self._hmms.model.topology.phones[place] for place in range(len(self._hmms.model.topology.phones))]
+        ids = [self._hmms.ids(phone, other) for other in following]
+        return max(self._after_words, key=lambda left: (sum(
+            self._hmms.ids(left, other) == its for other, its in zip(following, ids, strict=True)), -left))
+
+    # -- the new words -------------------------------------------------------------------------------------------------
+
+    def _state(self, labels: list[int], after: Collection[int] = (), final: float = float(NO_WEIGHT)) -> int:
+        """A new state, from which labels come next, and those that come next from other states."""
+        self._finals.append(final)
+        self._reach.append((labels, set(after)))
+        return self._first + len(self._finals) - 1
+
+    def _add_beginnings(self, lefts: np.ndarray) -> np.ndarray:
+        """Add all words; returns the state from which they begin after each of some phones."""
+        firsts = sorted(self._root.branches)
+        entry_of_ids: dict[tuple[tuple[int, int], ...], int] = {}
+        state_of: dict[tuple[int, tuple[int, int]], int] = {}
+        entry_of_left: dict[int, int] = {}
+        for left in once(lefts).tolist():
+            ids = tuple(self._hmms.ids(left, phone) for phone in firsts)
+            if ids not in entry_of_ids:
+                entry = entry_of_ids[ids] = self._state(sorted(set(self._root.labels)))
+                for phone, its in zip(firsts, ids, strict=True):
+                    branch = self._root.branches[phone]
+                    output = _only(branch.labels)
+                    if (phone, its) not in state_of:
+                        state_of[phone, its] = self._add_phone(branch, phone, its[1], bool(output))
+                    self._arcs.append(_Arc(entry, its[0], output, 0.0, state_of[phone, its]))
+            entry_of_left[left] = entry_of_ids[ids]
+        return np.array([entry_of_left[left] for left in lefts.tolist()])
+
+    def _add_phone(self, branch: _Branch, phone: int, loop: int, is_told: bool) -> int:
+        """Add the state of a phone, and all that follows; ``is_told``: the only word's label was before."""
+        labels = [] if is_told else sorted(set(branch.labels))
+        state = self._state(labels)
+        if loop:
+            self._arcs.append(_Arc(state, loop, 0, float(self._hmms.staying(np.array([loop]))[0]), state))
+        leaving = float(self._hmms.leaving(np.array([loop]))[0])
+        after: set[int] = set()
+        for following, its in sorted(branch.branches.items()):
+            entering, staying = self._hmms.ids(phone, following)
+            output = 0 if is_told else _only(its.labels)
+            target = self._add_phone(its, following, staying, is_told or bool(output))
+            self._arcs.append(_Arc(state, entering, output, leaving, target))
+            after |= self._reach[target - self._first][1]
+        if branch.ending:
+            ending = self._end_of_word(phone)
+            after |= self._reach[ending - self._first][1]
+            for label in [0] if is_told else sorted(set(branch.ending)):
+                self._arcs.append(_Arc(state, 0, label, leaving, ending))
+        self._reach[state - self._first] = (labels, after if is_told else set())
+        return state
+
+    def _end_of_word(self, phone: int) -> int:
+        """The state after words that end with a phone."""
+        if phone not in self._endings:
+            ending = self._ending(phone)
+            state = self._endings[phone] = self._state([], [ending.like], ending.final)
+            self._arcs += [_Arc(state, label, output, cost, state if target == ending.like else target)
+                           for target, label, output, cost in ending.arcs]
+        return self._endings[phone]
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def _with_entries(self, states: np.ndarray, entries: np.ndarray,
+                      costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The tables of the old graph, with an arc from each of some states, before its others."""
+        old_states, old_arcs = self._lookahead.states, self._lookahead.arcs
+        rows = np.stack((np.zeros(len(states)), np.zeros(len(states)), np.zeros(len(states)), entries),
+                        axis=1).astype(np.int32)
+        rows[:, 2] = costs.astype(np.float32).view(np.int32)
+        arcs = np.insert(old_arcs, old_states[states, FIRST_ARC].astype(np.int64), rows.astype(old_arcs.dtype), axis=0)
+        new_states = old_states.copy()
+        more = np.zeros(len(old_states), dtype=new_states.dtype)
+        more[states] = 1
+        for column in (NUM_ARCS, NUM_EPSILONS, _NUM_OUTPUT_EPSILONS):
+            new_states[:, column] += more
+        new_states[:, FIRST_ARC] = np.cumsum(new_states[:, NUM_ARCS]) - new_states[:, NUM_ARCS]
+        return new_states, arcs
+
+    def _intervals(self, beginnings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which labels can come next: new ones wherever a word can begin, or after arcs without labels from there."""
+        starts, pairs = self._lookahead.interval_table()
+        new = _runs(sorted(set(self._root.labels)))
+        can_begin = self._before(beginnings)
+        blocks = [_runs(labels) if not likes else _union([
+            interval for like in likes for interval in (*pairs[starts[like]:starts[like + 1]].tolist(),
+                                                        *(new if can_begin[like] else ()))])
+                  for labels, likes in self._reach]
+        insertions = np.repeat(starts[1:][can_begin], len(new))
+        old = np.insert(pairs, insertions, np.tile(np.array(new, dtype=np.int32), (int(can_begin.sum()), 1)), axis=0)
+        counts = np.concatenate((np.diff(starts) + can_begin * len(new), [len(block) for block in blocks]))
+        added = np.array([pair for block in blocks for pair in block], dtype=np.int32).reshape(-1, 2)
+        return np.concatenate(([0], np.cumsum(counts))), np.concatenate((old, added)).astype(np.int32)
+
+    def _before(self, states: np.ndarray) -> np.ndarray:
+        """bool (states,): those from which arcs without output label lead to some states, and these."""
+        graph = self._graph
+        silent = np.flatnonzero(graph.output_labels == 0)
+        silent = silent[np.argsort(graph.next_states[silent], kind="stable")]
+        targets, sources = graph.next_states[silent], graph.sources[silent]
+        is_before = np.zeros(graph.num_states, dtype=bool)
+        while len(states):
+            is_before[states] = True
+            states = sources[joined(states, targets)[0]]
+            states = once(states[~is_before[states]])
+        return is_before
+
+
+def _only(labels: Sequence[int]) -> int:
+    """The label, if all are the same; else 0."""
+    return labels[0] if len(set(labels)) == 1 else 0
+
+
+def _runs(labels: Sequence[int]) -> list[tuple[int, int]]:
+    """Half-open intervals of sorted labels."""
+    return _union([(label, label + 1) for label in labels])
+
+
+def _union(intervals: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """What is in any of some half-open intervals, sorted and apart."""
+    union: list[tuple[int, int]] = []
+    for begin, end in sorted(map(tuple, intervals)):
+        if union and begin <= union[-1][1]:
+            union[-1] = union[-1][0], max(end, union[-1][1])
+        else:
+            union.append((begin, end))
+    return union

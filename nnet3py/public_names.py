@@ -1,0 +1,59 @@
+"""Packages whose public names are loaded at first use: importing one of their modules loads no other. Light.
+
+>>> give_names(__name__, {"best_path": "nnet3py.lattices.best_path"})      # in nnet3py/lattices/__init__.py
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from nnet3py.errors import NoSuchAttribute
+
+
+class _Package(ModuleType):
+    """A package with public names, in ``_module_of``."""
+
+    _module_of: Mapping[str, str]
+
+    def __getattr__(self, name: str) -> Any:
+        module = self._module_of.get(name)
+        if module is None:
+            raise NoSuchAttribute(f"module '{self.__name__}' has no attribute '{name}'", lambda: self._advice(name))
+        value = getattr(import_module(module), name)
+        super().__setattr__(name, value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; but where a function and its module have one name, it stays the function's.
+
+        Python sets a package's attribute whenever it has imported a module of it. ``from nnet3py.lattices.best_path
+        import path_of`` finds the module by its path all the same.
+        """
+        if not (isinstance(value, ModuleType) and name in self._module_of):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._module_of)
+
+    def _advice(self, name: str) -> str | None:
+        if name.startswith("_"):
+            return None
+        from nnet3py.config_line import did_you_mean
+
+        return did_you_mean(name, list(self._module_of))
+
+
+def give_names(package: str, module_of: Mapping[str, str]) -> None:
+    """Let a package have names that modules define.
+
+    Parameters
+    ----------
+    package : its ``__name__``; it is being imported
+    module_of : the module of each name
+    """
+    module = sys.modules[package]
+    module.__dict__["_module_of"] = dict(module_of)
+    module.__class__ = _Package

@@ -1,0 +1,250 @@
+"""Who spoke when: vectors of pieces of speech, clustered. Kaldi: the recipes ``callhome_diarization``.
+
+Speech is found by its energy and cut into windows that overlap; each gets the vector of its speaker (x-vector), and all
+pairs are compared, by PLDA if the model has it or else by their angle, and clustered.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.ivectors.clustering import agglomerate_in_parts
+from nnet3py.ivectors.plda import dense_ratios
+from nnet3py.recognition.front_end import Sounds, read_sound, speech_frames
+from nnet3py.recognition.results import Result, Word
+from nnet3py.recognition.speaker import SpeakerModel
+
+_FRAME_SHIFT = 0.01            # seconds, of the frames by which speech is found
+_TARGET_ENERGY = 0.5           # of the variance of a recording's vectors that PLDA looks at; Kaldi's default
+_COSINE_THRESHOLD, _PLDA_THRESHOLD = 0.5, 0.0
+_RTTM_FIELDS = 8               # of a line, at least
+
+
+class Turn(NamedTuple):
+    """Speech of one speaker.
+
+    Attributes
+    ----------
+    start, end : seconds from the beginning of the sound
+    speaker : a name, the same for all turns of one
+    """
+
+    start: float
+    end: float
+    speaker: str
+
+
+@dataclass(frozen=True)
+class DiarizationOptions:
+    """How speakers are told apart.
+
+    Attributes
+    ----------
+    window, shift : seconds of speech for one vector, and from one to the next
+    threshold : how alike vectors of one speaker are at least: a cosine, or a log-likelihood ratio by PLDA; None: 0.5,
+        or 0 by PLDA
+    num_speakers : how many there are; 0: as many as the threshold gives
+    max_pause : shorter pauses, in seconds, do not end a turn
+    min_speech : shorter speech, in seconds, is passed over
+    """
+
+    window: float = 1.5
+    shift: float = 0.75
+    threshold: float | None = None
+    num_speakers: int = 0
+    max_pause: float = 0.3
+    min_speech: float = 0.2
+
+    def check(self) -> None:
+        """UsageError for values that make no sense."""
+        if not 0.1 <= self.window <= 60.0 or not 0.0 < self.shift <= self.window:
+            raise UsageError(f"window={self.window:g} and shift={self.shift:g}: expected 0.1 to 60 seconds, and a "
+                             "shift above 0 that is no longer")
+        if self.num_speakers < 0 or self.max_pause < 0.0 or self.min_speech < 0.0:
+            raise UsageError("num_speakers, max_pause and min_speech must not be below 0")
+
+
+def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: float | None = None,
+            options: DiarizationOptions = DiarizationOptions(), *, channel: int | None = None) -> list[Turn]:
+    """Who spoke when in a sound.
+
+    Parameters
+    ----------
+    model : the folder of a speaker model (mfcc.conf, final.ext.raw, mean.vec, transform.mat, and plda if it has one),
+        or what was read of it
+    sound, rate, channel : as :func:`nnet3py.features` takes them
+    options : of finding speech and of clustering
+
+    Returns
+    -------
+    list of Turn : in order of time, without overlap; speakers are called ``speaker1``, ``speaker2``, … as they appear
+
+    Raises
+    ------
+    UsageError : options out of range
+    Nnet3Error : the folder lacks files; the sound is no sound
+    """
+    options.check()
+    if not isinstance(model, SpeakerModel):
+        model = SpeakerModel.read(model)
+    samples, rate = read_sound(sound, rate, channel)
+    frames = model.features.compute(samples, rate)
+    length = len(frames) * model.features.frame_shift
+    segments = [(begin, min(end, length)) for begin, end in speech_segments(speech_frames(samples, rate), options)
+                if begin < length]
+    windows = [_windows(begin, end, options) for begin, end in segments]
+    pieces = [window for its in windows for window in its]
+    if not pieces:
+        return []
+    shift = model.features.frame_shift
+    vectors = model.vectors(frames, [(round(begin / shift), round(end / shift)) for begin, end in pieces])
+    labels = _clusters(model, vectors, options).tolist()
+    turns: list[Turn] = []
+    names: dict[int, str] = {}
+    for (begin, end), its in zip(segments, windows, strict=True):
+        own, labels = labels[:len(its)], labels[len(its):]
+        centres = [(first + last) / 2 for first, last in its]
+        borders = [begin, *((before + after) / 2 for before, after in zip(centres[:-1], centres[1:], strict=True)), end]
+        for label, first, last in zip(own, borders[:-1], borders[1:], strict=True):
+            name = names.setdefault(label, f"speaker{len(names) + 1}")
+            if turns and turns[-1].speaker == name and turns[-1].end == first:
+                turns[-1] = turns[-1]._replace(end=last)
+            else:
+                turns.append(Turn(first, last, name))
+    return [Turn(round(turn.start, 3), round(turn.end, 3), turn.speaker) for turn in turns]
+
+
+def _clusters(model: SpeakerModel, vectors: np.ndarray, options: DiarizationOptions) -> np.ndarray:
+    """The number of each vector's speaker."""
+    if model.plda is not None:
+        likeness, threshold = dense_ratios(model.plda, vectors, _TARGET_ENERGY), _PLDA_THRESHOLD
+    else:
+        directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-20)
+        likeness, threshold = directions @ directions.T, _COSINE_THRESHOLD
+    if options.threshold is not None:
+        threshold = options.threshold
+    return agglomerate_in_parts(-likeness, np.inf if options.num_speakers else -threshold,
+                                max(1, min(options.num_speakers, len(vectors))))
+
+
+def speech_segments(voiced: np.ndarray, options: DiarizationOptions) -> list[tuple[float, float]]:
+    """Start and end, in seconds, of speech: bool (frames,) of 10 ms, without short pauses and short noises."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], voiced.astype(np.int8), [0]))))
+    segments: list[tuple[float, float]] = []
+    for begin, end in (edges.reshape(-1, 2) * _FRAME_SHIFT).tolist():
+        if segments and begin - segments[-1][1] < options.max_pause:
+            segments[-1] = segments[-1][0], end
+        else:
+            segments.append((begin, end))
+    return [(begin, end) for begin, end in segments if end - begin >= options.min_speech]
+
+
+def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tuple[float, float]]:
+    """Windows that cover a segment; the last one ends with it."""
+    last = max(begin, end - options.window)
+    starts = [*np.arange(begin, last, options.shift).tolist(), last]
+    return [(start, min(start + options.window, end)) for start in starts]
+
+
+def with_speakers(result: Result, turns: Sequence[Turn]) -> Result:
+    """A result whose segments end where another speaker begins, each with its ``speaker_name``.
+
+    A word belongs to the turn with which it shares most time, or else to the one that is nearest.
+    """
+    segments = []
+    for segment in result.segments:
+        speakers = [_speaker_of(word, turns) for word in segment.words]
+        for name, group in groupby(zip(speakers, segment.words, strict=True), key=itemgetter(0)):
+            words = tuple(word for _, word in group)
+            segments.append(replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name,
+                                    _segments=()))
+    return replace(result, _segments=tuple(segments))
+
+
+def _speaker_of(word: Word, turns: Sequence[Turn]) -> str:
+    return max(turns, key=lambda turn: min(turn.end, word.end) - max(turn.start, word.start)).speaker if turns else ""
+
+
+# -- RTTM, and how good it is ------------------------------------------------------------------------------------------
+
+
+def rttm(name: str, turns: Iterable[Turn]) -> str:
+    """Lines as NIST's rich transcription has them: SPEAKER, recording, channel 1, start, duration, the speaker."""
+    name = "_".join(name.split()) or "-"
+    return "".join(f"SPEAKER {name} 1 {turn.start:.3f} {turn.end - turn.start:.3f} <NA> <NA> {turn.speaker} <NA> <NA>\n"
+                   for turn in turns)
+
+
+def read_rttm(text: str, path: str = "") -> dict[str, list[Turn]]:
+    """The turns of each recording, of lines SPEAKER; others are passed over. FormatError for a bad line."""
+    recordings: dict[str, list[Turn]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        if not fields or fields[0] != "SPEAKER":
+            continue
+        try:
+            if len(fields) < _RTTM_FIELDS:
+                raise ValueError
+            start, length = float(fields[3]), float(fields[4])
+        except ValueError:
+            raise FormatError(f"line {number} is not SPEAKER NAME CHANNEL START DURATION <NA> <NA> SPEAKER: {line!r}",
+                              path=path) from None
+        recordings.setdefault(fields[1], []).append(Turn(start, start + length, fields[7]))
+    return recordings
+
+
+class DiarizationErrors(NamedTuple):
+    """What is wrong, in seconds of a speaker's speech; ``total``: of the reference."""
+
+    missed: float
+    false_alarm: float
+    confused: float
+    total: float
+
+    @property
+    def rate(self) -> float:
+        """The diarisation error rate (DER), as a fraction."""
+        return (self.missed + self.false_alarm + self.confused) / self.total if self.total else 0.0
+
+
+def diarization_errors(reference: Sequence[Turn], found_turns: Sequence[Turn], collar: float = 0.25,
+                       step: float = 0.01) -> DiarizationErrors:
+    """Compare turns with those of a reference, with speakers mapped to each other as is best. NIST: ``md-eval``.
+
+    ``collar``: seconds before and after each border of the reference that do not count. ``step``: seconds in which time
+    is counted. Nnet3Error for a reference without speech.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if not reference:
+        raise Nnet3Error("the reference has no speech", "an error rate needs some")
+    length = round(max(turn.end for turn in (*reference, *found_turns)) / step) + 1
+    counted = np.ones(length, dtype=bool)
+    for turn in reference:
+        for border in (turn.start, turn.end):
+            counted[max(0, round((border - collar) / step)):round((border + collar) / step)] = False
+    theirs, ours = _activity(reference, length, step)[:, counted], _activity(found_turns, length, step)[:, counted]
+    together = theirs.astype(np.int64) @ ours.T.astype(np.int64)
+    rows, columns = linear_sum_assignment(-together)
+    right = together[rows, columns].sum()
+    said, claimed = theirs.sum(axis=0), ours.sum(axis=0)
+    missed = np.maximum(said - claimed, 0).sum()
+    false_alarm = np.maximum(claimed - said, 0).sum()
+    confused = np.minimum(said, claimed).sum() - right
+    return DiarizationErrors(*(float(count * step) for count in (missed, false_alarm, confused, said.sum())))
+
+
+def _activity(turns: Sequence[Turn], length: int, step: float) -> np.ndarray:
+    """bool (speakers, steps)."""
+    speakers = sorted({turn.speaker for turn in turns})
+    active = np.zeros((len(speakers), length), dtype=bool)
+    for turn in turns:
+        active[speakers.index(turn.speaker), round(turn.start / step):round(turn.end / step)] = True
+    return active

@@ -1,0 +1,207 @@
+"""The objective of each output: the network's own, or a loss in its place.
+
+Kaldi maximises objectives, and their derivatives are sums over a minibatch. A :class:`Loss` is minimised, and most are
+means over frames. ``_kaldi_sums`` here is the place where the second becomes the first: an objective is minus the loss
+times the number of frames, and its weight the number of frames.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from nnet3py.config_line import did_you_mean
+from nnet3py.egs.example import NnetIo
+from nnet3py.errors import ShapeError, UsageError, within
+from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
+from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.network.nnet import Nnet
+from nnet3py.training.loss_function import Loss
+from nnet3py.training.objective import Objective, check_supervision, queue_objective
+from nnet3py.training.targets import NO_TARGET
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
+    from nnet3py.training.data_types import LossFunction
+
+LossLike: TypeAlias = "Loss | LossFunction"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Which row of an output is which frame of which sequence.
+
+    Attributes
+    ----------
+    num_sequences, num_frames : of an output; all sequences have equally many frames
+    order : int (rows,), the rows sequence by sequence; None: they are in this order
+    """
+
+    num_sequences: int
+    num_frames: int
+    order: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, indexes: np.ndarray, name: str) -> Frames:
+        """Those of int32 (rows, 3): n, t, x. ShapeError if sequences have different numbers of frames."""
+        n = indexes[:, 0]
+        order = None if (np.diff(n) >= 0).all() else np.argsort(n, kind="stable")
+        counts = np.unique(n, return_counts=True)[1]
+        if (counts != counts[0]).any():
+            raise ShapeError(f"the sequences of a minibatch have from {counts.min()} to {counts.max()} frames of "
+                             f"'{name}', but a loss is given an array (sequences, frames, dim)",
+                             "merge examples of equal length only, as nnet3-merge-egs does")
+        return cls(len(counts), int(counts[0]), order)
+
+    def sequences(self, rows: np.ndarray) -> np.ndarray:
+        """An array (rows, …) as (sequences, frames, …)."""
+        rows = rows if self.order is None else rows[self.order]
+        return rows.reshape(self.num_sequences, self.num_frames, *rows.shape[1:])
+
+    def rows(self, sequences: np.ndarray) -> np.ndarray:
+        """And back."""
+        rows = sequences.reshape(-1, *sequences.shape[2:])
+        if self.order is None:
+            return rows
+        result = np.empty_like(rows)
+        result[self.order] = rows
+        return result
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a loss is given beside an output.
+
+    Attributes
+    ----------
+    frames : how the rows of the output are arranged
+    target : int64 (sequences, frames), float32 (sequences, frames, width), or anything else that the loss takes
+    weights : float32 (rows,), by which derivatives are multiplied, 0: the frame does not count; None: 1 for all
+    num_frames : what a mean is over; None: the frames that count
+    """
+
+    frames: Frames
+    target: Any
+    weights: np.ndarray | None = None
+    num_frames: float | None = None
+
+    @classmethod
+    def of_array(cls, frames: Frames, target: Any, num_frames: float | None = None) -> Wanted:
+        """For targets of (sequences, frames, …), or anything else; classes of -1 do not count."""
+        weights = None
+        if isinstance(target, np.ndarray) and target.dtype.kind in "iu" and target.ndim == 2:
+            weights = frames.rows(target != NO_TARGET).astype(np.float32)
+        return cls(frames, target, weights, num_frames)
+
+
+class OutputObjectives:
+    """The objectives of a network's outputs.
+
+    Parameters
+    ----------
+    nnet : whose output nodes say what their objectives are
+    loss : in place of these: for every output, or a dict of losses by the names of outputs; None: none
+
+    Raises
+    ------
+    UsageError : a loss that cannot be called, or of an output that the network does not have
+    """
+
+    def __init__(self, nnet: Nnet, loss: LossLike | Mapping[str, LossLike] | None = None) -> None:
+        self._nnet = nnet
+        outputs = [node.name for i, node in enumerate(nnet.nodes) if nnet.is_output(i)]
+        by_name = dict(loss) if isinstance(loss, Mapping) else dict.fromkeys(outputs, loss) if loss is not None else {}
+        for name in by_name:
+            if name not in outputs:
+                raise UsageError(f"there is a loss for {name!r}, which is no output of the network",
+                                 did_you_mean(str(name), outputs) or f"its outputs are {', '.join(outputs)}")
+        self.losses = {name: each if isinstance(each, Loss) else Loss(each) for name, each in by_name.items()}
+        self._have_classes: dict[str, bool] = {}
+
+    def queue(self, ops: Ops, io: NnetIo, output: DeviceArray, deriv: DeviceArray | None,
+              where: str = "an example") -> Callable[[], Objective]:
+        """Queue what computes the objective of one output of an example, and its derivative into ``deriv``.
+
+        As :func:`nnet3py.training.objective.queue_objective`; a loss is computed at once, and ``where`` is said in its
+        errors. Raises what :class:`Loss` does, ShapeError for supervision that does not fit the output, NumericError
+        for NaN in it.
+        """
+        loss = self.losses.get(io.name)
+        if loss is None:
+            return self.queue_own(ops, io.name, io.features, output, deriv)
+        with within(where):
+            if io.features.shape[0] != output.shape[0]:
+                raise ShapeError(f"supervision of '{io.name}' has {io.features.shape[0]} rows for {output.shape[0]} "
+                                 "output frames")
+            check_finite(io.features, "the supervision")
+            objective, _ = loss_objective(loss, io.name, ops, self._wanted(loss, io), output, deriv)
+        return lambda: objective
+
+    def queue_own(self, ops: Ops, name: str, supervision: GeneralMatrix, output: DeviceArray,
+                  deriv: DeviceArray | None) -> Callable[[], Objective]:
+        """The same for the network's own objective of an output, whatever loss there is."""
+        check_supervision(name, supervision, output.shape)
+        kind = self._nnet.descriptor_of(self._nnet.node_index(name)).objective
+        return queue_objective(ops, kind, supervision, output, deriv)
+
+    def _wanted(self, loss: Loss, io: NnetIo) -> Wanted:
+        frames, matrix = Frames.of(io.indexes, io.name), io.features
+        if not self._are_classes(loss, io.name, matrix) or not isinstance(matrix, SparseMatrix):
+            return Wanted(frames, frames.sequences(to_dense(matrix)))
+        counts = np.diff(matrix.row_starts) > 0
+        classes, weights = np.full(len(counts), NO_TARGET), np.zeros(len(counts), np.float32)
+        classes[counts], weights[counts] = matrix.columns, matrix.values
+        return Wanted(frames, frames.sequences(classes), weights)
+
+    def _are_classes(self, loss: Loss, name: str, matrix: GeneralMatrix) -> bool:
+        """Whether the targets of an output are classes; the first minibatch decides, and others must be alike."""
+        most = int(np.diff(matrix.row_starts).max(initial=0)) if isinstance(matrix, SparseMatrix) else None
+        if loss.classes is False:
+            return False
+        wanted = True if loss.classes else self._have_classes.setdefault(name, most is not None and most <= 1)
+        if wanted and (most is None or most > 1):
+            targets = "numbers" if most is None else f"up to {most} classes for a frame"
+            raise UsageError(f"the loss {loss.name} is given the targets of '{name}' as classes, but here they are "
+                             f"{targets}", f"nnet3py.Loss({loss.name}, classes=False) is given numbers always")
+        return wanted
+
+
+def loss_objective(loss: Loss, name: str, ops: Ops, wanted: Wanted, output: DeviceArray,
+                   deriv: DeviceArray | None) -> tuple[Objective, float]:
+    """The objective that a loss of the output ``name`` makes, and what the loss itself said.
+
+    ``output`` (rows, dim) and ``deriv``, which is set unless it is None, are on the device of ``ops``.
+    """
+    frames, weights = wanted.frames, wanted.weights
+    num_frames = wanted.num_frames
+    if num_frames is None:
+        num_frames = float(output.shape[0] if weights is None else np.count_nonzero(weights))
+    if num_frames == 0.0 or (weights is not None and not weights.any()):      # a mean over nothing
+        if deriv is not None:
+            ops.copy_in(deriv, np.zeros(deriv.shape, np.float32))
+        return Objective(0.0, 0.0), 0.0
+    values = frames.sequences(np.asarray(ops.copy_out(output)))
+    value, derivative = loss(values, wanted.target, where=f"'{name}'", with_derivative=deriv is not None)
+    objective, scale = _kaldi_sums(loss.reduction, value, num_frames)
+    if deriv is not None and derivative is not None:
+        ops.copy_in(deriv, kaldi_derivative(frames.rows(derivative), scale, weights))
+    return objective, value
+
+
+def _kaldi_sums(reduction: str, value: float, num_frames: float) -> tuple[Objective, float]:
+    """The objective of a loss, and the factor of its derivative."""
+    factor = -num_frames if reduction == "mean" else -1.0
+    return Objective(num_frames, factor * value), factor
+
+
+def kaldi_derivative(rows: np.ndarray, scale: float, weights: np.ndarray | None = None) -> np.ndarray:
+    """A derivative (rows, dim) of a loss as that of an objective, float32: times ``scale`` and each row's weight."""
+    result = np.asarray(rows) * scale
+    if weights is not None:
+        result *= weights[:, None]
+    return np.ascontiguousarray(result, dtype=np.float32)
+
+

@@ -1,0 +1,75 @@
+"""docs/rnnlm.md: every block runs, in a folder with a small model, and prints what stands there."""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lattice_cases import LATTICE_DATA, check_same_words
+from paths import ROOT
+from rnnlm_cases import RNNLM_DATA, rnnlm_folder, scores
+
+from nnet3py.io.tables import SequentialReader
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+PAGE = (ROOT / "docs" / "rnnlm.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WITHIN = 2.0           # of the best path: what is near the beam may be in one and not in the other
+DIFFERENCE = 1.0       # the old model's costs are taken off exactly, or by its cheapest paths
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rnnlm_folder(tmp_path / "rnnlm")
+    (tmp_path / "lang").mkdir()
+    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", tmp_path / "lang")
+    shutil.copy(RNNLM_DATA / "decoded.ark", tmp_path / "lat.ark")
+    shutil.copy(RNNLM_DATA / "text.int", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lattices(name: str) -> dict[str, CompactLattice]:
+    with SequentialReader(f"ark:{name}", COMPACT_LATTICES) as reader:
+        return dict(reader)
+
+
+def test_commands(work: Path) -> None:
+    environment = {**os.environ, "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}", "NNET3PY_PYTHON": sys.executable}
+    printed = ""
+    for kind, text in BLOCK.findall(PAGE):
+        if kind == "sh":
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], capture_output=True, text=True,
+                                  env=environment, timeout=120)
+            assert done.returncode == 0, done.stderr
+            printed += done.stdout
+    assert [line.split()[0] for line in printed.splitlines()] == list(scores("normalized-lstm.txt"))
+    whole = lattices("rescored-whole.ark")
+    for key, lattice in lattices("rescored.ark").items():
+        check_same_words(lattice, whole[key], DIFFERENCE, WITHIN)
+
+
+def test_python(work: Path) -> None:
+    names: dict = {"__name__": "page"}
+    printed, num_run = "", 0
+    for kind, text in BLOCK.findall(PAGE):
+        if kind == "text":
+            assert printed == text
+        elif kind == "python":
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(compile(text, "rnnlm.md", "exec"), names)
+            printed, num_run = output.getvalue(), num_run + 1
+    assert num_run == 2 and len(printed.splitlines()) == 3 and "'" in printed
+
+
+def test_the_contents_name_every_section() -> None:
+    sections = [line.lower().replace(" ", "-") for line in re.findall(r"^## (.*)$", PAGE, re.MULTILINE)]
+    assert re.findall(r"\]\(#([\w-]+)\)", PAGE.split("\n## ")[0]) == sections
