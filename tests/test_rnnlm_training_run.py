@@ -11,13 +11,12 @@ import pytest
 
 import nnet3py
 from nnet3py.cli.train_rnnlm import train_rnnlm as command
-from nnet3py.compiler.looped import compile_looped, looped_requests
 from nnet3py.errors import ConfigError, FormatError, Nnet3Error, UsageError
 from nnet3py.formats.matrices import read_matrix
 from nnet3py.io.object_files import read_object
 from nnet3py.rnnlm.training import run
 from nnet3py.rnnlm.training.options import NetworkOptions, TrainRnnlmOptions
-from nnet3py.rnnlm.training.run import RnnlmHistory, train_rnnlm
+from nnet3py.rnnlm.training.run import RnnlmHistory, train_on
 
 NUM_WORDS, FOLLOWERS = 12, 2
 SMALL = NetworkOptions(dim=24, num_lstm_layers=0)        # quick to compile
@@ -37,7 +36,8 @@ class Source:
         """Sentences, and their perplexity by the chain itself."""
         lines, log_prob, tokens = [], 0.0, 0
         for _ in range(count):
-            state, sentence = NUM_WORDS, []
+            state = NUM_WORDS
+            sentence: list[str] = []
             while True:
                 draw = self._rng.random()
                 chosen = int(np.searchsorted(np.cumsum(self._probs[state]), draw))
@@ -74,7 +74,7 @@ def options(folder: Path, out: Path, **values: object) -> TrainRnnlmOptions:
 @pytest.fixture(scope="module")
 def trained(texts: tuple[Path, float], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RnnlmHistory]:
     out = tmp_path_factory.mktemp("trained") / "rnnlm"
-    return out, train_rnnlm([str(texts[0] / "train.txt")], options(texts[0], out, num_epochs=3,
+    return out, train_on([str(texts[0] / "train.txt")], options(texts[0], out, num_epochs=3,
                                                                    net=NetworkOptions(dim=24)))
 
 
@@ -98,7 +98,7 @@ def test_a_markov_chain_is_learnt(texts: tuple[Path, float], trained: tuple[Path
 def test_a_few_samples_are_enough(texts: tuple[Path, float], tmp_path: Path) -> None:
     """Of 15 words each output is compared with 4 that are drawn, and with those that follow."""
     folder, true = texts
-    history = train_rnnlm([str(folder / "train.txt")], options(folder, tmp_path / "out", num_samples=4))
+    history = train_on([str(folder / "train.txt")], options(folder, tmp_path / "out", num_samples=4))
     assert history.best.perplexity < 1.06 * true
 
 
@@ -124,18 +124,22 @@ def test_files_of_the_folder(trained: tuple[Path, RnnlmHistory]) -> None:
     assert nnet.input_dim("input") == nnet.output_dim("output") == 24
 
 
-def test_the_network_runs_word_by_word(trained: tuple[Path, RnnlmHistory]) -> None:
-    """As rescoring does: looped, in chunks of one."""
-    nnet = nnet3py.read_nnet(trained[0] / "final.raw")
-    computation = compile_looped(nnet, looped_requests(nnet, 1, 0, 0))
-    assert computation.commands
+def test_the_folder_is_used(texts: tuple[Path, float], trained: tuple[Path, RnnlmHistory]) -> None:
+    """Word by word, as in rescoring, the network says the same as in training."""
+    model = nnet3py.RnnLanguageModel(trained[0])
+    held_out = (texts[0] / "held-out.txt").read_text(encoding="utf-8").splitlines()
+    assert model.perplexity(held_out) == pytest.approx(trained[1].best.perplexity, rel=1e-4)
+    assert model.words.names[model.unknown_word] == "<unk>" and not model.options.normalize
+    log_probs = np.concatenate([model.log_probs(line) for line in held_out])
+    assert math.exp(-log_probs.mean()) == pytest.approx(
+        trained[1].best.perplexity * math.exp(-trained[1].best.mean_log_z), rel=1e-3)
 
 
 def test_the_same_seed_gives_the_same_model(texts: tuple[Path, float], tmp_path: Path) -> None:
     files = []
     for number, seed in enumerate((4, 4, 5)):
         out = tmp_path / str(number)
-        train_rnnlm([str(texts[0] / "held-out.txt")], options(texts[0], out, seed=seed, num_epochs=1, num_samples=5))
+        train_on([str(texts[0] / "held-out.txt")], options(texts[0], out, seed=seed, num_epochs=1, num_samples=5))
         files.append([(out / name).read_bytes() for name in ("final.raw", "feat_embedding.final.mat")])
     assert files[0] == files[1] and files[0][0] != files[2][0] and files[0][1] != files[2][1]
 
@@ -153,22 +157,22 @@ def test_an_interrupted_training_goes_on(texts: tuple[Path, float], tmp_path: Pa
 
     monkeypatch.setattr(run, "measure", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        train_rnnlm([str(folder / "held-out.txt")], wanted)
+        train_on([str(folder / "held-out.txt")], wanted)
     monkeypatch.setattr(run, "measure", measure)
     first = json.loads((out / "train_rnnlm.json").read_text())["epochs"]
-    history = train_rnnlm([str(folder / "held-out.txt")], wanted)
+    history = train_on([str(folder / "held-out.txt")], wanted)
     assert len(first) == 1 and [epoch.epoch for epoch in history.epochs] == [1, 2]
     assert history.epochs[0].perplexity == first[0]["perplexity"] > history.epochs[1].perplexity
     before = (out / "final.raw").stat().st_mtime_ns
-    again = train_rnnlm([str(folder / "held-out.txt")], wanted)        # nothing is left to do
+    again = train_on([str(folder / "held-out.txt")], wanted)        # nothing is left to do
     assert again.epochs == history.epochs and (out / "final.raw").stat().st_mtime_ns == before
     with pytest.raises(UsageError, match="has a training with --seed=0"):
-        train_rnnlm([str(folder / "held-out.txt")], options(folder, out, num_epochs=2, seed=1))
+        train_on([str(folder / "held-out.txt")], options(folder, out, num_epochs=2, seed=1))
     with pytest.raises(UsageError, match="on other texts, words or another network"):
-        train_rnnlm([str(folder / "train.txt")], wanted)
+        train_on([str(folder / "train.txt")], wanted)
     (out / "train_rnnlm.json").write_text("{")
     with pytest.raises(FormatError, match="expected what a training wrote"):
-        train_rnnlm([str(folder / "held-out.txt")], wanted)
+        train_on([str(folder / "held-out.txt")], wanted)
 
 
 def test_the_n_gram_model_is_compared_with(texts: tuple[Path, float], tmp_path: Path) -> None:
@@ -181,7 +185,7 @@ def test_the_n_gram_model_is_compared_with(texts: tuple[Path, float], tmp_path: 
     held_out = [line.split() for line in (folder / "held-out.txt").read_text(encoding="utf-8").splitlines()]
     surprise = [-model.log10_prob((["<s>", *sentence])[:place + 1], word) for sentence in held_out
                 for place, word in enumerate([*sentence, "</s>"])]
-    history = train_rnnlm([str(folder / "train.txt"), arpa], options(folder, tmp_path / "out", num_epochs=1,
+    history = train_on([str(folder / "train.txt"), arpa], options(folder, tmp_path / "out", num_epochs=1,
                                                                     num_samples=4))
     assert history.ngram is not None and history.ngram.num_words == history.num_held_out == len(surprise)
     assert history.ngram.perplexity == pytest.approx(10.0 ** np.mean(surprise), rel=1e-4)
@@ -194,7 +198,7 @@ def test_words_of_a_lang_folder(texts: tuple[Path, float], tmp_path: Path, caplo
                     for word in line.split()})
     table = ["<eps>", *words[1:], "#0", "<s>", "</s>"]          # one word is unknown
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for number, word in enumerate(table)))
-    history = train_rnnlm([str(folder / "train.txt")], options(
+    history = train_on([str(folder / "train.txt")], options(
         folder, out, words=str(tmp_path / "words.txt"), held_out="", num_epochs=1))
     written = (out / "config" / "words.txt").read_text(encoding="utf-8")
     assert written == (tmp_path / "words.txt").read_text() + f"<brk> {len(table)}\n"
@@ -217,7 +221,7 @@ component-node name=o component=o input=t
 output-node name=output input=o
 """, encoding="utf-8")
     out = tmp_path / "out"
-    history = train_rnnlm([str(texts[0] / "train.txt")], options(
+    history = train_on([str(texts[0] / "train.txt")], options(
         texts[0], out, net=NetworkOptions(network=str(config)), num_epochs=2))
     assert history.best.perplexity < 0.7 * unigram_perplexity(texts[0])
     assert (out / "config" / "xconfig").read_text() == config.read_text()
@@ -238,7 +242,7 @@ def test_networks_that_are_no_language_models(layer: str, message: str, texts: t
     (tmp_path / "net.xconfig").write_text(layer + "\n", encoding="utf-8")
     net = NetworkOptions(network=str(tmp_path / "net.xconfig"))
     with pytest.raises(ConfigError, match=message):
-        train_rnnlm([str(texts[0] / "train.txt")], options(texts[0], tmp_path / "out", net=net))
+        train_on([str(texts[0] / "train.txt")], options(texts[0], tmp_path / "out", net=net))
     assert not (tmp_path / "out").exists()
 
 
@@ -290,4 +294,15 @@ def test_a_training_that_diverges_says_so(texts: tuple[Path, float], tmp_path: P
     wanted = options(texts[0], tmp_path / "out", initial_rate=1e20, final_rate=1e20, max_change=0.0,
                      embedding=EmbeddingOptions(max_change=0.0))
     with pytest.raises(Nnet3Error, match="minibatch"):
-        train_rnnlm([str(texts[0] / "train.txt")], wanted)
+        train_on([str(texts[0] / "train.txt")], wanted)
+
+
+def test_from_python(texts: tuple[Path, float], tmp_path: Path) -> None:
+    held_out = texts[0] / "held-out.txt"
+    history = nnet3py.train_rnnlm(held_out, tmp_path / "out", held_out=held_out, num_epochs=1, embedding_dim=16,
+                                  num_lstm_layers=0, initial_effective_lrate=0.01)
+    assert len(history.epochs) == 1 and history.best.perplexity < 1.1 * unigram_perplexity(texts[0])
+    for values, message in (({"epochs": 1}, "train_rnnlm has no option epochs"), ({"dir": "x"}, "no option dir"),
+                            ({"num_epochs": 1.5}, "num_epochs=1.5: expected int, found float")):
+        with pytest.raises(UsageError, match=message):
+            nnet3py.train_rnnlm([held_out], tmp_path / "out", **values)       # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def test_every_word_is_predicted_once(chunk_length: int, seed: int | None) -> No
             last = eg.inputs[row, time]
             if last == words.brk:
                 raise AssertionError("a word is predicted from <brk> alone")
-            seen[(*([] if last == words.bos else [last]), eg.targets[row, time])] += 1
+            seen[(eg.targets[row, time],) if last == words.bos else (last, eg.targets[row, time])] += 1
     assert seen == expected
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import NUM_THREADS, QUIET
 from nnet3py.cli.options import Options, declared
-from nnet3py.option_fields import settings_of, with_values
-from nnet3py.rnnlm.training.options import EmbeddingOptions, FeatureOptions, NetworkOptions, TrainRnnlmOptions
+from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
 
 
 @kaldi_command("train-rnnlm", usage="""
@@ -30,23 +29,18 @@ e.g.:
    --minibatch-words=2048 --dir=exp/rnnlm_large
 See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
 """, arguments=(1, None), detached_values=True, options_anywhere=True, options=[
-    QUIET, NUM_THREADS,
-    *declared(settings_of(TrainRnnlmOptions())), *declared(settings_of(NetworkOptions())),
-    *declared(settings_of(EmbeddingOptions())), *declared(settings_of(FeatureOptions())),
+    QUIET, NUM_THREADS, *declared(SETTINGS),
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
     """Train, and print the result in a line."""
-    values = options.as_dict()
-    wanted = with_values(TrainRnnlmOptions(
-        embedding=with_values(EmbeddingOptions(), values), features=with_values(FeatureOptions(), values),
-        net=with_values(NetworkOptions(), values)), values)
+    wanted = rnnlm_options(options.as_dict())
     wanted.check()
     if options.num_threads:
         from nnet3py.engine.threads import set_num_threads
 
         set_num_threads(options.num_threads)
     from nnet3py.io.streams import write_text
-    from nnet3py.rnnlm.training.run import train_rnnlm as train
+    from nnet3py.rnnlm.training.run import train_on
 
-    write_text("-", f"{options.dir}: {train(args, wanted).summary()}\n")
+    write_text("-", f"{options.dir}: {train_on(args, wanted).summary()}\n")
     return 0

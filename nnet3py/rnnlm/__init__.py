@@ -6,5 +6,6 @@ the network's state after some words, from which any number of others can be mad
 ``histories.py``: which histories are taken for the same. ``on_demand.py``: the model looked up word by word, for pruned
 composition (``HistoryLm``);
 ``composition.py``: composed with a whole lattice; ``rescoring.py`` has both for lattices, as Kaldi's programs and
-vosk's rescoring have them. ``model.py``: ``RnnLanguageModel``, a folder of such a model. ``options.py``: light. ``training/`` makes such folders of text.
+vosk's rescoring have them. ``model.py``: ``RnnLanguageModel``, a folder of such a model. ``options.py``: light.
+``training/`` makes such folders of text.
 """

@@ -4,11 +4,12 @@ Where Kaldi's scripts (rnnlm/train_rnnlm.sh, rnnlm/choose_features.py) have such
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, settings_of, with_values
 
 EXACT_UP_TO = 3000               # words whose scores are all computed; of more a sample
 DEFAULT_SAMPLES = 512
@@ -146,3 +147,13 @@ class TrainRnnlmOptions(_Checked):
         if wanted < 0:
             wanted = DEFAULT_SAMPLES if num_words > EXACT_UP_TO else 0
         return wanted if wanted < num_words - 1 else 0
+
+
+def rnnlm_options(values: Mapping[str, Any]) -> TrainRnnlmOptions:
+    """Options by their names, such as ``num-epochs``; the others are as they begin, and values of other names unused."""
+    return with_values(TrainRnnlmOptions(
+        embedding=with_values(EmbeddingOptions(), values), features=with_values(FeatureOptions(), values),
+        net=with_values(NetworkOptions(), values)), values)
+
+
+SETTINGS = tuple(setting for part in (TrainRnnlmOptions(), *TrainRnnlmOptions().parts) for setting in settings_of(part))

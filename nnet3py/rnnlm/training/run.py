@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from nnet3py.rnnlm.training.embedding import UNIT, TrainedEmbedding, initial_emb
 from nnet3py.rnnlm.training.features import choose_features, word_features
 from nnet3py.rnnlm.training.folder import FINAL, TrainingFolder
 from nnet3py.rnnlm.training.network import layers, let_first_output_be, make_network
-from nnet3py.rnnlm.training.options import TrainRnnlmOptions
+from nnet3py.rnnlm.training.options import SETTINGS, TrainRnnlmOptions, rnnlm_options
 from nnet3py.rnnlm.training.perplexity import Measured, measure, measure_arpa, perplexity_of
 from nnet3py.rnnlm.training.sampling import WordDistribution, WordSampler, estimate_arpa
 from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, read_sentences
@@ -77,13 +79,11 @@ class RnnlmHistory:
     ----------
     epochs : one for each pass
     num_held_out : words of the held-out text, ends of sentences included
-    start_perplexity : of the held-out text before training, by the frequencies of words
     ngram : what the n-gram model that was given says of that text; None without one
     """
 
     epochs: list[RnnlmEpoch] = field(default_factory=list)
     num_held_out: int = 0
-    start_perplexity: float = float("nan")
     ngram: Measured | None = None
 
     @property
@@ -99,15 +99,26 @@ class RnnlmHistory:
                 f"of {len(self.epochs)}){ngram}")
 
 
-def train_rnnlm(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistory:
-    """Train a language model on texts, and write its folder.
+def train_rnnlm(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str],
+                **options: Any) -> RnnlmHistory:
+    """Train an RNN language model on text, and write its folder, in the form of Kaldi's.
+
+    >>> history = nnet3py.train_rnnlm("train.txt", "rnnlm", held_out="dev.txt", embedding_dim=128)
+    >>> history.best.perplexity, nnet3py.RnnLanguageModel("rnnlm").log_probs("how are you")
 
     Where the folder has an interrupted training with the same options, it goes on after its last epoch.
 
     Parameters
     ----------
-    paths : texts, one sentence a line, and at most one ARPA file, whose model draws words if that is needed, and is
-        compared with
+    texts : files with one sentence a line, and at most one ARPA file, whose n-gram model is compared with, and says
+        which words are likely where outputs are compared with a sample of all words only
+    folder : made if it is missing
+    options : those of ``nnet3py train-rnnlm``, with underscores: ``words`` (a words.txt), ``held_out`` (a text),
+        ``num_epochs``, ``embedding_dim``, ``network``, ``seed``, …
+
+    Returns
+    -------
+    RnnlmHistory, with perplexities of each epoch; the folder has the model of the best one
 
     Raises
     ------
@@ -116,6 +127,21 @@ def train_rnnlm(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistor
     ConfigError : a network that cannot be a language model
     NumericError : the training has diverged
     """
+    names = {setting.name.replace("-", "_"): setting for setting in SETTINGS}
+    for name, value in options.items():
+        if name not in names or name == "dir":
+            raise UsageError(f"train_rnnlm has no option {name}", f"it has {', '.join(sorted(names.keys() - {'dir'}))}")
+        kind = type(names[name].default)
+        if not isinstance(value, (int, float) if kind is float else (str, os.PathLike) if kind is str else kind):
+            raise UsageError(f"{name}={value!r}: expected {kind.__name__}, found {type(value).__name__}")
+    values = {names[name].name: os.fspath(value) if isinstance(value, os.PathLike) else value
+              for name, value in options.items()}
+    paths = [texts] if isinstance(texts, str | os.PathLike) else texts
+    return train_on([os.fspath(path) for path in paths], rnnlm_options({**values, "dir": os.fspath(folder)}))
+
+
+def train_on(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistory:
+    """The same with all options in a structure. Arguments and errors as for :func:`train_rnnlm`."""
     options.check()
     return _Training(paths, options).run()
 
@@ -267,8 +293,8 @@ def _sentences(texts: list[str], vocabulary: Vocabulary, options: TrainRnnlmOpti
             raise UsageError(f"{len(train)} sentences are too few to hold out one in {_HELD_OUT}", "give --held-out")
         held_out, train = train.chosen(chosen), train.chosen(np.setdiff1d(np.arange(len(train)), chosen))
     if not len(train):
-        raise UsageError("there is no sentence to train on", "have the vocabulary contain all words of some sentences, or "
-                         f"{options.unknown_word}")
+        raise UsageError("there is no sentence to train on", "have the vocabulary contain all words of some sentences, "
+                         f"or {options.unknown_word}")
     return train, held_out
 
 
