@@ -21,7 +21,7 @@ lowest one is final.raw and feat_embedding.final.mat. The other files are word_f
 
 A training that was interrupted goes on after its last epoch when the command is given again.
 
-Usage:  nnet3py train-rnnlm [options] <text> ... [<arpa>] --dir=<folder>
+Usage:  nnet3py train-rnnlm [options] <plain-text> ... [<arpa>] --dir=<folder>
 
 e.g.:
  nnet3py train-rnnlm --words=data/lang/words.txt --held-out=dev.txt train.txt --dir=exp/rnnlm

@@ -162,6 +162,7 @@ class _Training:
                     self._train.num_tokens, len(self._train), self._held_out.num_tokens, len(vocabulary))
 
     def run(self) -> RnnlmHistory:
+        """Train, or go on, until all epochs are done; the folder is written after each."""
         options, vocabulary, history = self._options, self._vocabulary, self._history
         text = layers(options.net)
         nnet = make_network(options.net, text, options.seed)
