@@ -150,6 +150,7 @@ NOT_MEASURED = {
     **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
     **{name: _GRAPHS for group in ("Graphs", "Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
        for name in GROUPS[group] if name != "rnnlm-get-word-embedding"},
+    "train-rnnlm": _KERNELS,
     **dict.fromkeys(("latgen-faster-mapped", "latgen-faster-mapped-parallel", "word-error-rate"), _LOOPS),
     **{name: "it works with a model of speakers or its statistics, which no few lines of text can be"
        for name in GROUPS["Speakers and i-vectors"] if name not in {name for name, *_ in COMMANDS}},

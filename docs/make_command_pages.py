@@ -52,6 +52,8 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("top-level-fst", "a graph to read, in which decoding begins"),
     ("page", "a page, a command, or a public name in Python"),
     ("new-model-folder", "the folder to make"),
+    ("plain-text", "a text file to read, one sentence a line"),
+    ("arpa", "an n-gram model in ARPA form, a file to read"),
     ("model-folder", "the folder of a model for recognition, as `nnet3py inspect` knows it"),
     ("*rxfilename|*rspecifier*", "a file to read (`-` is standard input), or a table: `ark:FILE`"),
     ("*wxfilename|*wspecifier*", "a file to write (`-` is standard output), or a table: `ark:FILE`"),

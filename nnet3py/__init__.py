@@ -83,6 +83,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.stream import Stream as Stream
     from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
     from nnet3py.rnnlm.model import RnnLanguageModel as RnnLanguageModel
+    from nnet3py.rnnlm.training.run import train_rnnlm as train_rnnlm
     from nnet3py.runtime.batch import Utterance as Utterance
     from nnet3py.runtime.compute import ComputeOptions as ComputeOptions
     from nnet3py.runtime.compute import UtteranceComputer as UtteranceComputer
@@ -188,6 +189,7 @@ _PUBLIC = {
     "WordErrors": "nnet3py.decoding.word_errors",
     # language models
     "RnnLanguageModel": "nnet3py.rnnlm.model",
+    "train_rnnlm": "nnet3py.rnnlm.training.run",
     # other programs
     "export_onnx": "nnet3py.export.export_onnx",
     "ExportOptions": "nnet3py.export.export_options",

@@ -32,6 +32,11 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", tmp_path / "lang")
     shutil.copy(RNNLM_DATA / "decoded.ark", tmp_path / "lat.ark")
     shutil.copy(RNNLM_DATA / "text.int", tmp_path)
+    shutil.copy(RNNLM_DATA / "words.txt", tmp_path / "lang")
+    counting = "oh one two three four five six seven eight nine".split()
+    for name, count in (("train.txt", 300), ("dev.txt", 40)):
+        lines = [" ".join(counting[i % 10:][:1 + i % 4]) for i in range(count)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -50,7 +55,10 @@ def test_commands(work: Path) -> None:
                                   env=environment, timeout=120)
             assert done.returncode == 0, done.stderr
             printed += done.stdout
-    assert [line.split()[0] for line in printed.splitlines()] == list(scores("normalized-lstm.txt"))
+    scored, perplexity = printed.splitlines()[:-1], re.fullmatch(
+        r"trained: perplexity ([\d.]+) on \d+ held-out words \(epoch 2 of 2\)", printed.splitlines()[-1])
+    assert [line.split()[0] for line in scored] == list(scores("normalized-lstm.txt"))
+    assert perplexity and float(perplexity[1]) < 12.0           # of eleven words in the text, and seven others
     whole = lattices("rescored-whole.ark")
     for key, lattice in lattices("rescored.ark").items():
         check_same_words(lattice, whole[key], DIFFERENCE, WITHIN)
@@ -67,7 +75,9 @@ def test_python(work: Path) -> None:
             with contextlib.redirect_stdout(output):
                 exec(compile(text, "rnnlm.md", "exec"), names)
             printed, num_run = output.getvalue(), num_run + 1
-    assert num_run == 2 and len(printed.splitlines()) == 3 and "'" in printed
+    assert len(names["history"].epochs) == 2 and names["history"].best.perplexity < 12.0
+    assert names["trained"].log_probs("one two three").sum() > names["trained"].log_probs("two one three").sum()
+    assert num_run == 3 and len(printed.splitlines()) == 3 and "'" in printed
 
 
 def test_the_contents_name_every_section() -> None:

@@ -88,7 +88,7 @@ _INSTEAD: dict[str, str] = {
         print-proxy-keywords generate-proxy-keywords""",
     "networks of other toolkits are not part of it; use lattice-lmrescore-kaldi-rnnlm-pruned": """
         lattice-lmrescore-rnnlm lattice-lmrescore-tf-rnnlm lattice-lmrescore-tf-rnnlm-pruned""",
-    "RNN language models are not trained here; Kaldi's are used by lattice-lmrescore-kaldi-rnnlm-pruned": """
+    "RNN language models are trained by one command of our own, train-rnnlm": """
         rnnlm-compute-prob rnnlm-copy-egs rnnlm-get-egs rnnlm-get-sampling-lm rnnlm-train""",
 }
 

@@ -396,6 +396,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                           "Make the vectors of the words of an RNN language model."),
         "rnnlm-sentence-probs": Entry("rnnlm", "rnnlm_sentence_probs",
                                       "Score sentences with an RNN language model."),
+        "train-rnnlm": Entry("train_rnnlm", "train_rnnlm", "Train an RNN language model on text, to rescore lattices.",
+                             launcher=False),
     },
     "Alignments and posteriors": {
         "show-alignments": Entry("alignments", "show_alignments", "Print alignments as a person can read them."),

@@ -112,6 +112,11 @@ def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
     nothing is left, or if the table has no ``#0`` although the model backs off.
     """
     ids = _ids(words)
+    return _grammar(ngram_arpa(model, ids), words, ids)
+
+
+def ngram_arpa(model: Ngram, ids: Mapping[str, int]) -> Arpa:
+    """The n-grams of a model as arrays, words by their numbers; those with other words are left out, with a warning."""
     probs = dict(model.log10_probs)
     probs.setdefault((SENTENCE_START,), _NEVER)
     grams = {gram: value for gram, value in probs.items() if all(word in ids for word in gram)}
@@ -124,7 +129,7 @@ def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
         numbers = np.array([[ids[word] for word in gram] for gram in chosen], dtype=np.int32).reshape(-1, order)
         sections.append(Section(numbers, natural(np.array([grams[gram] for gram in chosen])),
                                 natural(np.array([model.log10_backoffs.get(gram, 0.0) for gram in chosen]))))
-    return _grammar(Arpa(sections), words, ids)
+    return Arpa(sections)
 
 
 def ngram_states(model: Ngram, numbers: Mapping[str, int]) -> NgramFst:

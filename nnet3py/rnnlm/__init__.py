@@ -7,4 +7,5 @@ the network's state after some words, from which any number of others can be mad
 composition (``HistoryLm``);
 ``composition.py``: composed with a whole lattice; ``rescoring.py`` has both for lattices, as Kaldi's programs and
 vosk's rescoring have them. ``model.py``: ``RnnLanguageModel``, a folder of such a model. ``options.py``: light.
+``training/`` makes such folders of text.
 """
