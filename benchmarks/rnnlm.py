@@ -104,7 +104,7 @@ def make_lattice(num_words: int, rng: np.random.Generator) -> tuple[CompactLatti
     per_state = round(ARCS_A_SECOND / WORDS_A_SECOND / BORDER_STATES)
     rows = []
     for place in range(places):
-        likely = rng.integers(FIRST_WORD, num_words, 10)
+        likely = FIRST_WORD + rng.choice(num_words - FIRST_WORD, 10, replace=False)
         sources = [0] if place == 0 else range(1 + (place - 1) * BORDER_STATES, 1 + place * BORDER_STATES)
         for source in sources:
             others = likely[1:][rng.permutation(9)[:per_state - 1]]
