@@ -150,7 +150,7 @@ class TrainRnnlmOptions(_Checked):
 
 
 def rnnlm_options(values: Mapping[str, Any]) -> TrainRnnlmOptions:
-    """Options by their names, such as ``num-epochs``; the others are as they begin, and values of other names unused."""
+    """Options by their names, such as ``num-epochs``; those not named keep their defaults, other names are ignored."""
     return with_values(TrainRnnlmOptions(
         embedding=with_values(EmbeddingOptions(), values), features=with_values(FeatureOptions(), values),
         net=with_values(NetworkOptions(), values)), values)
