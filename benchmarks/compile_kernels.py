@@ -60,7 +60,7 @@ def time_all(clock: Clock) -> None:
     clock.time(codegen.CPUCodeLibrary, "add_ir_module", "LLVM: reading and linking")
     clock.time(codegen.CPUCodeLibrary, "finalize", "LLVM: reading and linking")
     clock.time(numba_target._Library, "_optimize_functions", "LLVM: cleaning before linking")
-    clock.time(numba_target._Library, "_optimize_final_module", "LLVM: optimising")
+    clock.time(numba_target._Library, "_optimize_final_module", "LLVM: optimizing")
     clock.time(binding.TargetMachine, "emit_object", "LLVM: machine code")
 
 

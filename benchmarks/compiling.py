@@ -4,7 +4,7 @@ usage: python benchmarks/compiling.py [--runs=7] [--only=NAME] [--profile=ROWS]
 
 Rows with 64 sequences: inputs from t = -context to 149 + context, outputs at every third t from 0 to 147, parameter,
 input and output derivatives; with shortcut compilation and without. Rows of nnet3-compute: all that it compiles for 120
-utterances (their lengths stand below) with --frames-per-chunk=150. All with the default optimisation, checked; medians,
+utterances (their lengths stand below) with --frames-per-chunk=150. All with the default optimization, checked; medians,
 without importing. Ratios are of processor time, which is what the clock shows where nothing else runs (one thread
 compiles). No program of Kaldi compiles such requests alone, so its times are those of another machine
 (cpu_parts/kaldi.py).

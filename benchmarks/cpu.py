@@ -12,7 +12,7 @@ PyTorch's times are those of its steps alone (see torch_tdnnf.py). Kaldi's progr
 as many threads for the large nets, with one, which is its fastest, for the small ones. What is not there is replaced by
 what it took elsewhere, on two cores of an AMD EPYC whose sgemm did 182 GFLOP/s, scaled by this machine's sgemm rate,
 which is measured in each turn; such figures are named so. A rate of useful operations counts 2mnk for each matrix
-product in the optimised command lists, natural gradient not included.
+product in the optimized command lists, natural gradient not included.
 
 With --profile each large run is run once more with timers inside: where its time goes, by kind and by operation.
 """

@@ -8,7 +8,7 @@ The same command runs with the engine as it is and with one part replaced (engin
     tiles     scipy's BLAS instead of tiles
     loading   numba's own cache, loading and wrappers instead of object files and entries
     entries   ctypes instead of entries
-    layouts   examples found by walking over each, without learnt regular expressions
+    layouts   examples found by walking over each, without learned regular expressions
 
 Work: ``start``, a whole process that computes one short utterance with the digits' TDNN; ``tdnn``, ``tdnnf`` and
 ``tdnn-lstm``, the steps of training the nets of egs/digits and benchmarks/nets, a minibatch each; ``examples``, a whole

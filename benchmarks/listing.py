@@ -1,4 +1,4 @@
-"""Our optimised command lists beside Kaldi's: commands by kind, and the most memory held at any command.
+"""Our optimized command lists beside Kaldi's: commands by kind, and the most memory held at any command.
 
 usage: listing.py [FOLDER]
 

@@ -20,7 +20,7 @@ wide_model.py) has the words of the model it is made of at the cost of a TDNN-F 
             are busy
   batch     milliseconds that the network takes for a chunk of each stream where several are computed together; one core
   memory    megabytes held after a tenth of the sound, and at the end. The sound is the recordings in random order,
-            louder or not, with pauses and noise of random length and level, as fast as it is recognised; the factor is
+            louder or not, with pauses and noise of random length and level, as fast as it is recognized; the factor is
             processor time
   profile   seconds of processor time that each part of a stream takes for a second of sound, one core
 """
@@ -56,7 +56,7 @@ WITHOUT_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"   # where it is set, each start wo
 
 
 def as_waves(sounds: list[Path], folder: Path) -> list[Path]:
-    """The sounds as WAVE files of 16 kHz, in ``folder``: all recognisers are given the same samples."""
+    """The sounds as WAVE files of 16 kHz, in ``folder``: all recognizers are given the same samples."""
     found = []
     for number, path in enumerate(sounds):
         sound = open_sound(str(path))
@@ -87,7 +87,7 @@ class Comparison:
 
     Parameters
     ----------
-    folder, sounds : the model and what it recognises
+    folder, sounds : the model and what it recognizes
     rivals : who takes turns
     seconds, hours, runs : as the options
     """

@@ -192,7 +192,7 @@ def measure_parts(runs: int) -> None:
     rate("uncompressing: finding matrices", 0, lambda: read("compressed.ark", RAW_MATRIX), runs)
     rate("uncompressing: finding and decoding, 2 threads", 0, lambda: read("compressed.ark", decoded_matrix(2)), runs)
     rate("uncompressing: writing", 0, lambda: write(matrices, RAW_MATRIX), runs)
-    rate("copying: finding examples, by the layouts that are learnt", 0, lambda: read("egs.ark", RAW_EXAMPLE), runs)
+    rate("copying: finding examples, by the layouts that are learned", 0, lambda: read("egs.ark", RAW_EXAMPLE), runs)
     learn, Skimmer._learn = Skimmer._learn, lambda *_: None  # type: ignore[method-assign]
     rate("copying: finding examples, walking over each", 0, lambda: read("egs.ark", RAW_EXAMPLE), runs)
     Skimmer._learn = learn  # type: ignore[method-assign]

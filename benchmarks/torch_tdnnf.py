@@ -3,7 +3,7 @@
     python benchmarks/torch_tdnnf.py train|compute [--threads 2] [--way conv1d] [--steps 13] [--frames 24717] [--json]
 
 The layers are read from the config by nnet3py's parser, so that dimensions, time offsets and bypasses are the same.
-They are affine maps of a few frames, batch normalisation without an affine map of its own, ReLU, sums scaled by 0.66,
+They are affine maps of a few frames, batch normalization without an affine map of its own, ReLU, sums scaled by 0.66,
 and log-softmax with the linear objective. Training is plain SGD, which does less than nnet3-train (no natural gradient,
 orthonormal constraint, max-change or statistics). Times are those of the steps alone: neither Python's start, nor the
 import of torch, nor a first step, which is not counted.

@@ -4,7 +4,7 @@
 usage: vosk_agreement.py MODEL SOUND [SOUND ...] [--blocks SECONDS,SECONDS,...]
 
 MODEL is a model folder (a temporary copy of links, without dither, is used), sounds are files that soundfile reads.
-Each is recognised in blocks of several lengths, with words, with three alternatives, and by partial results. vosk runs
+Each is recognized in blocks of several lengths, with words, with three alternatives, and by partial results. vosk runs
 in a process of its own, since two builds of OpenFst do not get on in one. Needs the extra test-published.
 """
 from __future__ import annotations

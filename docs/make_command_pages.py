@@ -38,7 +38,7 @@ SHARED = (
     Shared("Options of merging examples", "How minibatches are made of examples.", option_groups.MERGE),
     Shared("Options of the device", "What computes, with how many threads, and where compiled computations are kept.",
            option_groups.DEVICE),
-    Shared("Options of the optimiser", "Which passes of the compiler improve a computation. Results depend on the "
+    Shared("Options of the optimizer", "Which passes of the compiler improve a computation. Results depend on the "
            "limits of derivative times alone; the rest is for looking for errors.",
            (*option_groups.OPTIM, *option_groups.COMPUTE)),
     Shared("Options of the compiler", "How requests are compiled, and how many computations are kept.",

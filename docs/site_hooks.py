@@ -20,7 +20,7 @@ _GROUP = re.compile(r"^    # (.+)\n((?:    \"\w+\": \"[\w.]+\",\n)+)", re.MULTIL
 # Submodules with public names of their own, and the titles of their pages.
 _PACKAGES = {"feat": "Features", "chain": "LF-MMI", "lattices": "Lattices", "ivectors": "I-vectors"}
 _NAME = re.compile(r'"(\w+)": "([\w.]+)"')
-_NEIGHBOURS = {"scikit-learn": ["nnet3py.sklearn.Nnet3Classifier", "nnet3py.sklearn.Nnet3Regressor",
+_NEIGHBORS = {"scikit-learn": ["nnet3py.sklearn.Nnet3Classifier", "nnet3py.sklearn.Nnet3Regressor",
                                 "nnet3py.sklearn.Nnet3Estimator"],
                "PyTorch's training": [f"nnet3py.torch.{name}" for name in (
                    "ChainLoss", "ChainSums", "ChainSystem", "supervision_from_alignments", "supervision_from_lattices",
@@ -46,7 +46,7 @@ def reference_pages() -> dict[str, str]:
     """Markdown of the pages of the reference by their paths."""
     groups = [(title, "nnet3py", names) for title, names in public_groups().items()]
     groups += [(title, f"nnet3py.{package}", names_of_package(package)) for package, title in _PACKAGES.items()]
-    groups += [(title, ".".join(names[0].split(".")[:2]), names) for title, names in _NEIGHBOURS.items()]
+    groups += [(title, ".".join(names[0].split(".")[:2]), names) for title, names in _NEIGHBORS.items()]
     pages = {}
     for title, place, names in groups:
         path = "reference/" + re.sub(r"\W+", "-", title.lower()) + ".md"

@@ -179,7 +179,7 @@ class ConfigLine:
         """Raise ConfigError if some key of the line was not read."""
         if self._unused():
             raise self.error(f"Unused values '{self.unused_values()}' in config line: {self.whole_line}",
-                             "misspelt, or not a key of this kind of line")
+                             "misspelled, or not a key of this kind of line")
 
     def _wrong_type(self, key: str, expected: str) -> ConfigError:
         return self.error(f"Unused values '{key}={self._values[key]}' in config line: {self.whole_line}",

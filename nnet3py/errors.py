@@ -54,7 +54,7 @@ class ConfigError(Nnet3Error):
 
 
 class DescriptorError(ConfigError):
-    """The ``input=`` expression of a node that cannot be parsed or normalised."""
+    """The ``input=`` expression of a node that cannot be parsed or normalized."""
 
 
 class FormatError(Nnet3Error):
@@ -101,7 +101,7 @@ class CheckError(CompileError):
     message : what is wrong
     rule : the rule's name, that of the function that checks it
     command : the command's number, or None if it is a matrix or a list that is wrong
-    after : the optimiser's pass, or whatever else made the command list; empty if unknown
+    after : the optimizer's pass, or whatever else made the command list; empty if unknown
     """
 
     def __init__(self, message: str, hint: str | None = None, rule: str = "", command: int | None = None,

@@ -58,14 +58,14 @@ NAMES = elsewhere(**{
     "read_wav load_wav load_audio AudioSegment":
         "nnet3py.features('a.wav') reads the file; of samples: nnet3py.features(samples, 16000)",
     "ivector extract_ivector extract_ivectors": "feats, ivector = nnet3py.front_end('model-folder')('a.wav')",
-    "transcribe recognize recognise speech_to_text asr": "nnet3py.Recognizer('model-folder').transcribe('a.wav')",
+    "transcribe recognize recognize speech_to_text asr": "nnet3py.Recognizer('model-folder').transcribe('a.wav')",
     "KaldiRecognizer SpkModel SetLogLevel": "from nnet3py.vosk import KaldiRecognizer, Model, SpkModel, SetLogLevel",
     "forced_align force_align forced_alignment align_text": "nnet3py.align('model-folder', 'a.wav', 'the words')",
     "compute_wer word_error_rate cer": "nnet3py.wer(references, hypotheses)",
     "greedy_decode decode_greedy ctc_decode phones": "nnet3py.decode_phones(model, feats)",
     "Decoder FasterDecoder": "nnet3py.decode(model, log_likes, graph); step by step: nnet3py.LatticeDecoder(graph)",
     "Fst HCLG read_fst": "nnet3py.DecodingGraph.read('HCLG.fst', transition_model)",
-    "diarization diarise speakers": "nnet3py.diarize('speaker-model-folder', 'a.wav')",
+    "diarization diarize speakers": "nnet3py.diarize('speaker-model-folder', 'a.wav')",
     "LanguageModel RNNLM": "nnet3py.RnnLanguageModel('rnnlm-folder')",
     # other programs
     "to_onnx save_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",

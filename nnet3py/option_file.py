@@ -22,7 +22,7 @@ class OptionLine(NamedTuple):
     text: str
 
 
-def normalise(name: str) -> str:
+def normalize(name: str) -> str:
     """An option's name as Kaldi compares it: lower case, ``-`` for ``_``."""
     return name.replace("_", "-").lower()
 
@@ -30,7 +30,7 @@ def normalise(name: str) -> str:
 def split(text: str) -> tuple[str, str | None]:
     """The name and the value of ``--name=value``; the value is None without an equal sign."""
     name, equals, value = text[2:].partition("=")
-    return normalise(name), value.strip() if equals else None
+    return normalize(name), value.strip() if equals else None
 
 
 def option_texts(line: str) -> list[str]:

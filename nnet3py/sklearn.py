@@ -5,7 +5,7 @@
 >>> from nnet3py.sklearn import Nnet3Classifier
 >>> model = make_pipeline(StandardScaler(), Nnet3Classifier(hidden_dims=(256, 256), num_epochs=10)).fit(X, y)
 
-Each row is a sequence of one frame: for utterances, and networks that look at neighbouring frames, there is
+Each row is a sequence of one frame: for utterances, and networks that look at neighboring frames, there is
 :func:`nnet3py.train`. ``estimator.nnet_`` is the trained network, which ``write`` puts into a file that Kaldi reads.
 Needs the extra ``sklearn``.
 """
@@ -43,7 +43,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
 
     Parameters
     ----------
-    hidden_dims : sizes of the hidden layers, each an affine map, a rectifier and batch normalisation
+    hidden_dims : sizes of the hidden layers, each an affine map, a rectifier and batch normalization
     make_network : called with the dimensions of input and output, gives the network to train, with nodes called
         ``input`` and ``output``, in place of one of ``hidden_dims``; a classifier's output is log-probabilities
     num_epochs : passes over the data
@@ -88,10 +88,10 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         _check_network(nnet, x.shape[1], output_dim)
         order = random.permutation(len(x))
         count = round(len(x) * self.validation_fraction)
-        held_out, learnt = order[:count], order[count:]
+        held_out, learned = order[:count], order[count:]
         validation = _rows(x[held_out], targets[held_out]) if count else None
         self.history_: History = train(
-            nnet, _rows(x[learnt], targets[learnt]), validation=validation,
+            nnet, _rows(x[learned], targets[learned]), validation=validation,
             num_epochs=self.num_epochs, learning_rate=self.learning_rate, final_learning_rate=self.final_learning_rate,
             minibatch_size=self.minibatch_size, patience=self.patience if count else 0,
             options=TrainerOptions(srand=int(random.randint(_MOST_SEEDS))))

@@ -12,7 +12,7 @@ import nnet3py
 from nnet3py.network.nnet import Nnet
 
 SMALLEST_SIZE = 1e-3       # differences are fractions of the largest value, or of this where that is less
-SMALLEST_GRADIENT = 1e-2   # a bias before batch normalisation has a gradient of 0 but for rounding
+SMALLEST_GRADIENT = 1e-2   # a bias before batch normalization has a gradient of 0 but for rounding
 SMALLEST_CHANGE = 5e-5     # the same for what an update changed
 SMALLEST_SPREAD = 1e-6     # range of a matrix's values, as a fraction of the largest, for it to tell something
 

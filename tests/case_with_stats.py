@@ -66,7 +66,7 @@ def assert_close(found, expected, tolerance, what="", largest=SMALLEST) -> None:
 def check_gradient(case: CaseWithStats, gradient_file: str = "gradient.raw") -> None:
     """Output, derivatives and statistics of a plain backward pass against Kaldi's.
 
-    A gradient is as exact as the largest one of its component: that of a bias before batch normalisation, which is 0,
+    A gradient is as exact as the largest one of its component: that of a bias before batch normalization, which is 0,
     is all rounding.
     """
     gradient = {key: component.copy() for key, component in case.nnet.items()}

@@ -43,7 +43,7 @@ def read_request(path: Path) -> ComputationRequest:
 
 
 def recorded_case(name: str) -> tuple[Nnet, ComputationRequest, str]:
-    """A network, a request, and Kaldi's unoptimised listing for them."""
+    """A network, a request, and Kaldi's unoptimized listing for them."""
     folder = CASES / name
     return (Nnet.from_config((folder / "config.txt").read_text()), read_request(folder / "request.txt"),
             (folder / "computation-unoptimized.txt").read_text())

@@ -54,7 +54,7 @@ VARIANTS = {"all": ALL, "all, more compression": OptimizeOptions(memory_compress
             **{f"only {merge}, {side}": only(merge, side) for merge in MERGES for side in SIDES},
             **{f"all but {name}": without(name) for name in SWITCHES},
             **{f"fuse={one.name}": OptimizeOptions(fuse=one.name) for one in PASSES}}
-# Derivatives that count as zero make other results, which optimising must leave alone too.
+# Derivatives that count as zero make other results, which optimizing must leave alone too.
 LIMITS = [{"min_deriv_time": 0}, {"max_deriv_time": 2}, {"min_deriv_time": -4, "max_deriv_time_relative": 0}]
 
 
@@ -125,7 +125,7 @@ def differences(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], n
     gradients = max((np.abs(value).max(initial=0.0) for name, value in expected.items() if name.startswith("gradient")),
                     default=0.0)
     for name, value in expected.items():
-        assert np.isfinite(value).all(), f"{name} is not finite even without optimisation"
+        assert np.isfinite(value).all(), f"{name} is not finite even without optimization"
         largest = np.abs(value).max(initial=0.0)
         error = np.abs(found[name] - value).max(initial=0.0)
         least = CANCELLED * gradients if name.startswith("gradient") else 0.0
@@ -135,7 +135,7 @@ def differences(expected: dict[str, np.ndarray], found: dict[str, np.ndarray], n
 
 
 class Compiler:
-    """Optimises a case's command list; every pass leaves a sound list, and what it was given as it was."""
+    """Optimizes a case's command list; every pass leaves a sound list, and what it was given as it was."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -198,7 +198,7 @@ def check_case(case: Case, counts: list[int] | None = None) -> list[str]:
 
 
 def limited_in_every_way(case: Case, compiler: Compiler) -> list[str]:
-    """What differs between optimised and other command lists when derivatives are limited to some times, as text."""
+    """What differs between optimized and other command lists when derivatives are limited to some times, as text."""
     wrong = []
     if not case.request.needs_derivatives():
         return wrong

@@ -44,7 +44,7 @@ def tolerance(name: str) -> float:
 
 
 def with_numbers(nnet: Nnet) -> Nnet:
-    """The network with other parameters (some are 0 at first), and statistics for batch normalisation; in place."""
+    """The network with other parameters (some are 0 at first), and statistics for batch normalization; in place."""
     rng = np.random.default_rng(0)
     for component in nnet.components:
         for each in (component, *component.children):

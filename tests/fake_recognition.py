@@ -1,4 +1,4 @@
-"""For tests of the server: a recogniser that hears a word in each half second that is not silent; a running server."""
+"""For tests of the server: a recognizer that hears a word in each half second that is not silent; a running server."""
 from __future__ import annotations
 
 import asyncio

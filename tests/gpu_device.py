@@ -52,7 +52,7 @@ def pytest_configure(config: Any) -> None:
 
     def train_and_show(trainer: MinibatchTrainer, eg: Any) -> None:
         train(trainer, eg)
-        trainer.synchronise()
+        trainer.synchronize()
 
     MinibatchTrainer.train = train_and_show      # type: ignore[method-assign]
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")   # the simulator's arithmetic is numpy's

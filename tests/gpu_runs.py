@@ -55,7 +55,7 @@ def number_of_steps() -> int:
 
 
 def examples():
-    """Minibatches of a task that can be learnt: the class is that of the largest of some projections."""
+    """Minibatches of a task that can be learned: the class is that of the largest of some projections."""
     from nnet3py.egs.example import NnetExample, NnetIo
     from nnet3py.formats.sparse import SparseMatrix
 

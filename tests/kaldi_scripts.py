@@ -18,7 +18,7 @@ from nnet3py.io.object_files import read_object
 from nnet3py.network.nnet import Nnet
 
 NUM_PDFS = 28
-NO_NORMALISATION = "--norm-means=false --norm-vars=false"
+NO_NORMALIZATION = "--norm-means=false --norm-vars=false"
 _TIMEOUT = 900           # seconds
 _SCRIPT = re.compile(r"(?:steps|utils)/[\w/.\-]+\.(?:sh|py|pl)")
 # Where the name of a program can stand in a shell script, also in a string that becomes a command; names have hyphens,
@@ -67,7 +67,7 @@ def write_work_folder(folder: Path, utterances: dict[str, int], jobs: int, confi
         str(model / "final.mdl"))
     shutil.copy(folder / "kaldi" / "ali_train" / "tree", model)
     shutil.copy(folder / "kaldi" / "lang" / "phones.txt", model)
-    (model / "cmvn_opts").write_text(f"{NO_NORMALISATION}\n")
+    (model / "cmvn_opts").write_text(f"{NO_NORMALIZATION}\n")
     run(folder, "make-graph", "--phones=kaldi/lang/phones.txt", "--silence-phone=SIL", "--write-lang=lang",
         RECIPE / "data" / "lexicon.txt", "loop", model / "tree", model / "final.mdl", model / "graph")
     (folder / "lang" / "oov.int").write_text("1\n")

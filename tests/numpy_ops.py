@@ -176,7 +176,7 @@ class NumpyOps:
         dst[...] = alpha * (a * b).sum(axis=1) + (0 if beta == 0 else beta * dst)
 
     symmetric_eigen = staticmethod(reference.symmetric_eigen)
-    orthogonalise = staticmethod(reference_natural_gradient.orthogonalise)
+    orthogonalize = staticmethod(reference_natural_gradient.orthogonalize)
     natural_gradient_moments = staticmethod(reference_natural_gradient.natural_gradient_moments)
     natural_gradient_directions = staticmethod(reference_natural_gradient.natural_gradient_directions)
     natural_gradient_size = staticmethod(reference_natural_gradient.natural_gradient_size)

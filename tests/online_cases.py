@@ -1,4 +1,4 @@
-"""A small recogniser of digits that Kaldi made, with three recordings, for the tests of streams.
+"""A small recognizer of digits that Kaldi made, with three recordings, for the tests of streams.
 
 ``tests/data/recognition``: ``package`` (the models), ``wav``, ``online`` (what Kaldi's programs made of them).
 """
@@ -101,7 +101,7 @@ def pipeline_models(weighting: SilenceWeightingOptions | None = None, **settings
 
 def stream_decoder(models: PipelineModels, state: SpeakerState | None = None, frames_per_chunk: int = 24,
                    endpoints: EndpointOptions | None = None) -> StreamDecoder:
-    """A stream of the small recogniser."""
+    """A stream of the small recognizer."""
     return StreamDecoder(FeaturePipeline(models, state), looped(frames_per_chunk), graph(), model().transition_model,
                          SEARCH, endpoints or EndpointOptions((1,)))
 

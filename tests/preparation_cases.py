@@ -35,7 +35,7 @@ def _write_features(source: Path, model: TransitionModel) -> None:
 
 
 def make_data(path: Path) -> Path:
-    """``data`` with statistics for normalising, ``ali``, and ``lang``, under ``path``."""
+    """``data`` with statistics for normalizing, ``ali``, and ``lang``, under ``path``."""
     source = make_source(path)
     data = source / "data"
     model = read_object(source / "ali" / "final.mdl", TransitionModel.read)

@@ -266,7 +266,7 @@ class Builder:
         return name
 
     def residual(self) -> str:
-        """A factorised layer around which its input goes by, scaled."""
+        """A factorized layer around which its input goes by, scaled."""
         before = self.pick(*self.usable[-2:])
         narrow = self.node(f"type=TdnnComponent input-dim={DIM} output-dim=3 time-offsets=-1,0 use-bias=false",
                            before)
@@ -353,7 +353,7 @@ def random_request(rng: np.random.Generator, builder: Builder) -> ComputationReq
 
 @dataclass
 class Case:
-    """A network, what is asked of it, and the command list for that before any optimisation."""
+    """A network, what is asked of it, and the command list for that before any optimization."""
 
     kind: str
     text: str

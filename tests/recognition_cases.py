@@ -1,4 +1,4 @@
-"""A small recogniser of digits, laid out as a package, and what was said to it (tests/data/recognition)."""
+"""A small recognizer of digits, laid out as a package, and what was said to it (tests/data/recognition)."""
 from __future__ import annotations
 
 import shutil
@@ -40,7 +40,7 @@ def recognizer() -> Recognizer:
 
 
 @cache
-def recognised() -> Result:
+def recognized() -> Result:
     """What the recognizer says of the dialogue, with segments."""
     return recognizer().transcribe(dialogue())
 

@@ -65,7 +65,7 @@ def add_row_sum_by(dst, src, factor):
         dst += factor[0] * src.sum(axis=0)
 
 
-def orthogonalise(w, gram, square, moment, lengths, numbers):
+def orthogonalize(w, gram, square, moment, lengths, numbers):
     """By LAPACK: the same span row by row, and random rows where there is nothing new."""
     if not numbers[SUSPECT] or not np.isfinite(numbers[TRACE]):
         return

@@ -34,7 +34,7 @@ class Settings:
     depth: int = 3
 
 
-@arguments_elsewhere(Settings, width="size=", colour_or_color="machines are grey")
+@arguments_elsewhere(Settings, width="size=", color_or_color="machines are gray")
 def build(size: int, *, name: str = "", **settings: int) -> tuple[int, str, dict[str, int]]:
     """Build a machine."""
     return size, name, settings
@@ -64,8 +64,8 @@ def test_a_class_says_how_one_is_read() -> None:
 def test_an_argument_by_another_name_says_what_to_type() -> None:
     assert build(1, name="a", depth=4) == (1, "a", {"depth": 4})
     assert build.__doc__ == "Build a machine." and "size" in inspect.signature(build).parameters
-    for name, said in (("width", "build has no argument width= (did you mean size=?)"), ("color", "machines are grey"),
-                       ("colour", "machines are grey"), ("nam", "did you mean 'name'?"), ("dept", "'depth'"),
+    for name, said in (("width", "build has no argument width= (did you mean size=?)"), ("color", "machines are gray"),
+                       ("color", "machines are gray"), ("nam", "did you mean 'name'?"), ("dept", "'depth'"),
                        ("xyzzy", "it has size, name, depth")):
         with pytest.raises(UsageError, match=re.escape(said)):
             build(1, **{name: 1})

@@ -77,7 +77,7 @@ def test_what_cannot_be_aligned(phones: list[int], lengths: list[int], message: 
     assert len(make().align([], [])) == 0
 
 
-def test_a_tree_that_asks_for_neighbours() -> None:
+def test_a_tree_that_asks_for_neighbors() -> None:
     # Phone 2 has another pdf after phone 4; at the start of the utterance it has not.
     tree = ContextDependency(2, 1, Table(1, (None, None, Split(0, frozenset([4]), Constant(1), Constant(0)), None,
                                              Constant(2))))

@@ -1,4 +1,4 @@
-"""Variables, accesses and the optimiser's questions, on a small list of commands."""
+"""Variables, accesses and the optimizer's questions, on a small list of commands."""
 from __future__ import annotations
 
 import numpy as np

@@ -41,7 +41,7 @@ def test_batches_are_measured() -> None:
 
 
 @pytest.mark.slow
-def test_streams_are_all_recognised() -> None:
+def test_streams_are_all_recognized() -> None:
     found = measure.streams("nnet3py", str(PACKAGE), measure.read_sound(PATHS), 2.0, 2)
     assert len(found["words"].split()) >= 2 and found["p50"] <= found["max"]
 

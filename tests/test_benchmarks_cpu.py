@@ -95,7 +95,7 @@ def in_conv1d_layout(output: Any, way: str) -> Any:
 
 
 def test_pytorch_computes_what_we_do(nnet: Nnet) -> None:
-    """Its output with our parameters is ours, batch normalisation by the moments of the minibatch."""
+    """Its output with our parameters is ours, batch normalization by the moments of the minibatch."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed; the benchmark can do without")
     from nnet3py import Computer
     from nnet3py import compile as compile_request

@@ -111,7 +111,7 @@ FORMS = [
           {r"cpu \(\S+, \w+, 2 threads\); microseconds, medians of 1 rounds": 1,
            rf"\S+ .* +{NUMBER} +{NUMBER} +{NUMBER} +\d+\.\d G(?:FLOP|B)/s": 2 * 2 + 12}),
     Short("compile_kernels", ("--only=objective",),
-          {rf"(?:LLVM: optimising|LLVM: machine code|numba: types) +{NUMBER} s +{NUMBER} %": 3,
+          {rf"(?:LLVM: optimizing|LLVM: machine code|numba: types) +{NUMBER} s +{NUMBER} %": 3,
            rf"2 kernels .besides {NUMBER} s for importing numba. +{NUMBER} s": 1}),
     Short("front_end", ("--seconds=2", "--runs=1"),
           {rf"\w+ +nnet3py +{NUMBER} s for an hour, +{NUMBER} times real time.*": 6}),

@@ -28,7 +28,7 @@ from nnet3py.runtime.binding import Arena, BoundComputation
 SMALL = 16_384        # bytes: Python's own small objects; the matrices below are two to four times as large
 RANK_BY_RANK = 40_000  # bytes: natural gradient looks at a matrix of its rank (80 here) squared on the host
 
-# Natural gradient, normalisation with a memo, a recurrence and a sum: the kinds of commands that could allocate.
+# Natural gradient, normalization with a memo, a recurrence and a sum: the kinds of commands that could allocate.
 LARGER = """
 input-node name=input dim=40
 component name=a type=NaturalGradientAffineComponent input-dim=120 output-dim=64

@@ -100,7 +100,7 @@ def test_test_modes_matter() -> None:
     assert len(set(found)) == 3
 
 
-def behaviour(component: Component) -> tuple[object, ...]:
+def behavior(component: Component) -> tuple[object, ...]:
     """Of a few patterns of rows, how many a component can compute of how many, and what it makes of them."""
     return tuple((rows.name, rows.num_inputs, rows.num_outputs,
                   b"" if rows.indexes is None else written(lambda writer, made: made.write(writer), rows.indexes,
@@ -114,8 +114,8 @@ def test_what_behaves_differently_has_a_key_of_its_own(kind: str) -> None:
     for line in CONFIGS[kind]:
         nnet = Nnet()
         nnet.components = [make(kind, line)]
-        found.setdefault(identity(nnet), set()).add(behaviour(nnet.components[0]))
-    assert found and all(len(behaviours) == 1 for behaviours in found.values())
+        found.setdefault(identity(nnet), set()).add(behavior(nnet.components[0]))
+    assert found and all(len(behaviors) == 1 for behaviors in found.values())
 
 
 def request(**changes) -> ComputationRequest:

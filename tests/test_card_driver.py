@@ -200,7 +200,7 @@ for number in range(6):
     waiting = sum(len(stream.waiting) for stream in card.streams.values())
     counted = trainer.objectives["output"].total_weight if trainer.objectives else 0
     print(card.calls["cuStreamSynchronize"] - before[0], card.num_graph_launches - before[1], waiting, counted)
-trainer.synchronise()
+trainer.synchronize()
 print(trainer.objectives["output"].total_weight)
 """
 
@@ -208,8 +208,8 @@ print(trainer.objectives["output"].total_weight)
 def test_a_minibatch_does_not_wait_for_the_card() -> None:
     """Once its graphs are there: it is queued, and the numbers of the one before are read meanwhile."""
     *_, last, end = output_of("-c", TRAINING).splitlines()
-    synchronised, graphs, waiting, counted = map(float, last.split())
-    assert synchronised == 0 and 1 <= graphs <= 4 and waiting > 10
+    synchronized, graphs, waiting, counted = map(float, last.split())
+    assert synchronized == 0 and 1 <= graphs <= 4 and waiting > 10
     assert counted / float(end) == 5 / 6
 
 

@@ -1,4 +1,4 @@
-"""Acceptors as lists: determinised, minimised, composed, pushed; against brute force and against OpenFst."""
+"""Acceptors as lists: determinized, minimized, composed, pushed; against brute force and against OpenFst."""
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +20,7 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import connected as connected_fst
 
 LAYERS = 6
-ROUNDING = 2e-5         # minimisation rounds each cost to 1e-6
+ROUNDING = 2e-5         # minimization rounds each cost to 1e-6
 
 
 def layered(seed: int, labels: int = 3, width: int = 3) -> Fst:

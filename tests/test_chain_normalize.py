@@ -1,4 +1,4 @@
-"""Pieces of supervisions, normalised: Kaldi's own results, worked examples, brute force."""
+"""Pieces of supervisions, normalized: Kaldi's own results, worked examples, brute force."""
 from __future__ import annotations
 
 import dataclasses

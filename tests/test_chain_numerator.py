@@ -83,7 +83,7 @@ def test_sequences_are_taken_apart_where_they_can_be(difference, num_graphs):
 
 
 @pytest.mark.parametrize("arcs, finals, complaint", [
-    ([(0, 1, 1, 0.0), (1, 0, 2, 0.0)], {2: 0.0}, "holds epsilons, so it is not normalised .*without the normaliz"),
+    ([(0, 1, 1, 0.0), (1, 0, 2, 0.0)], {2: 0.0}, "holds epsilons, so it is not normalized .*without the normaliz"),
     ([(0, 1, 1, 0.0), (1, 4, 2, 0.0)], {2: 0.0}, "of 3 pdfs has the label 4, expected 1 to 3"),
     ([(0, 1, 1, 0.0), (1, -1, 2, 0.0)], {2: 0.0}, "has the label -1"),
     ([(0, 1, 2, 0.0), (2, 1, 1, 0.0)], {1: 0.0}, "not sorted"),

@@ -40,7 +40,7 @@ def training_graph() -> Fst:
 
 
 def test_the_worked_example() -> None:
-    pytest.importorskip("kaldifst", reason="cyclic FSTs are minimised by OpenFst")
+    pytest.importorskip("kaldifst", reason="cyclic FSTs are minimized by OpenFst")
     given = piece(0, 5)
     made = unconstrained(given, MODEL, philox(1))
     assert made.fst is None and made.label_dim == 6 and made.frames_per_sequence == 5
@@ -56,7 +56,7 @@ def test_the_worked_example() -> None:
 
 
 def test_a_piece_may_begin_inside_a_phone() -> None:
-    pytest.importorskip("kaldifst", reason="cyclic FSTs are minimised by OpenFst")
+    pytest.importorskip("kaldifst", reason="cyclic FSTs are minimized by OpenFst")
     fst = unconstrained(piece(1, 4), MODEL, philox(1)).e2e_fsts[0]
     first = set(fst.input_labels[fst.arc_starts[fst.start]:fst.arc_starts[fst.start + 1]].tolist())
     assert first == {2}                            # of phone 1 the pdf of its later frames

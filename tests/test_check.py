@@ -225,7 +225,7 @@ def negative_sequence(computation: Computation) -> None:
     computation.debug_info[1] = info._replace(indexes=info.indexes - 1)
 
 
-# rule -> before or after optimisation, and damage that breaks just this rule
+# rule -> before or after optimization, and damage that breaks just this rule
 def parts(edit: Callable[[Fused], Fused]) -> Damage:
     """Change what the first fused command stands for."""
     return lambda computation: computation.parts.__setitem__(0, edit(computation.parts[0]))
@@ -331,7 +331,7 @@ CASES = [(rule, which) for rule, damages in DAMAGE.items() for which in range(le
 
 @cache
 def computations() -> tuple[Nnet, Computation, Computation, Computation]:
-    """The network, and its command list before and after optimisation, and as it is run."""
+    """The network, and its command list before and after optimization, and as it is run."""
     nnet = Nnet.from_config(NET)
     plain = generate_computation(nnet, ASKED)
     optimized = list(optimization_steps(plain, nnet, OptimizeOptions(memory_compression_level=2)))[-1][1]

@@ -65,7 +65,7 @@ def test_unknown_words(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("--demo", "--format=ctm", SOUND, TEXT.replace("timer", "tymer")) == 0
     similar = capfd.readouterr()
     assert run("--demo", "--format=ctm", SOUND, TEXT) == 0
-    assert similar.out.replace("tymer", "timer") == capfd.readouterr().out and "words spelt alike" in similar.err
+    assert similar.out.replace("tymer", "timer") == capfd.readouterr().out and "words spelled alike" in similar.err
     assert run("--demo", "--format=ctm", "--unknown-words=leave-out", SOUND, TEXT.replace("timer", "tymer")) == 0
     left = capfd.readouterr()
     assert [line.split()[4] for line in left.out.splitlines()] == "set a for ten minutes".split()

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def times(text: str) -> list[float]:
-    """Seconds that the last command took for compiling, optimising, expanding and checking what it compiled."""
+    """Seconds that the last command took for compiling, optimizing, expanding and checking what it compiled."""
     return [float(number) for number in TIMES.findall(text)[-1]]
 
 
@@ -60,7 +60,7 @@ def test_training(folder: Path, capfd) -> None:
 
 
 def test_training_a_whole_network_on(folder: Path, capfd) -> None:
-    """With statistics, batch normalisation and natural gradient; every iteration begins with the last one's model."""
+    """With statistics, batch normalization and natural gradient; every iteration begins with the last one's model."""
     write_digits(folder)
     for number, model in enumerate(("nnet.raw", "1.raw", "2.raw")):
         assert train.execute([FOLDER, "--feats=ark:feats.ark", "--targets=ark:ali.ark", "--minibatch-size=32",

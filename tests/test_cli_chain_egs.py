@@ -230,7 +230,7 @@ def test_a_piece_without_a_path_is_written_as_it_is(folder: Path, errors: Errors
 
 
 def test_unconstrained_examples(errors: Errors) -> None:
-    pytest.importorskip("kaldifst", reason="cyclic FSTs are minimised by OpenFst")
+    pytest.importorskip("kaldifst", reason="cyclic FSTs are minimized by OpenFst")
     assert supervise("--convert-to-pdfs=false") == 0
     cut = ["--num-frames=15", "--frame-subsampling-factor=3", "--transition-model=0.trans_mdl"]
     assert run("nnet3-chain-get-egs", *cut, "norm.fst", "ark:feats", "ark:sup", "ark:out") == 0

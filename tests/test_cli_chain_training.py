@@ -114,14 +114,14 @@ def test_combine(folder, capfd):
     assert read_nnet("best.raw").num_parameters() == read_nnet("1.raw").num_parameters()
 
 
-NORMALISED = NET.replace("component-node name=a component=a input=input",
+NORMALIZED = NET.replace("component-node name=a component=a input=input",
                          "component name=n type=BatchNormComponent dim=3\n"
                          "component-node name=n component=n input=input\n"
                          "component-node name=a component=a input=n")
 
 
 def test_combine_computes_batch_norm_anew(folder, capfd):
-    Nnet.from_config(NORMALISED, seed=1).write("1.raw")
+    Nnet.from_config(NORMALIZED, seed=1).write("1.raw")
     assert combine.execute([LEAKY, "den.fst", "1.raw", "ark:1.cegs", "best.raw"]) == 0
     found = lines(capfd)
     place = found.index("Recomputing stats on nnet (affects batch-norm)")
@@ -198,7 +198,7 @@ def added(*options):
 
 
 def test_posteriors_in_test_mode_and_clipped(folder):
-    nnet = Nnet.from_config(NORMALISED, seed=1)
+    nnet = Nnet.from_config(NORMALIZED, seed=1)
     component = nnet.component("n")
     component.sum[:], component.sumsq[:], component.count[:] = 3.0, 30.0, 10.0     # mean 0.3, variance 2.91
     nnet.write("n.raw")
@@ -218,7 +218,7 @@ def test_posteriors_in_test_mode_and_clipped(folder):
     (["1.raw", "epsilon.fst", "ark:1.cegs", "out.raw"], "epsilon.fst: an arc from state 1 .* no epsilons"),
     (["1.raw", "large.fst", "ark:1.cegs", "out.raw"], "large.fst: the denominator FST has pdf 5"),
     (["1.raw", "den.fst", "ark:other.cegs", "out.raw"], "example eg: output 'output': the supervision is of 6 pdfs"),
-    (["1.raw", "den.fst", "ark:raw.cegs", "out.raw"], "example eg: .*holds epsilons, so it is not normalised"),
+    (["1.raw", "den.fst", "ark:raw.cegs", "out.raw"], "example eg: .*holds epsilons, so it is not normalized"),
     (["1.raw", "1.raw", "ark:1.cegs", "out.raw"], "FST"),
 ])
 def test_bad_input(folder, capfd, words, complaint):

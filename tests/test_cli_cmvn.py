@@ -1,4 +1,4 @@
-"""Mean and variance normalisation: statistics, whole utterances, and frame by frame; against plain numpy."""
+"""Mean and variance normalization: statistics, whole utterances, and frame by frame; against plain numpy."""
 from __future__ import annotations
 
 import re
@@ -13,7 +13,7 @@ from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, G
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.io.tables import SequentialReader, TableWriter
 
-FLOAT = 1e-5        # float32 features of size around 10, normalised in float32
+FLOAT = 1e-5        # float32 features of size around 10, normalized in float32
 DOUBLE = 1e-12
 LENGTHS = {"a": 9, "b": 14, "c": 5}
 SPEAKERS = {"s": ["a", "c"], "t": ["b"]}
@@ -192,11 +192,11 @@ def test_utterances_without_statistics_are_dropped(feats: dict[str, np.ndarray],
     ("apply-cmvn", ["--utt2spk=ark:utt2spk", "stats"], "not compatible with rxfilename"),
     ("apply-cmvn", ["echo '[ 0 0 0 0.5; 1 1 1 0 ]' |"], "key a: Insufficient stats .*count = 0.5"),
     ("apply-cmvn", ["--norm-vars", "echo '[ nan 0 0 5; 1 1 1 0 ]' |"], "not finite"),
-    ("apply-cmvn", ["echo '[ 0 0 5; 1 1 0 ]' |"], "key a: normalisation statistics of 2 x 3"),
+    ("apply-cmvn", ["echo '[ 0 0 5; 1 1 0 ]' |"], "key a: normalization statistics of 2 x 3"),
     ("apply-cmvn-online", ["--cmn-window=100", "stats"], "global-frames <= speaker-frames <= cmn-window"),
     ("apply-cmvn-online", ["--norm-vars", "--norm-means=false", "stats"], "the variance but not the mean"),
     ("apply-cmvn-online", ["--skip-dims=3", "stats"], "expected dimensions from 0 to 2"),
-    ("apply-cmvn-online", ["echo '[ 0 0 0 0; 1 1 1 0 ]' |"], "global normalisation statistics of 0 frames"),
+    ("apply-cmvn-online", ["echo '[ 0 0 0 0; 1 1 1 0 ]' |"], "global normalization statistics of 0 frames"),
     ("apply-cmvn-online", ["echo '[ 0 0 5; 1 1 0 ]' |"], "utterance a: features of dimension 3"),
 ])
 def test_refused(feats: dict[str, np.ndarray], name: str, words: list[str], message: str,

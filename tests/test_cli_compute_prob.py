@@ -13,7 +13,7 @@ from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.diagnostics import NnetDiagnostics
 
-NORMALISED = TDNN.replace("component name=s type=SigmoidComponent dim=4",
+NORMALIZED = TDNN.replace("component name=s type=SigmoidComponent dim=4",
                           "component name=s type=BatchNormComponent dim=4")
 
 
@@ -72,7 +72,7 @@ def test_a_quadratic_output_has_an_objective(folder, capfd):
 
 
 def test_batchnorm_test_mode_uses_stored_statistics(folder, capfd):
-    nnet = Nnet.from_config(NORMALISED)
+    nnet = Nnet.from_config(NORMALIZED)
     norm = vars(nnet.component("s"))
     norm["count"][:], norm["sum"][:], norm["sumsq"][:] = 10.0, 50.0, 300.0
     nnet.write("b.raw")

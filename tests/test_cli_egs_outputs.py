@@ -69,7 +69,7 @@ def test_outputs(folder, capfd):
 
 
 def test_components_are_in_training_mode(folder):
-    """Batch normalisation sees the example, and dropout drops."""
+    """Batch normalization sees the example, and dropout drops."""
     eg = dense_example(10, 20, out_dim=3)
     both = NnetExample([*eg.io, type(eg.io[1])("other", eg.io[1].indexes, eg.io[1].features)])
     write("both", [both])
@@ -108,8 +108,8 @@ def test_lda_statistics(folder, capfd, binary):
     np.testing.assert_array_equal(stats.counts, weights.sum(axis=0))
     np.testing.assert_allclose(stats.sums, weights.T @ x, rtol=1e-4)
     means = (weights.T @ x) / stats.counts[:, None]
-    centred = x - means[weights.argmax(axis=1)]
-    np.testing.assert_allclose(stats.scatter, (centred.T @ centred)[np.tril_indices(4)], rtol=1e-3, atol=1e-4)
+    centered = x - means[weights.argmax(axis=1)]
+    np.testing.assert_allclose(stats.scatter, (centered.T @ centered)[np.tril_indices(4)], rtol=1e-3, atol=1e-4)
     err = capfd.readouterr().err
     assert ") Processed 3 examples.\n" in err
     assert ":WriteStats():" in err and f"Accumulated stats, soft frame count = {len(x)}.  Wrote to lda.acc\n" in err

@@ -1,4 +1,4 @@
-"""Small programs for features: segments, files of other programs, comparison, posteriors, products, normalisation."""
+"""Small programs for features: segments, files of other programs, comparison, posteriors, products, normalization."""
 from __future__ import annotations
 
 import io
@@ -312,7 +312,7 @@ def test_extended_transforms(feats: dict[str, np.ndarray], capfd: pytest.Capture
     assert not Path("new").exists()
 
 
-# -- deltas and normalisation ------------------------------------------------------------------------------------------
+# -- deltas and normalization ------------------------------------------------------------------------------------------
 
 
 def test_shifted_deltas(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
@@ -329,7 +329,7 @@ def test_shifted_deltas(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixtu
     run("add-deltas-sdc", "ark:/dev/null", "ark:out", status=1)
 
 
-def test_sliding_normalisation(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
+def test_sliding_normalization(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
     run("apply-cmvn-sliding", "--cmn-window=20", "--center=true", "--norm-vars=true", "scp:feats.scp", "ark:out")
     for key, matrix in read("out").items():
         np.testing.assert_array_equal(matrix, normalize_sliding(feats[key], 20, 100, True, True))

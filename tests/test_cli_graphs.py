@@ -44,7 +44,7 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import breadth_first
 from nnet3py.transducers.fst_text import read_fst_file
 
-pytest.importorskip("kaldifst", reason="composition and determinisation are kaldifst's (nnet3py[decode])")
+pytest.importorskip("kaldifst", reason="composition and determinization are kaldifst's (nnet3py[decode])")
 
 KALDIS = DATA / "graphs"
 COSTS = 2e-5               # how near costs are to Kaldi's
@@ -217,7 +217,7 @@ def test_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert fst_determinize_star.execute(["ark:out", "ark,t:det"]) == 0
     captured = capsys.readouterr().err
-    assert "key u2: a graph cannot be determinised: FST was not functional" in captured
+    assert "key u2: a graph cannot be determinized: FST was not functional" in captured
     assert Path("det").read_text().startswith("u1") and "u2" not in Path("det").read_text()
 
 

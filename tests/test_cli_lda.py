@@ -48,8 +48,8 @@ def run(name: str, *words: str, status: int = 0) -> None:
 def covariances(frames: np.ndarray, pdfs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Within and between classes."""
     means = {pdf: frames[pdfs == pdf].mean(axis=0) for pdf in set(pdfs.tolist())}
-    centred = frames - np.array([means[pdf] for pdf in pdfs.tolist()])
-    within = centred.T @ centred / len(frames)
+    centered = frames - np.array([means[pdf] for pdf in pdfs.tolist()])
+    within = centered.T @ centered / len(frames)
     return within, np.cov(frames.T, bias=True) - within
 
 
@@ -186,8 +186,8 @@ def test_a_feature_that_never_changes_gets_a_ridge(capsys: pytest.CaptureFixture
     rng = np.random.default_rng(0)
     frames = np.hstack([rng.standard_normal((50, 2)), np.ones((50, 1))])
     stats = LdaStats(np.array([50.0]), frames.sum(axis=0)[None], np.zeros(6))
-    centred = frames - frames.mean(axis=0)
-    stats.scatter = (centred.T @ centred)[np.tril_indices(3)]
+    centered = frames - frames.mean(axis=0)
+    stats.scatter = (centered.T @ centered)[np.tril_indices(3)]
     found = estimate(stats, 3, 0.001, True, 5.0)
     assert np.isfinite(found.matrix).all() and found.matrix.shape == (3, 4)
     np.testing.assert_allclose(found.cholesky @ found.cholesky.T - found.within,

@@ -49,7 +49,7 @@ def test_devices(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("python_stops")
 def test_a_microphone(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hears a recording; Ctrl-C, pressed when that is over, lets what was said be recognised to its end."""
+    """It hears a recording; Ctrl-C, pressed when that is over, lets what was said be recognized to its end."""
     sound = samples_of(SOUNDS[1])[::2].tobytes() + bytes(RATE)
 
     class Speaking(FakeSounddevice):

@@ -1,4 +1,4 @@
-"""make-phone-loop: a graph of phones that what recognises words takes, too."""
+"""make-phone-loop: a graph of phones that what recognizes words takes, too."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 QUIET = "--print-args=false"
 
 
-def test_the_recogniser_hears_phones(tmp_path: Path) -> None:
+def test_the_recognizer_hears_phones(tmp_path: Path) -> None:
     """With times and confidences, and about the same as decode_phones, which has all frames at once."""
     folder, sound = demo_folder(), str(DATA / "demo.wav")
     graph = tmp_path / "graph_phones"

@@ -1,4 +1,4 @@
-"""online2-wav-nnet3-latgen-faster: words, lattices, logs and exit codes on a small recogniser."""
+"""online2-wav-nnet3-latgen-faster: words, lattices, logs and exit codes on a small recognizer."""
 from __future__ import annotations
 
 import re
@@ -23,7 +23,7 @@ WORDS = f"--word-symbol-table={PACKAGE / 'graph' / 'words.txt'}"
 
 @pytest.fixture
 def options(tmp_path, monkeypatch):
-    """The options of the small recogniser; the working folder has its inputs."""
+    """The options of the small recognizer; the working folder has its inputs."""
     monkeypatch.chdir(tmp_path)
     return write_inputs(tmp_path)
 

@@ -134,7 +134,7 @@ def test_batchnorm_statistics_are_computed_anew(caplog):
 
 @pytest.mark.parametrize("batchnorm", [False, True])
 def test_test_modes_of_evaluations(batchnorm):
-    """Dropout is off, and batch normalisation as asked for; the result's modes are those of the input."""
+    """Dropout is off, and batch normalization as asked for; the result's modes are those of the input."""
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 
     nnet = Nnet.from_config(BATCHNORM, seed=1)

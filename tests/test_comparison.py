@@ -55,7 +55,7 @@ def test_how_much_parameters_differ() -> None:
     assert nnet3py.compare(nnet, other).different[0].absolute == 0.5
 
 
-def test_statistics_of_batch_normalisation_count() -> None:
+def test_statistics_of_batch_normalization_count() -> None:
     nnet = Nnet.from_config(CLASSIFIER)
     other = nnet.copy()
     nnet3py.freeze(other, "*")

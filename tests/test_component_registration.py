@@ -71,7 +71,7 @@ def test_without_registration_it_is_unknown(tmp_path: Path) -> None:
         nnet3py.read_nnet(str(tmp_path / "1.raw"))
 
 
-def test_a_misspelt_name_is_told_the_registered_one() -> None:
+def test_a_misspelled_name_is_told_the_registered_one() -> None:
     nnet3py.register_component(TwiceComponent)
     with pytest.raises(ConfigError) as caught:
         component_class("TwiseComponent")

@@ -195,7 +195,7 @@ def test_statistics_are_kept_in_the_backward_pass_only(ops):
     assert not component.children[0].count[0]
 
 
-def test_batch_normalisation_by_pieces(ops):
+def test_batch_normalization_by_pieces(ops):
     """Its memo, made within the call, is the one that its own piece filled."""
     component = make(BATCHNORM, rows=3)
     child = component.children[0]

@@ -1,4 +1,4 @@
-"""Trained vectors: Kaldi's case, networks with and without optimisation, natural gradient, files, config lines."""
+"""Trained vectors: Kaldi's case, networks with and without optimization, natural gradient, files, config lines."""
 from __future__ import annotations
 
 import io

@@ -230,8 +230,8 @@ def test_repair_of_squashing_units(kind, threshold, draw, ops, draws):
     y, dy = normal(5, 3), normal(5, 3)
     change, counted = repaired(component, ops, numbers, y, dy)
     low = np.array([True, False, True]) & (draw <= 0.5)
-    centred = 2 * y - 1 if kind is SigmoidComponent else y
-    np.testing.assert_allclose(change, -(0.01 / 0.5) * centred * low, atol=FLOAT32)
+    centered = 2 * y - 1 if kind is SigmoidComponent else y
+    np.testing.assert_allclose(change, -(0.01 / 0.5) * centered * low, atol=FLOAT32)
     assert counted.tolist() == [low.sum(), 3]
 
 

@@ -242,7 +242,7 @@ def test_gradients_add_up_over_runs():
 
 @pytest.mark.parametrize("text", [TDNN, LSTM])
 def test_update_in_place_is_a_step_along_the_gradient(text):
-    """Without natural gradient; with the model updated in one go at the end, as after optimisation."""
+    """Without natural gradient; with the model updated in one go at the end, as after optimization."""
     request, rate = training_request(), 0.1
     nnet, trained = Nnet.from_config(text), Nnet.from_config(text)
     gradient, given_ = nnet.as_gradient(), matrices_for(nnet, request)
@@ -328,7 +328,7 @@ def run_case(computer: Computer, request: ComputationRequest, numbers: dict[str,
 
 @settings(max_examples=25)
 @given(config("type=AffineComponent input-dim=2 output-dim=2 param-stddev=0.4"), rows(-4, 8), st.booleans())
-def test_optimising_and_sharing_change_no_result(text, indexes, input_deriv):
+def test_optimizing_and_sharing_change_no_result(text, indexes, input_deriv):
     nnet = Nnet.from_config(text)
     request = ComputationRequest(
         [IoSpecification("input", np.array(indexes["input"], np.int32), input_deriv)],

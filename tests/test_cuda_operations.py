@@ -30,7 +30,7 @@ FAMILIES = [family for family in table.FAMILIES if family not in ("products", "c
 IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats
     _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats
-    specaugment_mask time_mask _add_weights _add_count orthogonalise natural_gradient_moments
+    specaugment_mask time_mask _add_weights _add_count orthogonalize natural_gradient_moments
     natural_gradient_directions preconditioned_size _sums_of_squares _put_sum _sums_of_rests _add_rests
     _put_factor output_deriv_stats_of_parts orthonormal_step _gru_sums _gru_repair chain_numerator
     chain_cyclic_numerator lattice_accuracies""".split())

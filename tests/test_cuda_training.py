@@ -206,7 +206,7 @@ def compare_changed_settings() -> int:
             trainer.delta.component("c").set_underlying_learning_rate(rate)
             nnet.component("d").dropout_proportion = proportion
             trainer.train(eg)
-            trainer.synchronise()
+            trainer.synchronize()
             given += [value.copy() for value in nnet.component("c").parameters().values()]
         found.append(given)
     for mine, wanted in zip(*found, strict=True):
@@ -227,7 +227,7 @@ def compare_freezing() -> int:
         if change is not None:
             change(nnet, "c")
         trainer.train(eg)
-        trainer.synchronise()
+        trainer.synchronize()
         values.append(nnet.component("c").vectorize())
     np.testing.assert_array_equal(values[0], values[1])
     assert not np.array_equal(values[1], values[2])

@@ -30,7 +30,7 @@ from nnet3py.transducers.fst import Fst
 
 pytest.importorskip("kaldifst", reason="operations on graphs come from kaldifst")
 
-COST = 5e-3           # determinisation and minimisation round to 1/1024, several times on a path
+COST = 5e-3           # determinization and minimization round to 1/1024, several times on a path
 LONGEST = 5           # frames
 PDF_CLASS = -1
 

@@ -22,7 +22,7 @@ from nnet3py.lattices.states import trimmed
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.lattice import LATTICES
 
-DATA = Path(__file__).parent / "data" / "decoding"     # of a digits recogniser; lattices made by latgen-faster-mapped
+DATA = Path(__file__).parent / "data" / "decoding"     # of a digits recognizer; lattices made by latgen-faster-mapped
 NARROW = DecoderOptions(beam=5.0, lattice_beam=3.0, min_active=20)
 COST = 1e-3                                            # sums of float32 over an utterance
 
@@ -166,7 +166,7 @@ def test_what_cannot_be_decoded(graph, likes):
 
 
 def test_of_equal_paths_the_newest_is_the_best_one(graph):
-    """As Kaldi's programs that print what was recognised so far do it."""
+    """As Kaldi's programs that print what was recognized so far do it."""
     fst = Fst.from_arcs(0, [np.inf, 0.0, 0.0], [0, 0], [1, 1], [5, 6], [0.5, 0.5], [1, 2])
     model = read_object(DATA / "trans.mdl", TransitionModel.read)
     search = LatticeDecoder(DecodingGraph.of_fst(fst, model))

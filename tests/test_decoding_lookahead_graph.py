@@ -16,7 +16,7 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabelled
+from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabeled
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.fst.arcs import arc_sorted
@@ -28,7 +28,7 @@ from nnet3py.io.tokens import TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
 
-DATA = Path(__file__).parent / "data" / "decoding"     # a digits recogniser with a trigram; HCL with #0's loops
+DATA = Path(__file__).parent / "data" / "decoding"     # a digits recognizer with a trigram; HCL with #0's loops
 COST = 1e-3                                            # sums of float32 over an utterance
 OPTIONS = DecoderOptions(beam=12.0, lattice_beam=4.0)
 BACKOFF = 15                                           # the number of #0 among the words
@@ -180,7 +180,7 @@ def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
     own = Lookahead.of_fst(hcl)
     path = lookahead_file(tmp_path / "HCLr.fst", own, hcl, keep_words)
     with open_output(tmp_path / "Gr.fst") as stream:
-        write_binary_fst(TokenWriter(stream, binary=True), relabelled(grammar, own.label_of_word), "vector")
+        write_binary_fst(TokenWriter(stream, binary=True), relabeled(grammar, own.label_of_word), "vector")
     found = LookaheadGraph.read(path, tmp_path / "Gr.fst", disambig, model)
     expected = LookaheadGraph.of_words(own, grammar, disambig, model)
     labels = found.label_of_word
@@ -201,8 +201,8 @@ def test_what_openfst_and_kaldis_script_do(tmp_path, model, disambig, likes, mon
     monkeypatch.chdir(tmp_path)
     assert load("fstconvert").execute(["--fst_type=olabel_lookahead", "--save_relabel_opairs=relabel",
                                        str(DATA / "HCL.fst"), "HCLr.fst"]) == 0
-    assert load("fstrelabel").execute(["--relabel_ipairs=relabel", str(DATA / "G.fst"), "relabelled.fst"]) == 0
-    assert load("fstarcsort").execute(["--sort_type=ilabel", "relabelled.fst", "sorted.fst"]) == 0
+    assert load("fstrelabel").execute(["--relabel_ipairs=relabel", str(DATA / "G.fst"), "relabeled.fst"]) == 0
+    assert load("fstarcsort").execute(["--sort_type=ilabel", "relabeled.fst", "sorted.fst"]) == 0
     assert load("fstconvert").execute(["--fst_type=const", "sorted.fst", "Gr.fst"]) == 0
     found = LookaheadGraph.read("HCLr.fst", "Gr.fst", disambig, model)
     own = Lookahead.of_fst(read_fst_file(DATA / "HCL.fst"))
@@ -223,7 +223,7 @@ def test_damaged_lookahead_files(tmp_path, model, disambig, likes):
     own = Lookahead.of_fst(hcl)
     content = lookahead_file(tmp_path / "HCLr.fst", own, hcl, True).read_bytes()
     with open_output(tmp_path / "Gr.fst") as stream:
-        write_binary_fst(TokenWriter(stream, binary=True), relabelled(read_fst_file(DATA / "G.fst"),
+        write_binary_fst(TokenWriter(stream, binary=True), relabeled(read_fst_file(DATA / "G.fst"),
                                                                       own.label_of_word), "const")
     path, refused = tmp_path / "damaged.fst", 0
     for _ in range(MUTATIONS):

@@ -72,7 +72,7 @@ def test_the_best_path_is_that_of_a_slow_search(name: str, penalty: float, scale
     assert complete and model.transition_id_to_phone[decoded.alignment[starts]].tolist() == phones
 
 
-def test_with_a_tree_pdfs_are_those_of_the_neighbours() -> None:
+def test_with_a_tree_pdfs_are_those_of_the_neighbors() -> None:
     """The best of all sequences of three phones, with the pdfs that the tree gives them: one frame each."""
     tree, model = SYSTEMS["left-biphone"]()
     log_likes = 3.0 * np.random.default_rng(2).standard_normal((3, model.num_pdfs)).astype(np.float32)

@@ -187,9 +187,9 @@ def test_padding_rows_stay(leaf: Leaf, rows: list[tuple[int, int, int]]) -> None
 def test_offsets_compose(leaf: Leaf, t: int, x: int, rows: list[tuple[int, int, int]]) -> None:
     indexes = np.array(rows, dtype=np.int32).reshape(-1, 3)
     shifted = indexes + np.array([0, t, x], dtype=np.int32)
-    normalised = parse_descriptor(f"Offset({leaf.text(NAMES)}, {t}, {x})", NODE_INDEXES).parts[0]
-    assert isinstance(normalised, Leaf)
-    for found, expected in zip(normalised.map(indexes), leaf.map(shifted), strict=True):
+    normalized = parse_descriptor(f"Offset({leaf.text(NAMES)}, {t}, {x})", NODE_INDEXES).parts[0]
+    assert isinstance(normalized, Leaf)
+    for found, expected in zip(normalized.map(indexes), leaf.map(shifted), strict=True):
         assert np.array_equal(found, expected)
 
 
@@ -259,7 +259,7 @@ def test_leaves_sources_and_renumbering() -> None:
     assert renamed.text(["p", "q", "r"]) == "Append(Sum(p, Const(1, 3)), Switch(q, Offset(p, 1)), r)"
 
 
-def test_substitution_normalises() -> None:
+def test_substitution_normalizes() -> None:
     replacement = parse_descriptor("Append(b, Offset(input, -1))", NODE_INDEXES)
     result = substitute(parse_descriptor("Append(Offset(a, 1), Scale(0.5, a))", NODE_INDEXES), 1, replacement)
     assert result.text(NAMES) == "Append(Offset(b, 1), input, Scale(0.5, b), Offset(Scale(0.5, input), -1))"

@@ -14,7 +14,7 @@ DIGITS = ROOT / "egs" / "digits"
 TABLE = ("tdnn     177180          0.910        -0.3000", "frame accuracy 0.910\nlog-likelihood -0.3000\n")
 SAME_ACCURACY = 0.01       # between two short trainings, whose roundings differ with the number of threads
 SHORT = ["--nets", "tdnn", "--num-epochs", "1"]
-LEARNT = 0.85              # frame accuracy, after one pass
+LEARNED = 0.85              # frame accuracy, after one pass
 
 
 def run(command: list[str | Path], timeout: float = 60, **variables: str | Path) -> subprocess.CompletedProcess[str]:
@@ -118,5 +118,5 @@ def test_dask_workers_train_to_the_same_accuracy(tmp_path: Path) -> None:
     assert here.returncode == 0, here.stderr[-2000:]
     there = run([DIGITS / "local/with_dask.sh", "--dir", tmp_path / "there", *SHORT], timeout=1800)
     assert there.returncode == 0, there.stderr[-2000:]
-    assert accuracy(here.stdout) > LEARNT
+    assert accuracy(here.stdout) > LEARNED
     assert accuracy(there.stdout) == pytest.approx(accuracy(here.stdout), abs=SAME_ACCURACY)

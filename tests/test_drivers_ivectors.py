@@ -66,7 +66,7 @@ def recorded(source: Path, folder: Path, **changed: Any) -> list[str]:
     return recorder.ran
 
 
-def test_a_given_transform_full_covariances_and_normalised_features(source: Path, tmp_path: Path) -> None:
+def test_a_given_transform_full_covariances_and_normalized_features(source: Path, tmp_path: Path) -> None:
     transform = tmp_path / "transform"
     transform.mkdir()
     (transform / "final.mat").touch()

@@ -82,7 +82,7 @@ def test_all_random_networks() -> None:
     RESULTS.write_text("\n".join([
         f"$ python -m pytest -m slow tests/test_equivalence.py   # {date.today()}, Python {platform.python_version()}",
         f"{NUM_CASES} requests to {len(networks)} random networks: {len(failed)} with a difference; {seconds:.0f} s",
-        f"each without optimisation and in {len(VARIANTS) + 4 + 2 * len(LIMITS)} other ways (every one of "
+        f"each without optimization and in {len(VARIANTS) + 4 + 2 * len(LIMITS)} other ways (every one of "
         f"{len(SWITCHES)} options alone, and all but it; shortcut and full compilation; limits of derivative times), "
         f"the checker after every pass: {num_computations} different command lists were run",
         "kinds: " + ", ".join(f"{kind} {count}" for kind, count in kinds.items())]) + "\n")

@@ -117,7 +117,7 @@ def test_numbers_that_training_changed(tmp_path: Path) -> None:
 
 
 def test_statistics_that_training_changed(tmp_path: Path) -> None:
-    """Batch normalisation gets the mean and the variance that the changed scale and offset stand for."""
+    """Batch normalization gets the mean and the variance that the changed scale and offset stand for."""
     nnet = read_case("cases/batch-norm")
     nnet3py.export_onnx(nnet, tmp_path / "a.onnx", collapse=False)
     path = changed(tmp_path / "a.onnx", lambda name, x: x * 0.5 if "test_scale" in name else x + 1.0
@@ -126,7 +126,7 @@ def test_statistics_that_training_changed(tmp_path: Path) -> None:
     running = nnet3py.export.onnx_file.session(str(path))       # type: ignore[attr-defined]
     assert_close(computed(from_onnx(path), feats, None), running.run(None, {"input": feats})[0], TOLERANCE)
     bad = changed(tmp_path / "a.onnx", lambda name, x: -x if "test_scale" in name else x, tmp_path / "c.onnx")
-    with pytest.raises(Nnet3Error, match="what batch normalisation cannot compute: its scales are above 0"):
+    with pytest.raises(Nnet3Error, match="what batch normalization cannot compute: its scales are above 0"):
         from_onnx(bad)
 
 

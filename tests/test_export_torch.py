@@ -184,8 +184,8 @@ output-node name=output input=batchnorm
 """
 
 
-def test_batch_normalisation_without_statistics(tmp_path: Path) -> None:
-    """It begins as nn.BatchNorm1d does, learns as that does, and comes back with what it has learnt."""
+def test_batch_normalization_without_statistics(tmp_path: Path) -> None:
+    """It begins as nn.BatchNorm1d does, learns as that does, and comes back with what it has learned."""
     nnet = Nnet.from_config(FRESH, seed=1)
     nnet.write(tmp_path / "fresh.raw")
     module = to_torch(nnet)
@@ -210,7 +210,7 @@ def test_batch_normalisation_without_statistics(tmp_path: Path) -> None:
     torch.testing.assert_close(again.batchnorm.running_var, layer.running_var)
 
 
-def test_what_a_compiled_module_has_learnt_comes_back() -> None:
+def test_what_a_compiled_module_has_learned_comes_back() -> None:
     nnet = chain_nnet()
     module = torch.compile(to_torch(nnet), backend="eager")
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Online normalisation in pieces: the same as of the whole utterance."""
+"""Online normalization in pieces: the same as of the whole utterance."""
 from __future__ import annotations
 
 import numpy as np

@@ -33,7 +33,7 @@ def test_the_map_is_continuous_and_ends_where_it_began(factor: float) -> None:
     (Warp(-1.0), "the warp factor -1: expected a positive number"), (Warp(float("nan")), "the warp factor nan")])
 def test_unusable_warps(warp: Warp, message: str | None) -> None:
     if message is None:
-        assert len(MelBanks(10, 20.0, 0.0, 16000.0, 512, warp).centres) == 10
+        assert len(MelBanks(10, 20.0, 0.0, 16000.0, 512, warp).centers) == 10
         return
     with pytest.raises(UsageError, match=message):
         MelBanks(10, 20.0, 0.0, 16000.0, 512, warp)
@@ -43,9 +43,9 @@ def test_energies_are_sums_over_triangles() -> None:
     banks = MelBanks(12, 50.0, 3500.0, 8000.0, 256, Warp())
     spectrum = np.random.default_rng(0).uniform(0, 1, (5, 128)).astype(np.float32)
     edges = 700 * np.expm1(np.linspace(*(1127 * np.log1p(np.array([50.0, 3500.0]) / 700)), 14) / 1127)
-    np.testing.assert_allclose(banks.centres, edges[1:-1])
+    np.testing.assert_allclose(banks.centers, edges[1:-1])
     mels = [1127 * np.log1p(each / 700) for each in (edges, np.arange(128) * 8000 / 256)]
     for number in range(12):
-        left, centre, right = mels[0][number:number + 3]
-        weights = np.clip(np.minimum((mels[1] - left) / (centre - left), (right - mels[1]) / (right - centre)), 0, None)
+        left, center, right = mels[0][number:number + 3]
+        weights = np.clip(np.minimum((mels[1] - left) / (center - left), (right - mels[1]) / (right - center)), 0, None)
         np.testing.assert_allclose(banks.energies(spectrum)[:, number], spectrum @ weights, rtol=1e-5)

@@ -18,9 +18,9 @@ def test_kaldis(name: str) -> None:
 def test_linear_prediction_solves_its_equations() -> None:
     """C0 is the log of the prediction's error, the cepstra are those of the all-pole model: by matrices, and an FFT."""
     rng = np.random.default_rng(0)
-    centres, energies = np.linspace(100, 4000, 20), rng.uniform(1, 50, (3, 20)).astype(np.float32)
-    found = PlpTransform(centres, 8, 9, 0.4).apply(energies)
-    square = centres ** 2
+    centers, energies = np.linspace(100, 4000, 20), rng.uniform(1, 50, (3, 20)).astype(np.float32)
+    found = PlpTransform(centers, 8, 9, 0.4).apply(energies)
+    square = centers ** 2
     heard = (energies * (square / (square + 1.6e5)) ** 2 * (square + 1.44e6) / (square + 9.61e6)) ** 0.4
     heard = np.hstack((heard[:, :1], heard, heard[:, -1:]))
     for row, spectrum in zip(found, heard, strict=True):

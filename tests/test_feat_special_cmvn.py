@@ -1,4 +1,4 @@
-"""Normalisation over a sliding window, and weights of two channels; against sums over each window."""
+"""Normalization over a sliding window, and weights of two channels; against sums over each window."""
 from __future__ import annotations
 
 import numpy as np

@@ -119,7 +119,7 @@ def test_wrong_data_end_in_a_list(tmp_path: Path) -> None:
     assert float(seconds["speaker-wide"]) == 2.0         # resampled
 
 
-def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_learned_from_is_refused(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "data", 12)
     for number in range(12):
         (folder / f"good{number}.txt").write_text("das ist eine andere sprache als die des modells")

@@ -15,7 +15,7 @@ from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_contexts import WiderContext, neighbours, recover_tree
+from nnet3py.fine_tuning.graph_contexts import WiderContext, neighbors, recover_tree
 from nnet3py.fine_tuning.graph_lexicon import draw_sentences, draw_texts, recover_lexicon, spoken
 from nnet3py.hmm.topology_kinds import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
@@ -70,7 +70,7 @@ def test_the_tree_of_a_graph(kind):
     tree, model, graph = system(kind)
     recovered = recover_tree(graph, model, lang().phones.names).tree
     assert recovered.num_pdfs == model.num_pdfs
-    seen = neighbours(graph, model)
+    seen = neighbors(graph, model)
     assert len(seen) > len(kinds())
     width = tree.context_width
     for left, phone, _ in seen:
@@ -84,7 +84,7 @@ def test_the_tree_of_a_graph(kind):
 def test_a_guess_is_what_similar_phones_have():
     tree, model, graph = system("biphone")
     recovered = recover_tree(graph, model, lang().phones.names).tree
-    phones, seen = lang().phones, neighbours(graph, model)
+    phones, seen = lang().phones, neighbors(graph, model)
     window = phones["t_E"], phones["a_S"]
     assert not any((phones[left], phones["a_S"], 0) in seen for left in ("t_B", "t_I"))
     assert recovered.pdf(window, 0) == tree.pdf(window, 0)      # as behind t at the end of a word, as a_B has it

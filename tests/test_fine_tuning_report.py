@@ -19,9 +19,9 @@ OLD_TESTS = {"o-1": "good morning", "o-2": "good night"}
 
 
 def write_work(work: WorkFolder, held_out: tuple[str, str], old_test: tuple[str, str] | None = None) -> None:
-    """What stages before the report leave; ``held_out`` and ``old_test`` are what is recognised in the end."""
+    """What stages before the report leave; ``held_out`` and ``old_test`` are what is recognized in the end."""
     parts = {"train": (REFERENCES, None), "held_out": (REFERENCES, held_out), "old_test": (OLD_TESTS, old_test)}
-    work.recognised.mkdir(parents=True)
+    work.recognized.mkdir(parents=True)
     work.lang.mkdir()
     for part, (texts, new) in parts.items():
         if part != "train" and new is None:
@@ -32,10 +32,10 @@ def write_work(work: WorkFolder, held_out: tuple[str, str], old_test: tuple[str,
         if new is not None:
             old = dict(texts) if part == "old_test" else {"a-1": "call you now", "a-2": "set a time"}
             for model, its in (("old", old.values()), ("new", new)):
-                (work.recognised / f"{part}.{model}.json").write_text(json.dumps(
+                (work.recognized / f"{part}.{model}.json").write_text(json.dumps(
                     dict(zip(texts, map(str.split, its), strict=True))))
     work.problems_json.write_text('[{"key": "b", "kind": "silence", "message": "nothing", "is_fatal": true}]')
-    (work.lang / "new_words.txt").write_text("jupiter learnt dZ u: p I t 3\n")
+    (work.lang / "new_words.txt").write_text("jupiter learned dZ u: p I t 3\n")
     work.new_model.mkdir()
     (work.new_model / "is_new").touch()
 

@@ -1,4 +1,4 @@
-"""Stages of fine-tuning on a small recogniser without tree, lexicon, word boundaries: parts, features, alignments."""
+"""Stages of fine-tuning on a small recognizer without tree, lexicon, word boundaries: parts, features, alignments."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -113,7 +113,7 @@ def test_old_data_are_trained_on_but_are_not_new(work):
     assert held_out.read_text() == "utt3\n"
 
 
-def test_other_words_are_less_likely_than_what_is_recognised(work):
+def test_other_words_are_less_likely_than_what_is_recognized(work):
     folder = features.read_model_folder(PACKAGE)
     nnet = read_model(work.model / "final.mdl")
     transitions = nnet.transition_model

@@ -50,7 +50,7 @@ NEW = [Pronunciation(word, tuple(phones.split())) for word, phones in (
 OLD_TEXTS = [sentence.split() for sentence in SENTENCES]
 DISAMBIG = 5000               # an input label that is not a transition-id
 LONGEST = 6                   # transition-ids of the paths that are compared
-COST = 5e-3                   # determinisation rounds costs to multiples of 1/1024
+COST = 5e-3                   # determinization rounds costs to multiples of 1/1024
 
 
 @cache
@@ -242,15 +242,15 @@ def test_new_words_in_the_files_of_a_folder(tmp_path: Path, kind: str) -> None:
     assert {name: names[name] for name in before.ids} == before.ids and new.keys() == names.ids.keys() - before.ids
     graph = LookaheadGraph.read(work.graph / "HCLr.fst", work.graph / "Gr.fst", [DISAMBIG], model)
     assert graph.grammar.is_ngram == kind.startswith("ngram")
-    learnt = Ngram.estimate(TEXTS, 2, new)
-    mixed = mixture([(Ngram.estimate(OLD_TEXTS, 2), 1 - WEIGHT), (learnt, WEIGHT)])
+    learned = Ngram.estimate(TEXTS, 2, new)
+    mixed = mixture([(Ngram.estimate(OLD_TEXTS, 2), 1 - WEIGHT), (learned, WEIGHT)])
     hcl_costs = path_costs(hcl(True), LONGEST)
     made = path_costs(graph.for_decoder().whole(), LONGEST)
     expected = {}
     for (ids, words), cost in hcl_costs.items():
         text = [all_words().names[word] for word in words]
         if kind == "loop":
-            beside = -math.log(WEIGHT) + text_cost(learnt, text)
+            beside = -math.log(WEIGHT) + text_cost(learned, text)
             whole = min(beside, np.inf if new.keys() & set(text) else -math.log(1 - WEIGHT))
         else:
             whole = text_cost(mixed, text)

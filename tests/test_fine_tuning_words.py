@@ -1,4 +1,4 @@
-"""New words of fine-tuning: mixtures of language models, pronunciations that are learnt, given or spelled."""
+"""New words of fine-tuning: mixtures of language models, pronunciations that are learned, given or spelled."""
 import math
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_a_mixture_has_the_mean_of_probabilities(tmp_path: Path) -> None:
     assert read_ngram(str(tmp_path / "old.arpa"), "ab").log10_prob((), "c") == -math.inf
 
 
-def test_pronunciations_are_learnt_of_a_lexicon() -> None:
+def test_pronunciations_are_learned_of_a_lexicon() -> None:
     model = GraphemeModel.estimate(lexicon())
     for word, phones in (("fob", "F O B"), ("shadche", "SH A D CH E"), ("Goshedab", "G O SH E D A B")):
         assert model.pronounce(word)[0].phones == tuple(phones.split())
@@ -65,7 +65,7 @@ def test_where_pronunciations_come_from() -> None:
     known = lexicon()
     new = pronounce(["fosh", "zip", "pizza"], known, {"pizza": [("F", "A")]}, may_spell=False)
     assert new == {"pizza": Pronunciations("given", [("F", "A")]),
-                   "fosh": Pronunciations("learnt", [("F", "O", "SH")])}
+                   "fosh": Pronunciations("learned", [("F", "O", "SH")])}
     with pytest.raises(Nnet3Error, match="phone XX in pizza"):
         pronounce(["pizza"], known, {"pizza": [("XX",)]}, may_spell=False)
     arpabet = set("AE B K D EH F IH1 NG P S SH T".split())

@@ -101,7 +101,7 @@ def test_a_process_forbids_them_for_good(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("value", ["no", "", "0", "true"])
 def test_only_yes_allows_them(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """A misspelt value does not open what somebody meant to close."""
+    """A misspelled value does not open what somebody meant to close."""
     monkeypatch.setenv(streams.PIPES_VARIABLE, value)
     with pytest.raises(Nnet3Error, match="forbidden"):
         open_input(READ)

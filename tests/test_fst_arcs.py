@@ -48,7 +48,7 @@ def test_sides() -> None:
         projected = arcs.projected(fst, on_output)
         assert projected.is_acceptor
         assert {one for one, _ in costs(projected)} == {pair[on_output] for pair in costs(fst)}
-    other = arcs.relabelled(fst, {1: 7, 5: 9}, {2: 1, 1: 2})
+    other = arcs.relabeled(fst, {1: 7, 5: 9}, {2: 1, 1: 2})
     assert set(other.input_labels.tolist()) == {0, 7, 2}
     assert np.array_equal(other.output_labels, np.array([0, 2, 1])[fst.output_labels])
 

@@ -224,8 +224,8 @@ def test_full_gaussians_of_statistics_alone() -> None:
 
 def test_training_finds_clusters() -> None:
     rng = np.random.default_rng(13)
-    centres = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]])
-    x = np.concatenate([centre + rng.standard_normal((200, 2)) for centre in centres]).astype(np.float32)
+    centers = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0]])
+    x = np.concatenate([center + rng.standard_normal((200, 2)) for center in centers]).astype(np.float32)
     random, sample = CRandom(), FrameSample(500, CRandom())
     sample.add(x)
     assert sample.num_kept == 500 and sample.num_seen == 800 and len(sample.frames()) == 500

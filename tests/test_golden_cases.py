@@ -7,7 +7,7 @@ from golden_cases import check_cases, is_recurrent
 
 @pytest.mark.parametrize(("without_recurrence", "flags"), [
     (False, ["--no-shortcut", "--no-optimize", "--files", "--listing"]),
-    # With a recurrence, natural gradient depends on how updates are grouped, and so on optimisation.
+    # With a recurrence, natural gradient depends on how updates are grouped, and so on optimization.
     (True, ["--no-shortcut", "--no-optimize", "--updated"]),
     (False, ["--updated"]),
 ], ids=["plain", "updated", "optimized"])

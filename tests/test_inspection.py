@@ -177,16 +177,16 @@ def test_a_raw_network_lacks_what_decoding_needs(nnet: Nnet, tmp_path: Path) -> 
         found.training.takes[0]
 
 
-def test_batch_normalisation_and_training(nnet: Nnet, tmp_path: Path) -> None:
+def test_batch_normalization_and_training(nnet: Nnet, tmp_path: Path) -> None:
     found = inspected(nnet, tmp_path)
-    assert "statistics of batch normalisation in bn -> train" in missing(found.computing)
+    assert "statistics of batch normalization in bn -> train" in missing(found.computing)
     assert "training: the parameters are random" in missing(found.decoding)
     assert any("random" in note for note in found.computing.notes)
     set_batchnorm_test_mode(trained(nnet), True)
     set_dropout_test_mode(nnet, True)
     notes = " ".join(inspected(nnet, tmp_path).training.notes)
-    assert "batch normalisation is in test mode" in notes and "dropout is in test mode" in notes
-    assert "batch normalisation on, dropout on" in inspected(nnet, tmp_path).text()
+    assert "batch normalization is in test mode" in notes and "dropout is in test mode" in notes
+    assert "batch normalization on, dropout on" in inspected(nnet, tmp_path).text()
 
 
 def test_other_names_of_ports(nnet: Nnet, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_complete_folder(folder: Path) -> None:
     assert (facts.num_phones, facts.num_tree_pdfs, facts.graphs) == (5, 10, ["graph_tg/HCLG.fst"])
     assert facts.settings["num_jobs"] == "4" and found.frame_subsampling_factor == 1
     assert found.computing.takes == [
-        "features of dimension 40, normalised by apply-cmvn --norm-means=false --norm-vars=false"]
+        "features of dimension 40, normalized by apply-cmvn --norm-means=false --norm-vars=false"]
     text = found.text()
     for part in ("phones.txt the names of the phones (5 phones)", "egs/info feat_dim 40, left_context 3",
                  "configs/vars model_left_context=2, model_right_context=2", "phones in context to pdfs (10 pdfs)"):

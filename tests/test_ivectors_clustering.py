@@ -47,8 +47,8 @@ def test_clusters_have_a_largest_size() -> None:
 
 def test_many_points_are_clustered_in_parts() -> None:
     random = np.random.default_rng(1)
-    centres = np.repeat(np.array([0.0, 20.0, 50.0]), 11)
-    places = random.permutation(centres) + 0.1 * random.standard_normal(33)
+    centers = np.repeat(np.array([0.0, 20.0, 50.0]), 11)
+    places = random.permutation(centers) + 0.1 * random.standard_normal(33)
     costs = np.abs(np.subtract.outer(places, places))
     assert same(agglomerate_in_parts(costs, 5.0, most_points=10), np.round(places / 10).astype(int))
     assert same(agglomerate_in_parts(costs, np.inf, 3, most_points=7), agglomerate(costs, np.inf, 3))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
 from kaldi_scripts import (
-    NO_NORMALISATION,
+    NO_NORMALIZATION,
     NUM_PDFS,
     called_scripts,
     copy_scripts,
@@ -187,7 +187,7 @@ def test_priors(work: Path) -> None:
     run(work, "steps/online/nnet2/extract_ivectors_online.sh", "--nj", "2", "kaldi/data/train", "exp/extractor",
         "exp/ivectors_egs")
     run(work, "steps/nnet3/get_egs.sh", "--nj", "2", "--cmd", "run.pl", "--num-utts-subset", "4", "--left-context", "0",
-        "--right-context", "0", "--samples-per-iter", "5000", "--cmvn-opts", NO_NORMALISATION, "--online-ivector-dir",
+        "--right-context", "0", "--samples-per-iter", "5000", "--cmvn-opts", NO_NORMALIZATION, "--online-ivector-dir",
         "exp/ivectors_egs", "kaldi/data/train", "kaldi/ali_train", "exp/egs")
     run(work, "steps/nnet3/adjust_priors.sh", "exp/tdnn", "exp/egs")
     priors = nnet3py.read_model(str(work / "exp/tdnn/final_adj.mdl")).priors
@@ -197,11 +197,11 @@ def test_priors(work: Path) -> None:
 @pytest.mark.slow
 def test_folder_for_online_decoding(work: Path) -> None:
     """The configuration files are those that Kaldi's machine got."""
-    golden, normalised = shared_golden() / "trees", work / "exp" / "normalised"
-    shutil.copytree(work / "exp" / "tdnn", normalised, ignore=shutil.ignore_patterns("graph", "decode*"))
-    shutil.copy(work / "exp" / "ubm" / "global_cmvn.stats", normalised)
-    (normalised / "online_cmvn").touch()
-    for folder, words in (("online-nnet3", ("exp/extractor", "exp/tdnn")), ("online-nnet3-plain", ("exp/normalised",))):
+    golden, normalized = shared_golden() / "trees", work / "exp" / "normalized"
+    shutil.copytree(work / "exp" / "tdnn", normalized, ignore=shutil.ignore_patterns("graph", "decode*"))
+    shutil.copy(work / "exp" / "ubm" / "global_cmvn.stats", normalized)
+    (normalized / "online_cmvn").touch()
+    for folder, words in (("online-nnet3", ("exp/extractor", "exp/tdnn")), ("online-nnet3-plain", ("exp/normalized",))):
         run(work, "steps/online/nnet3/prepare_online_decoding.sh", "lang", *words, f"exp/{folder}")
         expected = sorted((golden / folder / "conf").iterdir())
         made = work / "exp" / folder / "conf"
@@ -230,7 +230,7 @@ def test_reports_of_a_training(work: Path) -> None:
     write_egs(work / "exp" / "trained_egs", classes=10)
     write_alignments(work / "exp" / "trained_ali")
     run(work, "train-dnn", "--dir", "exp/trained", "--egs.dir", "exp/trained_egs", "--ali-dir", "exp/trained_ali",
-        "--feat-dir", "kaldi/data/train", "--feat.cmvn-opts", NO_NORMALISATION, "--use-gpu", "no",
+        "--feat-dir", "kaldi/data/train", "--feat.cmvn-opts", NO_NORMALIZATION, "--use-gpu", "no",
         "--trainer.num-epochs", "0.25", "--trainer.optimization.num-jobs-initial", "1",
         "--trainer.optimization.num-jobs-final", "1", "--trainer.optimization.minibatch-size", "4")
     run(work, "steps/nnet3/report/generate_plots.py", "exp/trained", "exp/report")
@@ -258,7 +258,7 @@ def test_where_the_time_went(work: Path) -> None:
 @pytest.mark.parametrize(("options", "expected"), [
     (("--silence-weight", "0.001"), "eight five six two one"), (("--online", "false", "--per-utt", "true"), "")])
 def test_online_decoding(tmp_path: Path, options: tuple[str, ...], expected: str) -> None:
-    """steps/online/nnet3/decode.sh, with the small recogniser of tests/data/recognition."""
+    """steps/online/nnet3/decode.sh, with the small recognizer of tests/data/recognition."""
     copy_scripts(tmp_path)
     (tmp_path / "path.sh").write_text(f"export LC_ALL=C\nexport PATH={tmp_path}/utils:{ROOT}/bin:/usr/bin:/bin\n")
     data, online, graph = tmp_path / "data", tmp_path / "online", tmp_path / "graph"

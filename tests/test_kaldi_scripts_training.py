@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kaldi_scripts import NO_NORMALISATION, run, write_work_folder
+from kaldi_scripts import NO_NORMALIZATION, run, write_work_folder
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR
@@ -48,7 +48,7 @@ steps/nnet3/chain/build_tree.sh --frame-subsampling-factor 3 --context-opts "--c
 steps/nnet3/align_lats.sh --nj 1 --cmd run.pl --generate-ali-from-lats true \
   kaldi/data/train lang_words exp/tdnn exp/lats
 """.replace("LEAVES", str(LEAVES))
-COMMON = (f"--stage=-10 --cmd=run.pl --use-gpu=false --feat.cmvn-opts='{NO_NORMALISATION}' --feat-dir=kaldi/data/train "
+COMMON = (f"--stage=-10 --cmd=run.pl --use-gpu=false --feat.cmvn-opts='{NO_NORMALIZATION}' --feat-dir=kaldi/data/train "
           "--trainer.num-epochs=1 --trainer.optimization.num-jobs-initial=1 --trainer.optimization.num-jobs-final=1 ")
 CHAIN = ("--trainer.frames-per-iter=20000 --chain.leaky-hmm-coefficient=0.1 "
          "--trainer.add-option=--optimization.memory-compression-level=2 --trainer.max-param-change=2.0 ")
@@ -128,7 +128,7 @@ def test_weights_of_frames(work: Path) -> None:
     """best_path_weights.sh, of semi-supervised recipes: how sure lattices are of their best paths."""
     shell(work, f"""
 cp exp/tdnn/tree exp/lats
-echo "{NO_NORMALISATION}" > exp/lats/cmvn_opts
+echo "{NO_NORMALIZATION}" > exp/lats/cmvn_opts
 steps/best_path_weights.sh --cmd run.pl --acwt 0.1 kaldi/data/train exp/lats exp/weights""")
     with SequentialReader(f"scp:{work}/exp/weights/weights.scp", FLOAT_VECTOR) as reader:
         found = dict(reader)
@@ -181,7 +181,7 @@ chain-make-den-fst $dir/default.tree $dir/init/default_trans.mdl $dir/den_fsts/d
   $dir/den_fsts/default.den.fst $dir/den_fsts/default.normalization.fst
 printf 'frame_subsampling_factor {FACTOR}\nlangs default\nmodel_left_context 5\nmodel_right_context 5\n' \
   > $dir/init/info.txt
-steps/chain2/get_raw_egs.sh --cmd run.pl --lang default --cmvn-opts "{NO_NORMALISATION}" --left-context 6 \
+steps/chain2/get_raw_egs.sh --cmd run.pl --lang default --cmvn-opts "{NO_NORMALIZATION}" --left-context 6 \
   --right-context 6 --frames-per-chunk 102 kaldi/data/train $dir exp/lats $dir/raw_egs
 steps/chain2/process_egs.sh --cmd run.pl --num-utts-subset 6 --nj 1 $dir/raw_egs $dir/processed_egs
 steps/chain2/randomize_egs.sh --frames-per-job 3000 --num-blocks 2 $dir/processed_egs $dir/egs

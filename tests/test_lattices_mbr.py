@@ -30,7 +30,7 @@ def expected_distance(lattice: CompactLattice, words: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_risk_is_at_least_the_expected_distance_and_no_greater_than_before(seed: int) -> None:
-    """In a lattice the distance is minimised state by state, so it is an upper bound."""
+    """In a lattice the distance is minimized state by state, so it is an upper bound."""
     lattice = random_lattice(seed, no_word=0.0)
     best = min(ways(lattice), key=lambda way: way.cost).words
     fixed = minimum_bayes_risk(lattice, list(best), decode=False)

@@ -1,4 +1,4 @@
-"""benchmarks/listing.py: our optimised command lists are no longer than Kaldi's and hold no more memory."""
+"""benchmarks/listing.py: our optimized command lists are no longer than Kaldi's and hold no more memory."""
 from __future__ import annotations
 
 import sys

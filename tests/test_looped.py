@@ -126,7 +126,7 @@ def test_kaldis_reference_networks(name: str, frames_per_chunk: int) -> None:
     {"optimize": False}, {"remove_assignments": False}, {"move_sizing_commands": False},
     {"initialize_undefined": False}, {"convert_addition": False, "optimize_row_ops": False},
     {"propagate_in_place": False, "snip_row_ops": False}], ["rnn", "tdnn", "lstm", "two-speeds"], keep=5))
-def test_whatever_the_optimiser_may_do(switches: dict, name: str) -> None:
+def test_whatever_the_optimizer_may_do(switches: dict, name: str) -> None:
     nnet = network(name)
     looped = LoopedComputer(nnet, 5, optimize=OptimizeOptions(**switches))
     feats = features(nnet, 43)

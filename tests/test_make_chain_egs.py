@@ -33,7 +33,7 @@ def examples(path: Path) -> dict[str, NnetChainExample]:
 
 def test_examples_of_alignments_by_the_command(source: Path, tmp_path: Path) -> None:
     # These alignments are random, and the normalization graph knows the phones of digits in their order only: a few
-    # examples cannot be normalised. Training loses them; the diagnostics keep them as they are, as in Kaldi.
+    # examples cannot be normalized. Training loses them; the diagnostics keep them as they are, as in Kaldi.
     egs = tmp_path / "egs"
     words = ["--nj=1", f"--cmvn-opts={NO_MEANS}", "--frames-per-eg=15", "--left-context=3", "--num-egs-diagnostic", "3"]
     status = load("make-chain-egs").execute([*words, str(source / "data"), str(DATA / "chain"), str(source / "ali"),

@@ -159,7 +159,7 @@ def test_the_commands_of_sparse_targets(source: Path, tmp_path: Path) -> None:
     assert EgsFolder(egs).num_archives == 3 and (egs / "info" / "num_targets").read_text() == "3\n"
 
 
-def test_the_commands_of_features_normalised_online_and_ivectors(source: Path, tmp_path: Path) -> None:
+def test_the_commands_of_features_normalized_online_and_ivectors(source: Path, tmp_path: Path) -> None:
     ivectors = tmp_path / "iv"
     ivectors.mkdir()
     shutil.copyfile(source / "feats.scp", ivectors / "ivector_online.scp")

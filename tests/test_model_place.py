@@ -74,7 +74,7 @@ def test_everything_takes_the_factor_of_the_folder(tmp_path: Path, name: str) ->
                                                                      np.float32)).output) == rows
 
 
-def test_the_recogniser_takes_a_given_factor_first(tmp_path: Path) -> None:
+def test_the_recognizer_takes_a_given_factor_first(tmp_path: Path) -> None:
     folder = make(tmp_path, FACTORS["published"][0])
     assert look_at_folder(folder, options={"frame-subsampling-factor": 4}).options["frame-subsampling-factor"] == 4
 

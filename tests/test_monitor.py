@@ -63,7 +63,7 @@ def test_an_objective_that_fell() -> None:
 def test_an_objective_that_never_moves() -> None:
     assert not find_problems(training([-3.3] * 14))
     [problem] = find_problems(training([-3.3] * 15))
-    assert problem.kind == "stalled" and "nothing is learnt" in problem.text
+    assert problem.kind == "stalled" and "nothing is learned" in problem.text
 
 
 def test_held_out_data_getting_worse() -> None:

@@ -124,7 +124,7 @@ def test_updates_in_the_first_calls_and_then_once_per_period(ops):
 def test_freezing_stops_learning_but_not_counting(ops):
     preconditioner = OnlineNaturalGradient(rank=2)
     preconditioner.frozen = True
-    assert updating_calls(preconditioner, ops, 5) == [0]   # the first call initialises even so
+    assert updating_calls(preconditioner, ops, 5) == [0]   # the first call initializes even so
     assert preconditioner.t == 5
 
 

@@ -224,7 +224,7 @@ def test_removing_orphans_renumbers(caplog: pytest.LogCaptureFixture) -> None:
                                                                   "Removing 1 orphan components."]
 
 
-def test_of_two_neighbouring_orphan_inputs_one_is_kept() -> None:
+def test_of_two_neighboring_orphan_inputs_one_is_kept() -> None:
     nnet = Nnet.from_config(WITH_ORPHANS)
     remove_orphan_nodes(nnet)
     assert nnet.node_names[:2] == ["x1", "input"]

@@ -25,10 +25,10 @@ def rows() -> np.ndarray:
     return (LENGTHS[:, None] * q).astype(np.float32)
 
 
-def orthogonalised(operations, w: np.ndarray, numbers: np.ndarray = NUMBERS):
+def orthogonalized(operations, w: np.ndarray, numbers: np.ndarray = NUMBERS):
     """The rows as they become, and their products."""
     w, gram = w.copy(), w @ w.T
-    operations.orthogonalise(w, gram, np.full((3, 3), np.nan, np.float32), np.full((3, 8), np.nan, np.float32), LENGTHS,
+    operations.orthogonalize(w, gram, np.full((3, 3), np.nan, np.float32), np.full((3, 8), np.nan, np.float32), LENGTHS,
                              numbers)
     return w, gram
 
@@ -43,9 +43,9 @@ def test_spoiled_directions_are_repaired():
     w = rows()
     w[1] += 0.3 * w[0]
     w[2] -= 0.1 * w[1]
-    found, gram = orthogonalised(get_ops("cpu"), w)
+    found, gram = orthogonalized(get_ops("cpu"), w)
     check(found, gram)
-    np.testing.assert_allclose(found, orthogonalised(reference, w)[0], atol=SAME)
+    np.testing.assert_allclose(found, orthogonalized(reference, w)[0], atol=SAME)
 
 
 @pytest.mark.parametrize("spoil", [0.0, 1.0])
@@ -54,21 +54,21 @@ def test_a_direction_that_is_lost_becomes_a_new_one(spoil, caplog):
     w[2] = spoil * w[0]
     count_repeats_anew()
     with caplog.at_level(logging.WARNING):
-        found, gram = orthogonalised(get_ops("cpu"), w)
+        found, gram = orthogonalized(get_ops("cpu"), w)
     check(found, gram)
     np.testing.assert_allclose(found[:2], w[:2], atol=ORTHONORMAL)
-    assert get_ops("cpu").device == "cuda" or "orthogonalising row by row" in caplog.text
+    assert get_ops("cpu").device == "cuda" or "orthogonalizing row by row" in caplog.text
 
 
 def test_what_is_not_suspect_or_good_enough_stays():
     w, ops = rows(), get_ops("cpu")
     w[1] += 1e-5 * w[0]
-    assert np.array_equal(orthogonalised(ops, w)[0], w)
+    assert np.array_equal(orthogonalized(ops, w)[0], w)
     w[1] += 0.3 * w[0]
-    assert np.array_equal(orthogonalised(ops, w, np.zeros(5))[0], w)
+    assert np.array_equal(orthogonalized(ops, w, np.zeros(5))[0], w)
     diverged = NUMBERS.copy()
     diverged[TRACE] = np.nan
-    assert np.array_equal(orthogonalised(ops, w, diverged)[0], w)
+    assert np.array_equal(orthogonalized(ops, w, diverged)[0], w)
 
 
 def test_orthonormalise_rows_replaces_what_has_no_direction_of_its_own():

@@ -1,4 +1,4 @@
-"""The structural, normalising and dropout operations against the reference."""
+"""The structural, normalizing and dropout operations against the reference."""
 from __future__ import annotations
 
 import numpy as np
@@ -139,7 +139,7 @@ def test_batch_norm(rng, size):
     check(ops, "batch_norm_store_stats", np.ones(1), rng.random(size[1]), rng.random(size[1]), memo, size[0])
 
 
-def test_normalisation_in_place(rng):
+def test_normalization_in_place(rng):
     x, dy = matrix(rng, 6, 5), matrix(rng, 6, 5)
     memo = np.zeros((5, 5), np.float32)
     apart, together = np.zeros((6, 5), np.float32), x.copy()

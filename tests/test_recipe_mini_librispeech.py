@@ -177,7 +177,7 @@ def test_the_whole_recipe(tmp_path: Path) -> None:
     done = run(RECIPE / "run_synthetic.sh", "--dir", tmp_path / "exp", *small, timeout=1800.0)
     assert done.returncode == 0, done.stderr[-2000:]
     found = re.findall(r"^(dev|test), (small|large) language model: %WER ([\d.]+) \[", done.stdout, re.MULTILINE)
-    assert len(found) == 4       # so small a training recognises next to nothing
+    assert len(found) == 4       # so small a training recognizes next to nothing
     assert all(0.0 <= float(rate) <= 150.0 for *_, rate in found)
 
 

@@ -14,7 +14,7 @@ from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.wave_file import read_wave
 from nnet3py.io.object_files import read_object
 from nnet3py.recognition import aligning
-from nnet3py.recognition.aligning import _cut, graph_of_words, spelt_alike
+from nnet3py.recognition.aligning import _cut, graph_of_words, spelled_alike
 from nnet3py.recognition.model_folder import demo_folder
 
 SOUND, TEXT = str(DATA / "demo.wav"), "set a timer for ten minutes"
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(demo_folder(), tmp_path / "model"))
 
 
-def test_words_are_where_the_recogniser_hears_them(aligner: nnet3py.Aligner) -> None:
+def test_words_are_where_the_recognizer_hears_them(aligner: nnet3py.Aligner) -> None:
     aligned = aligner(SOUND, TEXT)
     heard = nnet3py.Recognizer(demo_folder()).transcribe(SOUND, phrases=[TEXT]).words
     assert aligned.text == TEXT and [word.word for word in heard] == [word.word for word in aligned.words]
@@ -138,7 +138,7 @@ def test_where_pieces_end() -> None:
     assert _cut([], 80) == (0, 80) and _cut([(1, 30, 90)], 80) == (0, 30) and _cut([(1, 0, 90)], 80) == (0, 80)
 
 
-def test_words_spelt_alike() -> None:
+def test_words_spelled_alike() -> None:
     words = ["timer", "time", "minutes", "<unk>", "tim", "ten"]
-    assert spelt_alike("Tymer", words, 2) == ["timer", "time"]
-    assert "<unk>" not in spelt_alike("<unx>", words) and "ten" not in spelt_alike("minutes", words)
+    assert spelled_alike("Tymer", words, 2) == ["timer", "time"]
+    assert "<unk>" not in spelled_alike("<unx>", words) and "ten" not in spelled_alike("minutes", words)

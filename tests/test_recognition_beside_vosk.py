@@ -1,4 +1,4 @@
-"""Packages by the public vosk and by ours: an old one, normalised input, rescoring (the extra test-published)."""
+"""Packages by the public vosk and by ours: an old one, normalized input, rescoring (the extra test-published)."""
 from __future__ import annotations
 
 import shutil
@@ -34,8 +34,8 @@ def flat(folder: Path) -> None:
         shutil.rmtree(folder / name)
 
 
-def normalised(folder: Path) -> None:
-    """With normalisation of the network's input."""
+def normalized(folder: Path) -> None:
+    """With normalization of the network's input."""
     shutil.copy(folder / "ivector" / "global_cmvn.stats", folder / "am")
 
 
@@ -57,7 +57,7 @@ def rescored(folder: Path) -> None:
 
 
 def with_rnnlm(name: str, options: str = "") -> Callable[[Path], None]:
-    """The same, and then rescored with a network; with one of them other words are recognised than without."""
+    """The same, and then rescored with a network; with one of them other words are recognized than without."""
     def change(folder: Path) -> None:
         rescored(folder)
         rnnlm_folder(folder / "rnnlm", name, options)
@@ -74,9 +74,9 @@ def check(found: Result, expected: dict[str, Any]) -> None:
         assert word.confidence == pytest.approx(other["conf"], abs=CONFIDENCE)
 
 
-@pytest.mark.parametrize("change", [flat, normalised, rescored, with_rnnlm("lstm"), with_rnnlm("tdnn"),
+@pytest.mark.parametrize("change", [flat, normalized, rescored, with_rnnlm("lstm"), with_rnnlm("tdnn"),
                                     with_rnnlm("lstm", "--normalize-probs=true")],
-                         ids=["flat", "normalised", "rescored", "lstm", "tdnn", "lstm-normalised"])
+                         ids=["flat", "normalized", "rescored", "lstm", "tdnn", "lstm-normalized"])
 def test_results_are_vosks(tmp_path: Path, change: Callable[[Path], None]) -> None:
     folder = tmp_path / "model"
     shutil.copytree(PACKAGE, folder)

@@ -1,4 +1,4 @@
-"""The demo model that comes with nnet3py: complete, small, and able to recognise a recording."""
+"""The demo model that comes with nnet3py: complete, small, and able to recognize a recording."""
 from __future__ import annotations
 
 import re

@@ -160,7 +160,7 @@ def test_the_command(model: Path, conversation: tuple[Path, list[Turn]], tmp_pat
     assert text.splitlines()[0].startswith("SPEAKER talk 1 0.4") and len(read_rttm(text)["talk"]) == len(reference)
     (tmp_path / "ref.rttm").write_text(rttm("talk", reference))
     assert diarize_command.execute([*words, f"--reference={tmp_path / 'ref.rttm'}", f"--out={tmp_path / 'out'}"]) == 0
-    assert capfd.readouterr().out.startswith("diarisation error rate 0.00 % of ")
+    assert capfd.readouterr().out.startswith("diarization error rate 0.00 % of ")
     assert (tmp_path / "out" / "talk.rttm").read_text() == text
     assert diarize_command.execute([*words, "--format=json"]) == 0
     assert [turn["speaker"] for turn in json.loads(capfd.readouterr().out)["turns"]][:2] == ["speaker1", "speaker2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recognition_cases import PACKAGE, dialogue, recognised
+from recognition_cases import PACKAGE, dialogue, recognized
 
 from nnet3py.cli.command import load
 from nnet3py.errors import Nnet3Error
@@ -53,7 +53,7 @@ def test_what_is_not_there(places: tuple[Path, Path], monkeypatch: pytest.Monkey
 def test_recognizers_and_commands(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     (places[0] / "vosk-model-small-dg-0.1").symlink_to(PACKAGE)
     recognizer = Recognizer.find("dg", options={"chunk-length": 0.18})
-    assert recognizer.transcribe(dialogue()).text == recognised().text
+    assert recognizer.transcribe(dialogue()).text == recognized().text
     sound = PACKAGE.parent / "wav" / "utt1.wav"
     assert load("nnet3-transcribe").execute(["--lang=dg", str(sound)]) == 0
     one = capsys.readouterr().out

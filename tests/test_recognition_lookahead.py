@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recognition_cases import CHUNK, PACKAGE, RATE, SOUNDS, dialogue, recognised, samples_of
+from recognition_cases import CHUNK, PACKAGE, RATE, SOUNDS, dialogue, recognized, samples_of
 from vosk_results import vosk_results
 
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lookahead import write_lookahead
-from nnet3py.decoding.lookahead_graph import relabelled
+from nnet3py.decoding.lookahead_graph import relabeled
 from nnet3py.errors import UsageError
 from nnet3py.fst.arcs import arc_sorted
 from nnet3py.io.streams import open_output
@@ -41,7 +41,7 @@ def write_package(folder: Path) -> Path:
     with open_output(folder / "graph" / "HCLr.fst") as stream:
         labels = write_lookahead(TokenWriter(stream, binary=True), hcl)
     with open_output(folder / "graph" / "Gr.fst") as stream:
-        write_binary_fst(TokenWriter(stream, binary=True), arc_sorted(relabelled(loop, labels)), "vector")
+        write_binary_fst(TokenWriter(stream, binary=True), arc_sorted(relabeled(loop, labels)), "vector")
     (folder / "graph" / "disambig_tid.int").write_text("")
     return folder
 
@@ -63,7 +63,7 @@ def sound() -> np.ndarray:
 
 def test_words_are_those_of_the_whole_graph(lookahead: Recognizer) -> None:
     assert lookahead.folder.is_lookahead
-    for found, expected in zip(lookahead.transcribe(dialogue()).segments, recognised().segments, strict=True):
+    for found, expected in zip(lookahead.transcribe(dialogue()).segments, recognized().segments, strict=True):
         assert found.text == expected.text
         for one, other in zip(found.words, expected.words, strict=True):
             assert (one.start, one.end, one.confidence) == pytest.approx(

@@ -92,7 +92,7 @@ def test_graphs_by_name(tmp_path: Path) -> None:
         read_model_folder(folder, folder / "graph_large")
 
 
-def test_normalised_input(tmp_path: Path) -> None:
+def test_normalized_input(tmp_path: Path) -> None:
     folder = online_folder(tmp_path, "exp/online")
     conf = folder / "conf" / "online.conf"
     conf.write_text(conf.read_text() + "--cmvn-config=conf/online_cmvn.conf\n")
@@ -144,7 +144,7 @@ def test_pitch_and_plp(package: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "text", "message"), [
     ("conf/online.conf", "--feature-type=lpc\n", "--feature-type=lpc"),
-    ("cmvn_opts", "--norm-vars=false\n", "normalised over whole utterances"),
+    ("cmvn_opts", "--norm-vars=false\n", "normalized over whole utterances"),
     ("delta_opts", "", "delta_opts"),
     ("frame_subsampling_factor", "three\n", "expected a number of 1 or more, found 'three'"),
 ])

@@ -56,7 +56,7 @@ def normalized_models() -> PipelineModels:
     return PipelineModels(SPEECH, cmvn=OnlineOptions(norm_vars=True), global_stats=ivector_models().global_stats)
 
 
-def test_normalised_input():
+def test_normalized_input():
     models, state = normalized_models(), None
     normalizer = OnlineNormalizer(models.global_stats, models.cmvn)
     for key in ("utt1", "utt2"):
@@ -85,7 +85,7 @@ def test_no_frames_yet():
 def test_parts_that_do_not_fit():
     with pytest.raises(UsageError, match="--global-cmvn-stats"):
         PipelineModels(SPEECH, cmvn=OnlineOptions()).check()
-    with pytest.raises(ShapeError, match="dimension 40, the statistics for normalising the network's input 39"):
+    with pytest.raises(ShapeError, match="dimension 40, the statistics for normalizing the network's input 39"):
         PipelineModels(SPEECH, cmvn=OnlineOptions(), global_stats=np.ones((2, 40))).check()
     pipeline_models().check()
     normalized_models().check()

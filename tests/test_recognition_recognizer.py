@@ -1,4 +1,4 @@
-"""Model folders recognise as the public vosk does, whatever their layout, the sizes of blocks, and other streams."""
+"""Model folders recognize as the public vosk does, whatever their layout, the sizes of blocks, and other streams."""
 from __future__ import annotations
 
 import json
@@ -19,7 +19,7 @@ from recognition_cases import (
     dialogue,
     kaldi_folder,
     online_folder,
-    recognised,
+    recognized,
     recognizer,
     samples_of,
 )
@@ -100,7 +100,7 @@ def test_words_do_not_depend_on_the_sizes_of_blocks() -> None:
     for piece in (RATE // 100, 7001, len(samples)):
         assert [result.words for result in segments(recognizer().stream(), samples, piece)] == [
             result.words for result in expected]
-    whole = recognised()
+    whole = recognized()
     assert [result.words for result in whole.segments] == [result.words for result in expected]
     assert whole.text == " ".join(result.text for result in expected if result.words)
     assert whole.nbest[0].text == " ".join(result.nbest[0].text for result in expected if result.words)
@@ -133,8 +133,8 @@ def test_files_arrays_and_bytes_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["exp/chain/tdnn_online", "/another/machine/online"])
-def test_folders_of_kaldis_recognise_the_same(tmp_path: Path, prefix: str) -> None:
-    expected = [result.words for result in recognised().segments]
+def test_folders_of_kaldis_recognize_the_same(tmp_path: Path, prefix: str) -> None:
+    expected = [result.words for result in recognized().segments]
     (tmp_path / "online").mkdir()
     online = Recognizer(online_folder(tmp_path / "online", prefix), options=KALDI_OPTIONS)
     assert [result.words for result in online.transcribe(dialogue()).segments] == expected
@@ -143,7 +143,7 @@ def test_folders_of_kaldis_recognise_the_same(tmp_path: Path, prefix: str) -> No
 
 def test_folder_of_a_training_and_model_by_name(tmp_path: Path) -> None:
     folder = kaldi_folder(tmp_path)
-    expected = [result.words for result in recognised().segments]
+    expected = [result.words for result in recognized().segments]
     for path, graph in ((folder, None), (folder / "final.mdl", folder / "graph" / "HCLG.fst")):
         found = Recognizer(path, graph, options=KALDI_OPTIONS)
         assert [result.words for result in found.transcribe(dialogue()).segments] == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lattice_cases import LATTICE_DATA, check_same_words, kaldi_lattices
-from recognition_cases import RATE, dialogue, recognised
+from recognition_cases import RATE, dialogue, recognized
 from rnnlm_cases import rnnlm_folder
 
 from nnet3py.decoding.symbols import SymbolTable
@@ -93,7 +93,7 @@ def test_a_lattice_that_rescoring_empties_stays(caplog: pytest.LogCaptureFixture
 
 
 def test_segments_are_joined() -> None:
-    whole = recognised()
+    whole = recognized()
     first, second = whole.segments[:2]
     assert whole.text.startswith(f"{first.text} {second.text}") and second.segments == (second,)
     assert second.start == first.end and whole.end == pytest.approx(len(dialogue()) / RATE, abs=0.05)

@@ -28,7 +28,7 @@ def test_every_type_has_its_class(name):
 
 
 @pytest.mark.parametrize("name, hint", [("AfineComponent", "did you mean AffineComponent?"), ("Xyzzy", None)])
-def test_an_unknown_type_is_named_with_its_neighbour(name, hint):
+def test_an_unknown_type_is_named_with_its_neighbor(name, hint):
     with pytest.raises(ConfigError) as error:
         component_class(name)
     assert error.value.message == (f"Unknown component-type '{name}' in config file.  "

@@ -33,20 +33,20 @@ def test_sentences_as_text_words_and_numbers(model: nnet3py.RnnLanguageModel) ->
     assert "18 words, 12 dimensions" in repr(model) and model.words["one"] == 8
 
 
-def test_normalised_by_option_or_by_argument(tmp_path: Path) -> None:
+def test_normalized_by_option_or_by_argument(tmp_path: Path) -> None:
     expected = scores("normalized-tdnn.txt")["b"]
     by_option = nnet3py.RnnLanguageModel(rnnlm_folder(tmp_path / "a", "tdnn", "--normalize-probs=true"))
     by_argument = nnet3py.RnnLanguageModel(rnnlm_folder(tmp_path / "b", "tdnn"), normalize=True)
     for model in (by_option, by_argument):
         np.testing.assert_allclose(model.log_probs("five"[:0] + "four"), model.log_probs([5]), atol=1e-6)
         np.testing.assert_allclose(model.log_probs([5]), expected, atol=PRINTED)
-    not_normalised = nnet3py.RnnLanguageModel(tmp_path / "a", normalize=False)
-    np.testing.assert_allclose(not_normalised.log_probs([5]), scores("probs-tdnn.txt")["b"], atol=PRINTED)
+    not_normalized = nnet3py.RnnLanguageModel(tmp_path / "a", normalize=False)
+    np.testing.assert_allclose(not_normalized.log_probs([5]), scores("probs-tdnn.txt")["b"], atol=PRINTED)
 
 
-def test_perplexity_is_of_normalised_probabilities(model: nnet3py.RnnLanguageModel) -> None:
-    normalised = scores("normalized-lstm.txt")
-    rows = np.concatenate([normalised[key] for key in "abcd"])
+def test_perplexity_is_of_normalized_probabilities(model: nnet3py.RnnLanguageModel) -> None:
+    normalized = scores("normalized-lstm.txt")
+    rows = np.concatenate([normalized[key] for key in "abcd"])
     texts = ["one two three", [5], [14, 14, 7, 2, 9, 10, 3], ""]
     assert model.perplexity(texts) == pytest.approx(np.exp(-rows.mean()), rel=1e-4)
     assert model.perplexity(iter(texts * 100)) == pytest.approx(np.exp(-rows.mean()), rel=1e-4)
@@ -90,14 +90,14 @@ def test_wrong_sentences_and_words(tmp_path: Path) -> None:
 
 
 def test_lattices_are_kaldis(tmp_path: Path) -> None:
-    normalised = nnet3py.RnnLanguageModel(rnnlm_folder(tmp_path / "a"), normalize=True)
+    normalized = nnet3py.RnnLanguageModel(rnnlm_folder(tmp_path / "a"), normalize=True)
     expected, without = rnnlm_lattices("pruned-lstm"), rnnlm_lattices("rescore-lstm")
     old = LATTICE_DATA / "graph-grammar" / "G.fst"
     for key, lattice in rnnlm_lattices("decoded").items():
         for model in (old, FstLm.read(str(old))):
-            check_same_words(normalised.rescore(lattice, model, max_ngram_order=3), expected[key], COST, 5.4)
+            check_same_words(normalized.rescore(lattice, model, max_ngram_order=3), expected[key], COST, 5.4)
     for key, lattice in rnnlm_lattices("no-lm").items():
-        check_same_words(normalised.rescore(lattice, scale=1.0, max_ngram_order=3), without[key], COST, 4.0)
+        check_same_words(normalized.rescore(lattice, scale=1.0, max_ngram_order=3), without[key], COST, 4.0)
     tdnn = nnet3py.RnnLanguageModel(rnnlm_folder(tmp_path / "b", "tdnn"))
     by_arpa = rnnlm_lattices("pruned-tdnn-const-arpa")
     for key, lattice in rnnlm_lattices("decoded").items():

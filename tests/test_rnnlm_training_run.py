@@ -1,4 +1,4 @@
-"""Whole trainings on small texts: what is learnt, what the folder holds, what goes on after an interruption."""
+"""Whole trainings on small texts: what is learned, what the folder holds, what goes on after an interruption."""
 from __future__ import annotations
 
 import json
@@ -86,11 +86,11 @@ def unigram_perplexity(folder: Path) -> float:
     return math.exp(-(probs * np.log(probs)).sum())
 
 
-def test_a_markov_chain_is_learnt(texts: tuple[Path, float], trained: tuple[Path, RnnlmHistory]) -> None:
+def test_a_markov_chain_is_learned(texts: tuple[Path, float], trained: tuple[Path, RnnlmHistory]) -> None:
     folder, true = texts
     history = trained[1]
     assert true <= history.best.perplexity < 1.05 * true and true < 0.35 * unigram_perplexity(folder)
-    assert abs(history.best.mean_log_z) < 0.1 and history.best.log_z_deviation < 0.2      # nearly normalised
+    assert abs(history.best.mean_log_z) < 0.1 and history.best.log_z_deviation < 0.2      # nearly normalized
     assert [epoch.epoch for epoch in history.epochs] == [1, 2, 3]
     assert history.epochs[-1].learning_rate == pytest.approx(0.001, rel=0.1)
 

@@ -1,4 +1,4 @@
-"""The page in a real browser without a window: a file and a microphone are recognised, errors are told, and it is
+"""The page in a real browser without a window: a file and a microphone are recognized, errors are told, and it is
 readable on a wide and on a narrow screen, for eyes and for machines that read aloud."""
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_unusual_values_are_read(tmp_path: Path) -> None:
     assert [value for _, value in found[-8:]] == [written(one, EXAMPLE) for one in made]
 
 
-def test_a_layout_is_learnt_where_it_pays() -> None:
+def test_a_layout_is_learned_where_it_pays() -> None:
     skimmer = Skimmer(lambda walk: walk.skip(walk.integer(b"A ")))
     alike, other = b"k \0BA \4\3\0\0\0abc", b"k \0BA \4\1\0\0\0a"
     skimmer.entries(2 * alike)

@@ -195,7 +195,7 @@ def test_sampling_rates_that_differ(sound):
 
 
 @pytest.mark.parametrize("name", ["num_ceps", "numceps", "num-mel-bin"])
-def test_misspelt_options_are_refused(name):
+def test_misspelled_options_are_refused(name):
     with pytest.raises(UsageError, match=f"mfcc features have no option '{name}' .did you mean 'num-"):
         speech_options("mfcc", {name: 20})
 

@@ -1,4 +1,4 @@
-"""nnet3py/training/tensors.py: what is torch's is recognised, without importing torch."""
+"""nnet3py/training/tensors.py: what is torch's is recognized, without importing torch."""
 from __future__ import annotations
 
 import subprocess

@@ -60,7 +60,7 @@ def transition_ids(pairs: np.ndarray, model: TransitionModel) -> np.ndarray:
 
 
 def test_alignments(system: ChainSystem, pairs: list[np.ndarray]) -> None:
-    """As Kaldi's program makes them, and normalised."""
+    """As Kaldi's program makes them, and normalized."""
     normalize = Normalizer(normalization_fst(read_fst_file(FOLDER / "den.fst")))
     wanted = [normalize(value) for _, value in read_supervisions(f"ark:{FOLDER / 'sup.ark'}")][:3]
     ids = [transition_ids(each, system.model) for each in pairs[:3]]

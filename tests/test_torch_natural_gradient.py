@@ -127,7 +127,7 @@ def test_convolutions(settings: dict) -> None:
 
 
 def test_other_layers_have_plain_derivatives() -> None:
-    """Batch normalisation, convolutions in groups, and a layer whose bias is fixed."""
+    """Batch normalization, convolutions in groups, and a layer whose bias is fixed."""
     def fixed() -> torch.nn.Module:
         layer = torch.nn.Linear(DIM, DIM)
         layer.bias.requires_grad_(False)

@@ -64,7 +64,7 @@ def test_results_do_not_depend_on_it(caplog):
 
 def test_what_a_matrix_holds_before_it_is_set_does_not_disturb():
     """A matrix that is only allocated holds whatever was in memory: here, what makes squaring complain."""
-    signalling_nan = 0x7F800001
-    value = np.full((2, 3), signalling_nan, np.uint32).view(np.float32)
+    signaling_nan = 0x7F800001
+    value = np.full((2, 3), signaling_nan, np.uint32).view(np.float32)
     with np.errstate(all="raise"):
         assert np.isnan(trace._rms(get_ops("cpu"), value))

@@ -17,7 +17,7 @@ from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 NUM_SEQUENCES, INPUTS, OUTPUTS = 8, range(-4, 10), range(6)
 NUM_MINIBATCHES = 100
 RATE, RATES = 0.003, {"LstmNonlinearityComponent": 0.1}     # its derivatives are small
-LEARNT = 0.7              # of the first error, at most this is left
+LEARNED = 0.7              # of the first error, at most this is left
 TRAINED = [pytest.param(type_name, line, id=name) for (type_name, line), name in zip(FORMS, FORM_NAMES, strict=True)
            if make(type_name, line).has(Properties.UPDATABLE)]
 
@@ -63,7 +63,7 @@ def test_it_learns(type_name: str, line: str) -> None:
         trainer.train(example)
         totals.append(trainer.objectives["output"].total_objective)
     objectives = np.diff(totals)
-    assert (objectives <= 0).all() and -objectives[-5:].mean() < -LEARNT * objectives[:5].mean()
+    assert (objectives <= 0).all() and -objectives[-5:].mean() < -LEARNED * objectives[:5].mean()
     for name, value in nnet.component("c").parameters().items():
         assert not np.array_equal(value, before[name]) and np.isfinite(value).all()
     np.testing.assert_array_equal(nnet.component("a").vectorize(), first_layer)

@@ -15,7 +15,7 @@ from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 
 NUM_SYMBOLS = 3
 CHANCE = -math.log(NUM_SYMBOLS)     # the objective of guessing
-LEARNT = -0.1                       # of one that knows: 90 % on the right symbol
+LEARNED = -0.1                       # of one that knows: 90 % on the right symbol
 NUM_SEQUENCES, NUM_FRAMES, DELAY = 16, 8, 2
 FRAMES_OF_EACH = NUM_SEQUENCES * (NUM_FRAMES - DELAY)
 NUM_MINIBATCHES = 300
@@ -106,10 +106,10 @@ def all_parameters(nnet: Nnet) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_task_is_learnt(name):
+def test_the_task_is_learned(name):
     nnet, objectives = train(name, NUM_MINIBATCHES)
     assert np.mean(objectives[:2]) < 0.8 * CHANCE
-    assert np.mean(objectives[-10:]) > LEARNT
+    assert np.mean(objectives[-10:]) > LEARNED
     cell = nnet.component("block").children[1] if name == "composite" else nnet.component("cell")
     assert cell.counters[0] > 0 and cell.deriv_sum.min() >= 0 and np.isfinite(cell.value_sum).all()
 

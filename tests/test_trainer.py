@@ -27,7 +27,7 @@ from nnet3py.network.whole_model import constrain_matrix
 from nnet3py.ops import get_ops
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions, num_sequences
 
-PATH = 2e-4           # of the distance travelled: rounding of float32 parameters over some minibatches
+PATH = 2e-4           # of the distance traveled: rounding of float32 parameters over some minibatches
 RATE = 0.05
 
 BATCHNORM = """

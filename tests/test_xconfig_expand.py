@@ -29,7 +29,7 @@ def recorded(name: str, folder: Path) -> None:
     assert expansion.ref == (folder / name / "ref.config").read_text()
     assert expansion.final == (folder / name / "final.config").read_text()
     assert expansion.with_options == (folder / name / "xconfig.expanded.1").read_text()
-    assert expansion.normalised == (folder / name / "xconfig.expanded.2").read_text()
+    assert expansion.normalized == (folder / name / "xconfig.expanded.2").read_text()
     for path, content in expansion.files.items():
         assert content == (folder / path).read_text()
 
@@ -53,11 +53,11 @@ def test_only_the_inverse_cosine_transform_makes_a_file():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_normalised_xconfig_expands_to_the_same(name):
+def test_a_normalized_xconfig_expands_to_the_same(name):
     first = expand((DATA / "xconfig" / name / "network.xconfig").read_text())
-    lines = [line for line in first.normalised.splitlines() if not line.startswith("conv-")]
+    lines = [line for line in first.normalized.splitlines() if not line.startswith("conv-")]
     if len(lines) == len(first.layers):      # a convolution's num-filters-in is shown, but cannot be given
-        assert expand(first.normalised).final == first.final
+        assert expand(first.normalized).final == first.final
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_a_network_needs_an_output(text):
 def test_input_expressions(text, normal, final, dim):
     expansion = expand(f"{TOP}no-op-component name=x input={text}\noutput name=output")
     layer = expansion.layers[-2]
-    assert f"no-op-component name=x input={normal}\n" in expansion.normalised
+    assert f"no-op-component name=x input={normal}\n" in expansion.normalized
     assert f"no-op-component name=x input={text}\n" in expansion.with_options
     assert (layer.input, layer.input_dim) == (final, dim)
 

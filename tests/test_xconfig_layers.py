@@ -1,4 +1,4 @@
-"""Layer types of xconfig: each makes a network that can be initialised, that has a context, that compiles and runs."""
+"""Layer types of xconfig: each makes a network that can be initialized, that has a context, that compiles and runs."""
 from __future__ import annotations
 
 import numpy as np

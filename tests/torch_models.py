@@ -37,7 +37,7 @@ def turned(x: torch.Tensor) -> torch.Tensor:
 
 
 def tdnn() -> Model:
-    """Dilated convolutions without padding, batch normalisation, a residual connection."""
+    """Dilated convolutions without padding, batch normalization, a residual connection."""
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         x = m.norm1(torch.relu(m.tdnn1(turned(x))))
         x = m.norm2(torch.relu(m.tdnn2(x))) + 0.66 * x[:, :, 2:-2]
@@ -128,7 +128,7 @@ def ivector() -> Model:
 
 
 def gates() -> Model:
-    """Layer normalisation, halves of columns, PReLU, constants, a softmax."""
+    """Layer normalization, halves of columns, PReLU, constants, a softmax."""
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         x = m.norm(m.a((x - torch.arange(float(DIM))) / 2.0))
         x = functional.glu(torch.cat([m.slopes(turned(x)).transpose(1, 2), -x], -1), -1)

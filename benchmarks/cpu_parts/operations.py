@@ -1,4 +1,4 @@
-"""Useful operations of a benchmark: 2mnk of every matrix product in the optimised command lists.
+"""Useful operations of a benchmark: 2mnk of every matrix product in the optimized command lists.
 
     python benchmarks/cpu_parts/operations.py train|compute MODEL FILE
 

@@ -22,7 +22,7 @@ KINDS = {
     "input and output": "copies of features and outputs", "reading and writing": "tables, examples; waiting for them",
     "model files": "reading and writing models, test mode", "objective": "objective function and its derivative",
     "max-change": "limits of the parameters' change, applying it", "orthonormal": "orthonormal constraint",
-    "l2": "l2 regularisation", "other": "Python that no timer stands around"}
+    "l2": "l2 regularization", "other": "Python that no timer stands around"}
 SHOWN_OPERATIONS, SHOWN_PRODUCTS = 24, 20
 MANY = 500         # rows
 

@@ -177,7 +177,7 @@ def _by_ctypes(address: int, kernel: Any) -> Callable[..., Any]:
 
 
 def layouts() -> None:
-    """Examples found by walking over each, without regular expressions learnt from the archive's bytes."""
+    """Examples found by walking over each, without regular expressions learned from the archive's bytes."""
     from nnet3py.io import skim
 
     skim.Skimmer._learn = lambda self, value, walk: None  # type: ignore[method-assign]

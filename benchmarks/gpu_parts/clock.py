@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def synchronise() -> None:
+def synchronize() -> None:
     """Wait until all that was queued is done."""
     from nnet3py.ops.cuda.memory import stream
 
     stream().synchronize()
 
 
-def seconds(run: Callable[[], Any], warm: int, repeats: int, wait: Callable[[], None] = synchronise) -> float:
+def seconds(run: Callable[[], Any], warm: int, repeats: int, wait: Callable[[], None] = synchronize) -> float:
     """Seconds of a call, on average over ``repeats`` after ``warm`` others, the last one's end included.
 
     In the simulator it is called once: the time means nothing.

@@ -28,7 +28,7 @@ TINY = Sizes(dim=8, bottleneck=4, layers=2, prefinal=4, cells=4, projection=2, p
 
 
 def tdnnf(sizes: Sizes) -> str:
-    """The config of a factorised TDNN: time strides of 1, a layer without, then strides of 3."""
+    """The config of a factorized TDNN: time strides of 1, a layer without, then strides of 3."""
     strides = ([1, 1, 1, 0] + [3] * sizes.layers)[:sizes.layers]
     dims = f"dim={sizes.dim} bottleneck-dim={sizes.bottleneck} l2-regularize=0.01"
     layers = "\n".join(f"tdnnf-layer name=tdnnf{i} time-stride={stride} {dims}" for i, stride in enumerate(strides, 2))

@@ -1,1 +1,1 @@
-"""What benchmarks/recognition.py runs: models, streams in processes of their own, the recogniser to compare with."""
+"""What benchmarks/recognition.py runs: models, streams in processes of their own, the recognizer to compare with."""

@@ -2,7 +2,7 @@
 
     python measure.py {nnet3py,vosk} {start,loading,latency,streams,memory,batch,profile} FOLDER SECONDS STREAMS SOUND …
 
-Prints a line of JSON. Both recognisers are given the same bytes in the same blocks, and asked for partial words after
+Prints a line of JSON. Both recognizers are given the same bytes in the same blocks, and asked for partial words after
 each.
 """
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAUSE, LEVEL, NOISE = (0.2, 4.0), (0.1, 1.0), (1e-4, 1e-2)
 
 
 class Session(Protocol):
-    """A stream of either recogniser."""
+    """A stream of either recognizer."""
 
     def block(self, data: bytes) -> str:
         """Take sound; the words of the segment so far."""

@@ -19,7 +19,7 @@ from nnet3py.runtime.looped import LoopedStream
 
 PARTS: tuple[tuple[type, str, str], ...] = (
     (FeatureStream, "accept", "features"),
-    (IvectorStream, "_transform", "i-vectors: normalise, splice, LDA"),
+    (IvectorStream, "_transform", "i-vectors: normalize, splice, LDA"),
     (OnlineModels, "posteriors", "i-vectors: posteriors"),
     (IvectorStream, "_accumulate", "i-vectors: statistics"),
     (IvectorStream, "at", "i-vectors: estimate"),

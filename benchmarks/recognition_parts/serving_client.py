@@ -24,7 +24,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Late(NamedTuple):
-    """How late answers were, and what was recognised.
+    """How late answers were, and what was recognized.
 
     Attributes
     ----------

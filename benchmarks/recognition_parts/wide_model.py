@@ -14,7 +14,7 @@ from nnet3py.xconfig.expand import expand
 STRIDES = (1, 1, 1, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3)      # of the layers of Kaldi's recipe for LibriSpeech
 WIDTH, BOTTLENECK, PREFINAL = 1536, 192, 256
 SHARE = 1e-4
-FRAMES = 1000.0             # that batch normalisation seems to have seen
+FRAMES = 1000.0             # that batch normalization seems to have seen
 
 
 def wide_xconfig(input_dim: int, ivector_dim: int, num_outputs: int) -> str:

@@ -51,7 +51,7 @@ settings() {   # settings NET: what differs from network to network
         --trainer.samples-per-iter=2500 --trainer.optimization.momentum=0
         --trainer.optimization.initial-effective-lrate=0.0015 --trainer.optimization.final-effective-lrate=0.00015)
       context=(--extra-left-context=20) ;;
-    tdnnf)                # chunks, too: neighbouring frames share most of their context
+    tdnnf)                # chunks, too: neighboring frames share most of their context
       driver=train-rnn epochs=${num_epochs:-6}
       options=(--egs.chunk-width=20 --egs.chunk-left-context=0 --trainer.rnn.num-chunk-per-minibatch=32
         --trainer.samples-per-iter=2500 --trainer.optimization.momentum=0

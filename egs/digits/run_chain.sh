@@ -3,7 +3,7 @@
 #
 #   ./run_chain.sh                               everything
 #   ./run_chain.sh --stage 2                     from training on, which goes on where it was interrupted
-#   ./run_chain.sh --variant biphone             with i-vectors, and a tree of phones and their left neighbours
+#   ./run_chain.sh --variant biphone             with i-vectors, and a tree of phones and their left neighbors
 #   ./run_chain.sh --variant e2e                 from a flat start: without the alignments
 #   ./run_chain.sh --decode false                without words; true: with, or fail; auto: if its packages are there
 #   ./run_chain.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
@@ -59,7 +59,7 @@ if [ $stage -le 0 ]; then
   ./local/make_kaldi_dirs.sh --data $data --dir $dir
   if [ $variant = biphone ]; then
     jobs=(${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --nj=2)
-    echo "$0: a tree of phones and their left neighbours"
+    echo "$0: a tree of phones and their left neighbors"
     nnet3-build-tree ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --num-leaves=$num_leaves \
       --frame-subsampling-factor=3 --context-opts="--context-width=2 --central-position=1" --feat-dir=$dir/data/train \
       --lang=$dir/lang_chain --ali-dir=$dir/ali_train --dir=$tree

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A small recogniser of English digits, dates, commands and simple sentences, of synthetic speech: from a grammar to a model
+# A small recognizer of English digits, dates, commands and simple sentences, of synthetic speech: from a grammar to a model
 # folder. The stages of ../mini_librispeech/run.sh train it.
 #
 #   ./run.sh                                     everything; --dir says where, --stage N begins at one of the stages

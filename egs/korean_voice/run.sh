@@ -33,7 +33,7 @@ if [ $stage -le 0 ]; then
 fi
 
 if [ $stage -le 1 ]; then
-  echo "$0: recognising the others with the published model"
+  echo "$0: recognizing the others with the published model"
   run $dir/log/before.log python local/score.py "$model" $dir/data/test --new-words $dir/data/new_words.txt $with_vosk \
     > $dir/before.txt
 fi
@@ -47,7 +47,7 @@ if [ $stage -le 2 ]; then
 fi
 
 if [ $stage -le 3 ]; then
-  echo "$0: recognising the others with the new model"
+  echo "$0: recognizing the others with the new model"
   run $dir/log/after.log python local/score.py $dir/tuned $dir/data/test --new-words $dir/data/new_words.txt \
     $with_vosk > $dir/after.txt
   { sed 's/^/before, /' $dir/before.txt; sed 's/^/after, /' $dir/after.txt; tail -n 1 $dir/fine_tuned.txt; } \

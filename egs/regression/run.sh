@@ -21,7 +21,7 @@ initial_lrate=0.0005
 final_lrate=0.00005
 minibatch_size=128
 classifier=../digits/exp/tdnn/final.mdl   # a network that tells phones of clean features; not used if not there
-classifier_cmvn_opts="--norm-means=false --norm-vars=false"   # how its features are normalised, by speaker
+classifier_cmvn_opts="--norm-means=false --norm-vars=false"   # how its features are normalized, by speaker
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
 . ../utils/parse_options.sh
 
@@ -36,7 +36,7 @@ fi
 
 if [ $stage -le 1 ]; then
   echo "$0: making clean and noisy features"
-  # All features, clean and noisy, are normalised with what is true of the clean training data: then the mean squared
+  # All features, clean and noisy, are normalized with what is true of the clean training data: then the mean squared
   # error of the mean is 1, and the network can begin with features as they are.
   run $dir/log/cmvn.log compute-cmvn-stats ark:$data/train/feats.ark $dir/global.cmvn
   normalize="apply-cmvn --norm-vars=true $dir/global.cmvn"

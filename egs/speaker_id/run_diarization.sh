@@ -4,7 +4,7 @@
 #   ./run_diarization.sh                 everything
 #   ./run_diarization.sh --stage 3       from training on
 #
-# Speech and conversations are made with espeak-ng; voices of conversations are not among those that are learnt. What it
+# Speech and conversations are made with espeak-ng; voices of conversations are not among those that are learned. What it
 # makes lies under exp/diarization/: corpus, features, examples, the network, speaker_model/ (a folder as published for
 # vosk, with PLDA) and results.txt.
 

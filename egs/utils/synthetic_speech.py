@@ -24,7 +24,7 @@ def fail(message: str) -> None:
 
 
 def need_program(name: str) -> None:
-    """Exit with a message if a synthesiser is missing."""
+    """Exit with a message if a synthesizer is missing."""
     if shutil.which(name) is None:
         fail(f"there is no {name} on the PATH (Debian: apt-get install {name})")
 

@@ -1,4 +1,4 @@
-"""Weighted acceptors small enough to be lists: determinised, minimised and composed, costs being tropical.
+"""Weighted acceptors small enough to be lists: determinized, minimized and composed, costs being tropical.
 
 A supervision's FST has a few states a frame, so plain lists and hashing by state are quicker than arrays, and no
 library is needed. Results are those of OpenFst for the same acceptors, including its rounding.
@@ -19,9 +19,9 @@ Cost = np.float32                       # sums are rounded where OpenFst rounds 
 Arc = tuple[int, Cost, int]             # label, cost, next state
 ByLabel = Mapping[int, Sequence[tuple[Cost, int]]]       # cost and next state of the arcs of one state
 
-MAX_STATES = 200_000                    # of a determinised acceptor. Kaldi: kSupervisionMaxStates
-_RESIDUAL_STEPS = np.float32(1024)      # per unit of cost: how finely determinisation tells states apart; kDelta
-_COST_STEP = np.float32(1e-6)           # the same for minimisation. OpenFst: kShortestDelta
+MAX_STATES = 200_000                    # of a determinized acceptor. Kaldi: kSupervisionMaxStates
+_RESIDUAL_STEPS = np.float32(1024)      # per unit of cost: how finely determinization tells states apart; kDelta
+_COST_STEP = np.float32(1e-6)           # the same for minimization. OpenFst: kShortestDelta
 _LARGEST_COST = 1e20                    # of an arc; larger sums could not be stored
 _HALF, _ZERO, _INFINITY = np.float32(0.5), np.float32(0.0), np.float32(np.inf)
 _FREE, _OPEN, _DONE = range(3)

@@ -104,7 +104,7 @@ def _check(fst: Fst) -> None:
 class DenominatorGraph:
     """A denominator graph of ``num_pdfs`` pdfs, made from an FST.
 
-    Arc probabilities are exp(-cost), not renormalised; final costs do not count: every state may end.
+    Arc probabilities are exp(-cost), not renormalized; final costs do not count: every state may end.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def pdf_weights(supervision: Supervision) -> SparseMatrix:
 
     Raises
     ------
-    Nnet3Error : there is no alignment, or no FST of a normalised supervision
+    Nnet3Error : there is no alignment, or no FST of a normalized supervision
     ShapeError : the alignment has pdfs that the supervision does not have
     """
     num_frames, num_pdfs = supervision.frames_per_sequence, supervision.label_dim

@@ -69,7 +69,7 @@ class ChainExampleMaker:
                  deriv_weights: np.ndarray | None = None) -> Iterator[tuple[str, NnetChainExample]]:
         """Yield (key, example) for each piece of an utterance; nothing, with a warning, if it is too short.
 
-        A piece that cannot be normalised is left as it is, with a warning, as in Kaldi; one that cannot be made
+        A piece that cannot be normalized is left as it is, with a warning, as in Kaldi; one that cannot be made
         unconstrained is left out.
 
         Parameters
@@ -105,7 +105,7 @@ class ChainExampleMaker:
             yield self._key(utterance, chunk), self._example(features, chunk, piece, weights, ivectors)
 
     def _finished(self, utterance: str, chunk: Chunk, piece: Supervision) -> Supervision | None:
-        """A piece of a supervision made unconstrained and normalised, as far as requested and possible."""
+        """A piece of a supervision made unconstrained and normalized, as far as requested and possible."""
         where = f"For utterance {utterance}, feature frames {chunk.first_frame} to " \
                 f"{chunk.first_frame + chunk.num_frames}"
         if self._model is not None:

@@ -83,7 +83,7 @@ def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scattered(values: np.ndarray) -> np.ndarray:
-    """uint64: each value hashed to 64 bits (the finaliser of splitmix64)."""
+    """uint64: each value hashed to 64 bits (the finalizer of splitmix64)."""
     bits = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

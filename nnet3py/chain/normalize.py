@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Normalizer:
-    """Normalises supervisions: adds the costs of the denominator FST's paths to their FSTs.
+    """Normalizes supervisions: adds the costs of the denominator FST's paths to their FSTs.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Normalizer:
         """The supervision with the costs; the argument is left as it is.
 
         SupervisionError if no path is possible, or there are too many states; Nnet3Error if the denominator has pdfs
-        that the supervision cannot have. Normalising twice would count costs twice.
+        that the supervision cannot have. Normalizing twice would count costs twice.
         """
         if supervision.label_dim < self._num_pdfs:
             raise Nnet3Error(f"the normalization FST has pdfs up to {self._num_pdfs - 1}, but the supervision is of "
@@ -87,7 +87,7 @@ class Normalizer:
 
 
 def _looks_normalized(fst: Fst) -> bool:
-    """Newly cut pieces begin with epsilons; normalised ones have costs and no epsilons."""
+    """Newly cut pieces begin with epsilons; normalized ones have costs and no epsilons."""
     return bool(fst.weights.any() and not (fst.input_labels == 0).any())
 
 

@@ -17,7 +17,7 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ to count as the same arcs plus a weight of the state
 
 _NOT_NORMALIZED = ("was it made without the normalization FST? nnet3-chain-normalize-egs leaves out examples that "
-                   "cannot be normalised")
+                   "cannot be normalized")
 
 
 def check_fst(fst: Fst, label_dim: int) -> None:
@@ -31,7 +31,7 @@ def check_fst(fst: Fst, label_dim: int) -> None:
         raise Nnet3Error("the FST of a supervision is a transducer, expected an acceptor of pdfs plus 1")
     lowest, highest = int(fst.input_labels.min()), int(fst.input_labels.max())
     if lowest == 0:
-        raise Nnet3Error("the FST of a supervision holds epsilons, so it is not normalised", _NOT_NORMALIZED)
+        raise Nnet3Error("the FST of a supervision holds epsilons, so it is not normalized", _NOT_NORMALIZED)
     if lowest < 0 or highest > label_dim:
         raise Nnet3Error(f"the FST of a supervision of {label_dim} pdfs has the label "
                          f"{lowest if lowest < 0 else highest}, expected 1 to {label_dim}")

@@ -13,7 +13,7 @@ SMALLEST = 1024          # float32 elements
 
 
 def scratch_floats(ops: Ops, *shape: int) -> Any:
-    """An uninitialised contiguous float32 array of the device; valid as long as ``ops.scratch_vector``'s."""
+    """An uninitialized contiguous float32 array of the device; valid as long as ``ops.scratch_vector``'s."""
     size = math.prod(shape)
     return ops.scratch_vector(1 << (max(size, SMALLEST) - 1).bit_length())[:size].reshape(*shape)
 

@@ -54,7 +54,7 @@ class SupervisionSplitter:
     def frame_range(self, begin: int, num_frames: int) -> Supervision:
         """The supervision of frames ``begin`` … ``begin + num_frames`` - 1, with all states allowed at both ends.
 
-        Its FST has epsilon arcs from the start: it must be normalised, or made unconstrained, before use. Kaldi:
+        Its FST has epsilon arcs from the start: it must be normalized, or made unconstrained, before use. Kaldi:
         GetFrameRange.
         """
         end = begin + num_frames

@@ -54,7 +54,7 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
     pdfs = model.transition_id_to_pdf[_random_path(fst, random)]
     is_later_loop = model.is_self_loop[fst.input_labels] & (fst.sources != fst.start)
     _check_self_loops(fst, model, is_later_loop)
-    order = minimized(determinized(Acceptor.from_fst(without_epsilons(_relabelled(
+    order = minimized(determinized(Acceptor.from_fst(without_epsilons(_relabeled(
         fst, np.where(is_later_loop, 0, fst.input_labels))))))
     cyclic = add_self_loops(order.fst(), model, 0.0, check=False)
     by_pdf = determinized(Acceptor.from_fst(without_epsilons(to_pdfs(cyclic, model))))
@@ -72,7 +72,7 @@ def _check_self_loops(fst: Fst, model: TransitionModel, is_loop: np.ndarray) -> 
                          "make it with chain-get-supervision --convert-to-pdfs=false and the same model")
 
 
-def _relabelled(fst: Fst, labels: np.ndarray) -> Fst:
+def _relabeled(fst: Fst, labels: np.ndarray) -> Fst:
     labels = labels.astype(np.int32)
     return dataclasses.replace(fst, input_labels=labels, output_labels=labels, stored=None)
 

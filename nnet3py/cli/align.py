@@ -45,7 +45,7 @@ e.g.:
     option("format", str, "textgrid", "What to write: textgrid, json, ctm, srt or vtt", choices=tuple(FORMATS)),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
     option("unknown-words", str, "similar", "What to do with words that the model does not know: similar: align them "
-           "as words spelt alike; leave-out: leave a gap; error", choices=("similar", "leave-out", "error")),
+           "as words spelled alike; leave-out: leave a gap; error", choices=("similar", "leave-out", "error")),
     *NAMED_MODEL, *DEVICE,
     option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
     NUM_THREADS,

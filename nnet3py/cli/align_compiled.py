@@ -69,7 +69,7 @@ def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
 
     if not options.read_disambig_syms:
         log.warning("--read-disambig-syms is not given: with a lexicon without disambiguation symbols graphs of many "
-                    "words may not be determinisable")
+                    "words may not be determinizable")
     _compile_graphs(args, options, FST, lambda words: words)
     return 0
 

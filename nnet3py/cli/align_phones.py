@@ -50,7 +50,7 @@ def make_mono_tree(args: list[str], options: Options) -> int:
 
 @kaldi_command("phones-to-ali", usage="""
 Turn phones with times into alignments, sequences of transition-ids: what ali-to-phones takes apart. The input has the
-phone of every frame, where equal neighbours count as one phone, or (--lengths=true) pairs of phone and
+phone of every frame, where equal neighbors count as one phone, or (--lengths=true) pairs of phone and
 number of frames. Frames of a phone are spread evenly over the states of its HMM.
 
 Usage:  phones-to-ali [options] <model> <tree> <phones-rspecifier> <alignments-wspecifier>

@@ -22,7 +22,7 @@ final.raw den.fst ark:1.cegs ark:1.lwf.cegs
            choices=("raw", "den")),
     option("apply-exp", bool, True, "With --type=raw: add exp(output)"),
     option("clip-threshold", float, 0.0, "With --type=den: posteriors below this become 0"),
-    option("batchnorm-test-mode", bool, False, "Normalise with the stored statistics, not with the example's"),
+    option("batchnorm-test-mode", bool, False, "Normalize with the stored statistics, not with the example's"),
     option("dropout-test-mode", bool, False, "Compute without dropout"),
     *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ])

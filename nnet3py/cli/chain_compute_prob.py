@@ -20,7 +20,7 @@ Usage:  nnet3-chain-compute-prob [options] <nnet-in> <denominator-fst-in> <train
 
 e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
 """, arguments=(3, 3), options=[
-    option("batchnorm-test-mode", bool, True, "Normalise with the stored statistics, not with the minibatch's"),
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
     option("dropout-test-mode", bool, True, "Compute without dropout"),
     *CHAIN, *_PROB, *DEVICE,
 ])

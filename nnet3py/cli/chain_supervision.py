@@ -80,7 +80,7 @@ Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier>
 e.g.: nnet3-chain-normalize-egs normalization.fst ark:train.cegs ark:- | nnet3-chain-shuffle-egs ark:- ark:1.cegs
 """, arguments=(3, 3), options=[NORMALIZATION_SCALE])
 def normalize_egs(args: list[str], options: Options) -> int:
-    """Normalise examples; those for which it is impossible are left out and counted."""
+    """Normalize examples; those for which it is impossible are left out and counted."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -88,7 +88,7 @@ def normalize_egs(args: list[str], options: Options) -> int:
     normalizer = read_normalizer(args[0], options.normalization_fst_scale)
     num_done = num_errors = 0
     with TableWriter(args[2], CHAIN_EXAMPLE) as writer, SequentialReader(args[1], CHAIN_EXAMPLE) as reader:
-        for key, example in log.progress(reader, "Normalising examples", share=reader.share_read):
+        for key, example in log.progress(reader, "Normalizing examples", share=reader.share_read):
             if len(example.outputs) != 1:
                 raise Nnet3Error(f"Expected example to have exactly one output; '{key}' has {len(example.outputs)}")
             output = example.outputs[0]

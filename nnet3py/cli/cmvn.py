@@ -1,4 +1,4 @@
-"""compute-cmvn-stats, modify-cmvn-stats, apply-cmvn and apply-cmvn-online: mean and variance normalisation."""
+"""compute-cmvn-stats, modify-cmvn-stats, apply-cmvn and apply-cmvn-online: mean and variance normalization."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -31,7 +31,7 @@ SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's 
 
 
 @kaldi_command("compute-cmvn-stats", usage="""
-Compute statistics for mean and variance normalisation: of each utterance, of each speaker (with --spk2utt), or of all
+Compute statistics for mean and variance normalization: of each utterance, of each speaker (with --spk2utt), or of all
 features together, if the output is a plain file.
 
 Usage: compute-cmvn-stats [options] <feats-rspecifier> (<stats-wspecifier>|<stats-wxfilename>)
@@ -161,7 +161,7 @@ def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
 
 
 @kaldi_command("modify-cmvn-stats", usage="""
-Copy normalisation statistics so that some dimensions will not be normalised, or turn them into means and variances.
+Copy normalization statistics so that some dimensions will not be normalized, or turn them into means and variances.
 
 Usage: modify-cmvn-stats [options] [<fake-dims>] <in-rspecifier> <out-wspecifier>
 e.g.: modify-cmvn-stats 13:14:15 ark:cmvn.ark ark:-
@@ -186,11 +186,11 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-# -- normalisation -----------------------------------------------------------------------------------------------------
+# -- normalization -----------------------------------------------------------------------------------------------------
 
 
 @kaldi_command("apply-cmvn", usage="""
-Normalise the means, and optionally the variances, of features: of each utterance, or with --utt2spk of each speaker,
+Normalize the means, and optionally the variances, of features: of each utterance, or with --utt2spk of each speaker,
 or of all with the statistics in a plain file.
 
 Usage: apply-cmvn [options] (<cmvn-stats-rspecifier>|<cmvn-stats-rxfilename>) <feats-rspecifier> <feats-wspecifier>
@@ -198,10 +198,10 @@ e.g.: apply-cmvn --utt2spk=ark:data/train/utt2spk scp:data/train/cmvn.scp scp:da
 See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
 """, arguments=(3, 3), options=[
     UTT2SPK, *without(CMVN, "cmn-window", "speaker-frames", "global-frames"),
-    option("reverse", bool, False, "Give normalised features the means and variances of the statistics"),
+    option("reverse", bool, False, "Give normalized features the means and variances of the statistics"),
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
-    """Normalise a table; 1 if nothing was written."""
+    """Normalize a table; 1 if nothing was written."""
     from nnet3py.feat.cmvn import fake_stats, normalize
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
@@ -257,7 +257,7 @@ def _read_stats(rxfilename: str) -> np.ndarray:
 
 
 @kaldi_command("apply-cmvn-online", usage="""
-Normalise the means, and optionally the variances, of features frame by frame, with what was seen so far: in the
+Normalize the means, and optionally the variances, of features frame by frame, with what was seen so far: in the
 utterance, then (with --spk2utt) in the speaker's earlier utterances, then in the global statistics.
 
 Usage: apply-cmvn-online [options] <global-cmvn-stats> <feature-rspecifier> <feature-wspecifier>
@@ -266,7 +266,7 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
  scp:data/train/feats.scp ark:-
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
-    """Normalise a table; 1 if nothing was written."""
+    """Normalize a table; 1 if nothing was written."""
     from nnet3py.feat.cmvn import OnlineNormalizer
     from nnet3py.feat.cmvn_options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -295,7 +295,7 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
 
 def _groups(rspecifier: str, spk2utt: str, new: Callable[[], Callable[[np.ndarray], np.ndarray]],
             ) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Iterator[tuple[str, np.ndarray | None]]]]:
-    """Each speaker's normaliser with the features; without ``spk2utt``, of each utterance."""
+    """Each speaker's normalizer with the features; without ``spk2utt``, of each utterance."""
     from nnet3py.formats.matrix_files import read_matrices
 
     if spk2utt:

@@ -18,7 +18,7 @@ _FLAGS = ("train", "input-derivs", "store-stats", "num-sequences")
 
 
 @kaldi_command("nnet3-compile", usage="""
-Compile a request for a network, and show the result: how each pass of the optimiser changes the command list,
+Compile a request for a network, and show the result: how each pass of the optimizer changes the command list,
 the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
 
 The request is for chunks of --frames frames with the context that the network needs; or what --input and --output

@@ -13,7 +13,7 @@ import click
 from click import shell_completion
 from click.shell_completion import CompletionItem, ShellComplete
 
-from nnet3py.cli.options import COMPLETION_VARIABLE, Option, normalise
+from nnet3py.cli.options import COMPLETION_VARIABLE, Option, normalize
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 
@@ -29,7 +29,7 @@ def complete(command: click.Command, instruction: str) -> int:
 
 def option_items(options: Sequence[Option], incomplete: str) -> list[CompletionItem]:
     """The options whose names begin like this, each with the equal sign that its value follows."""
-    start = normalise(incomplete)
+    start = normalize(incomplete)
     words = {f"--{option_.name}" + ("" if option_.name == "help" else "="): option_ for option_ in options}
     return [CompletionItem(word, help=words[word].help) for word in sorted(words) if word.startswith(start)]
 
@@ -49,11 +49,11 @@ class _KaldiManners(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """What may follow; a value comes with its option in front where the shell takes both for one word."""
         # Some shells give "--name=value" as three words.
-        args = [normalise(word) if word.startswith("--") else word for word in args if word != "="]
+        args = [normalize(word) if word.startswith("--") else word for word in args if word != "="]
         name, equals, value = incomplete.partition("=")
         if not incomplete.startswith("--") or not equals:
             return super().get_completions(args, incomplete)
-        items = super().get_completions(args, f"{normalise(name)}={value}")
+        items = super().get_completions(args, f"{normalize(name)}={value}")
         for item in items:
             item.value = f"{name}={item.value}"
         return items

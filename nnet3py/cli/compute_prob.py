@@ -13,9 +13,9 @@ Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
 
 e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 """, arguments=(2, 2), options=[
-    option("batchnorm-test-mode", bool, True, "Normalise with the stored statistics, not with the minibatch's"),
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
     option("dropout-test-mode", bool, True, "Compute without dropout"),
-    option("collapse-model", bool, True, "Merge neighbouring linear components first"),
+    option("collapse-model", bool, True, "Merge neighboring linear components first"),
     *PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:

@@ -1,4 +1,4 @@
-"""What commands that compute set up from their options: the device, the threads, the optimisations of the compiler."""
+"""What commands that compute set up from their options: the device, the threads, the optimizations of the compiler."""
 from __future__ import annotations
 
 import os
@@ -32,7 +32,7 @@ def set_up(options: Options) -> str:
 
 
 def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions:
-    """The optimiser's options from the ``OPTIM`` group; a pass that does not exist is not run.
+    """The optimizer's options from the ``OPTIM`` group; a pass that does not exist is not run.
 
     ``prefixed`` says whether the command has the group with its prefix or without.
     """

@@ -87,7 +87,7 @@ def diarize(args: list[str], options: Options) -> int:
     if errors:
         every = diarization.DiarizationErrors(*map(sum, zip(*errors, strict=True)))
         shares = [100 * part / every.total for part in every[:3]]
-        write_text("-", f"diarisation error rate {100 * every.rate:.2f} % of {every.total:.0f} s in {len(errors)} "
+        write_text("-", f"diarization error rate {100 * every.rate:.2f} % of {every.total:.0f} s in {len(errors)} "
                    f"sounds: missed {shares[0]:.2f}, false alarm {shares[1]:.2f}, confused {shares[2]:.2f}\n")
     return 1 if failed else 0
 

@@ -21,7 +21,7 @@ def discriminative_options(options: Options) -> DiscriminativeOptions:
 
 
 def model_in_test_mode(rxfilename: str, options: Options, batchnorm: bool) -> AcousticModel:
-    """An acoustic model whose dropout, and with ``batchnorm`` batch normalisation, is as the options say."""
+    """An acoustic model whose dropout, and with ``batchnorm`` batch normalization, is as the options say."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 

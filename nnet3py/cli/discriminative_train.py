@@ -60,7 +60,7 @@ Usage:  nnet3-discriminative-compute-objf [options] <model-in> <discriminative-e
 
 e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
 """, arguments=(2, 2), options=(
-    option("batchnorm-test-mode", bool, True, "Normalise with the stored statistics, not with the minibatch's"),
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
     _DROPOUT, *DISCRIMINATIVE,
     *(setting.but(help="No effect: there is no accuracy") if "accuracy" in setting.name else setting
       for setting in PROB),

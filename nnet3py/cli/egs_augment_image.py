@@ -17,7 +17,7 @@ e.g.: nnet3-egs-augment-image --horizontal-flip-prob=0.5 --horizontal-shift=0.1 
     --srand=103 --num-channels=3 --fill-mode=nearest ark:1.egs ark:-
 """, arguments=(2, 2), options=[
     option("srand", int, 0, "Seed of the random choices"),
-    option("num-channels", int, 1, "Columns of one pixel, such as colours"),
+    option("num-channels", int, 1, "Columns of one pixel, such as colors"),
     option("horizontal-flip-prob", float, 0.0, "Probability that left and right change places"),
     option("horizontal-shift", float, 0.0, "The farthest shift to either side, in widths of the image"),
     option("vertical-shift", float, 0.0, "The farthest shift up or down, in heights of the image"),

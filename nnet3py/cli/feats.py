@@ -32,7 +32,7 @@ def _convert(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tu
 
 
 @kaldi_command("splice-feats", usage="""
-Put each frame beside its neighbours; at the ends of an utterance the outermost frame is repeated.
+Put each frame beside its neighbors; at the ends of an utterance the outermost frame is repeated.
 
 Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
 e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-

@@ -42,7 +42,7 @@ See also: transcribe, inspect
     *(declared for declared in driver_options(FineTuneOptions) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
-    """Make a folder, or look at model and data; 1 if the old model stays, or the data cannot be learnt from."""
+    """Make a folder, or look at model and data; 1 if the old model stays, or the data cannot be learned from."""
     from nnet3py.fine_tuning.fine_tuning import run
     from nnet3py.io.streams import write_text
 

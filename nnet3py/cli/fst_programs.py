@@ -1,4 +1,4 @@
-"""Kaldi's programs on FSTs: composition, determinisation, minimisation, and smaller changes of graphs."""
+"""Kaldi's programs on FSTs: composition, determinization, minimization, and smaller changes of graphs."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,7 @@ def _compose_tables(left_name: str, right_name: str, target: str, tables: list[b
 
 
 @kaldi_command("fstdeterminizestar", usage="""
-Remove epsilons and determinise. Output labels are kept: a state's paths of the same input must have the same output.
+Remove epsilons and determinize. Output labels are kept: a state's paths of the same input must have the same output.
 Files, or tables; entries that fail are left out with a warning.
 
 Usage: fstdeterminizestar [options] [<fst-rxfilename|fsts-rspecifier> [<fst-wxfilename|fsts-wspecifier>]]
@@ -103,7 +103,7 @@ See also: fstminimizeencoded
     option("max-states", int, -1, "Stop when there are that many states; -1: no limit"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:
-    """Determinise."""
+    """Determinize."""
     from nnet3py.fst.openfst import determinize_star, from_openfst, to_openfst, write_openfst
 
     def determinized(fst: Fst) -> Any:
@@ -134,7 +134,7 @@ e.g.:
 See also: fstdeterminizestar, fstpushspecial
 """, arguments=(0, 2), options=[DELTA])
 def fst_minimize_encoded(args: list[str], options: Options) -> int:
-    """Minimise."""
+    """Minimize."""
     from nnet3py.fst.openfst import minimize_encoded, to_openfst, write_openfst
 
     source, target = names_of_files(args)

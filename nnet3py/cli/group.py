@@ -55,7 +55,7 @@ class KaldiGroup(Runnable, click.Group):
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """A text in lines of some width. click's own way looks for colours in every word, a third of the time for help."""
+    """A text in lines of some width. click's own way looks for colors in every word, a third of the time for help."""
     lines = []
     while len(text) > width and (end := text.rfind(" ", 0, width + 1)) > 0:
         lines.append(text[:end])

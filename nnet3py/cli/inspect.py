@@ -7,7 +7,7 @@ from nnet3py.cli.options import Options, option
 
 @kaldi_command("nnet3-inspect", usage="""
 Show what a model or a model folder holds, and what is missing for computing, training or decoding with it, and for
-recognising sound. A folder may be that of a training, with final.mdl in it, or that of a model published for
+recognizing sound. A folder may be that of a training, with final.mdl in it, or that of a model published for
 recognition, with am/final.mdl.
 
 Usage:  nnet3-inspect [options] <model-or-folder>

@@ -208,7 +208,7 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("ivector-extract-online2", usage="""
-Extract i-vectors as an online recogniser would: every so many frames, from the frames up to there and what is known of
+Extract i-vectors as an online recognizer would: every so many frames, from the frames up to there and what is known of
 the speaker from earlier utterances.
 
 Usage:  ivector-extract-online2 [options] <spk2utt-rspecifier> <feature-rspecifier> <ivector-wspecifier>
@@ -303,7 +303,7 @@ See also: ivector-extract-online2
     option("randomize-prob", float, 0.5, "How probably a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
-    """Randomise a table; 1 if it was empty."""
+    """Randomize a table; 1 if it was empty."""
     from nnet3py.cli.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom

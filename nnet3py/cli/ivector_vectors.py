@@ -134,7 +134,7 @@ See also: ivector-subtract-global-mean
     option("scaleup", bool, True, "To the root of the dimension; if false, to 1"),
 ])
 def ivector_normalize_length(args: list[str], options: Options) -> int:
-    """Normalise a table; 1 if it was empty."""
+    """Normalize a table; 1 if it was empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR

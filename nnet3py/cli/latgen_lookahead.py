@@ -30,7 +30,7 @@ graph/Gr.fst graph/disambig_tid.int scp:feats.scp ark:lat.ark
 See also: nnet3-latgen-faster, make-graph
 """, arguments=(6, 8), options=[
     *DECODER,
-    option("phrases", str, "", "File of phrases, one per line: only these are recognised, instead of what G allows; "
+    option("phrases", str, "", "File of phrases, one per line: only these are recognized, instead of what G allows; "
            "needs --word-symbol-table"),
     option("boost-words", str, "", "File of lines WORD COST: what is taken off the costs of words in G; needs "
            "--word-symbol-table"),

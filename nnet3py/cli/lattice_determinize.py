@@ -19,7 +19,7 @@ _BEAM = option("beam", float, 10.0, "How much worse than the best one a path may
 _DELTA = option("delta", float, 1.0 / 1024, "States that differ by no more than this are the same")
 _MAX_MEM = option("max-mem", int, 50000000, "Bytes that may be used, as Kaldi counts them; then the beam gets narrower")
 _MAX_LOOP = option("max-loop", int, 0, "No effect: lattices with cycles are refused")
-_MINIMIZE = option("minimize", bool, False, "Push and minimise after determinization")
+_MINIMIZE = option("minimize", bool, False, "Push and minimize after determinization")
 
 
 class _Depths:
@@ -272,7 +272,7 @@ See also: lattice-push, lattice-determinize-pruned
     option("push-weights", bool, True, "Push costs before"), _DELTA,
 ])
 def lattice_minimize(args: list[str], options: Options) -> int:
-    """Minimise lattices; 1 if none could be."""
+    """Minimize lattices; 1 if none could be."""
     from nnet3py.lattices.minimize import minimized
 
     done, errors = change_lattices(args, lambda key, lattice: _not_empty(

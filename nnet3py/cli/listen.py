@@ -14,7 +14,7 @@ from nnet3py.cli.recognizers import MODEL, USE_GPU, single_model, warmed_recogni
 
 
 @kaldi_command("listen", usage="""
-Recognise what a microphone hears: words are shown while someone speaks, and printed, a line for each utterance, when
+Recognize what a microphone hears: words are shown while someone speaks, and printed, a line for each utterance, when
 it is over. Ctrl-C ends it. Needs the extra listen, except for files.
 
 Usage:  nnet3py listen [options] <model-folder>
@@ -27,7 +27,7 @@ e.g.:
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
     option("file", str, "", "File of sound in place of a microphone; - for standard input"),
-    option("real-time", bool, False, "Take the file's sound as fast as it was spoken, not as fast as it is recognised"),
+    option("real-time", bool, False, "Take the file's sound as fast as it was spoken, not as fast as it is recognized"),
     option("device", str, "", "Microphone, by number or part of its name; the system's default if empty"),
     option("list-devices", bool, False, "Print the available devices and exit"),
     *MODEL, USE_GPU,
@@ -72,7 +72,7 @@ def show(words: Iterable[Any]) -> None:
 
 @contextmanager
 def ending(source: Any) -> Iterator[None]:
-    """Ctrl-C lets what was heard until then be recognised; a second one interrupts."""
+    """Ctrl-C lets what was heard until then be recognized; a second one interrupts."""
     def stop(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, before)
         source.stop()

@@ -23,7 +23,7 @@ _JOBS = (
 Make a folder of training examples from a data directory and either alignments (a folder with ali.*.gz, num_jobs,
 final.mdl and tree) or targets (a list, such as targets.scp): archives egs.N.ark, combine.egs, train_diagnostic.egs,
 valid_diagnostic.egs, and info/. Some utterances are held out. Started again after an interruption, it goes on where it
-stopped. Features are normalised by apply-cmvn with --cmvn-opts; --cmvn-opts=--norm-means=false leaves them as they are.
+stopped. Features are normalized by apply-cmvn with --cmvn-opts; --cmvn-opts=--norm-means=false leaves them as they are.
 
 Usage:  make-egs [options] <data-dir> <ali-dir or targets-scp> <egs-dir>
 e.g.:

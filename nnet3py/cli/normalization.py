@@ -15,7 +15,7 @@ NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of t
 
 
 def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
-    """What normalises with the FST in a file; Nnet3Error if it cannot be used."""
+    """What normalizes with the FST in a file; Nnet3Error if it cannot be used."""
     from nnet3py.chain.normalize import Normalizer
     from nnet3py.io.object_files import read_object
     from nnet3py.transducers.fst_text import read_fst

@@ -1,4 +1,4 @@
-"""online2-wav-nnet3-latgen-faster and -grammar: sound is recognised as if it were arriving."""
+"""online2-wav-nnet3-latgen-faster and -grammar: sound is recognized as if it were arriving."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ _OPTIONS = (
 
 
 @kaldi_command("online2-wav-nnet3-latgen-faster", usage=f"""
-Recognise sound in chunks, as if it were arriving: features, i-vectors, the network and the search go on with each of
-them. What is learnt about a speaker is kept from one utterance to the next. Simulates what
+Recognize sound in chunks, as if it were arriving: features, i-vectors, the network and the search go on with each of
+them. What is learned about a speaker is kept from one utterance to the next. Simulates what
 online2-tcp-nnet3-decode-faster does.
 {LATTICES_HELP}
 Usage: online2-wav-nnet3-latgen-faster [options] <nnet3-in> <fst-in> <spk2utt-rspecifier> <wav-rspecifier> \

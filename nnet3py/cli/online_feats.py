@@ -1,4 +1,4 @@
-"""online2-wav-dump-features and compute-online-feats: what a recogniser computes from sound before the network."""
+"""online2-wav-dump-features and compute-online-feats: what a recognizer computes from sound before the network."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @kaldi_command("online2-wav-dump-features", usage="""
 Compute what a network takes of sound that arrives in chunks: features, and the i-vector of each frame beside them.
-What is learnt about a speaker is kept from one utterance to the next.
+What is learned about a speaker is kept from one utterance to the next.
 
 Usage: online2-wav-dump-features [options] <spk2utt-rspecifier> <wav-rspecifier> <feature-wspecifier>
 or:    online2-wav-dump-features [options] --print-ivector-dim=true
@@ -59,7 +59,7 @@ def dump_features(args: list[str], options: Options) -> int:
                 with within(f"utterance {key}"):
                     pipeline = FeaturePipeline(models, state)
                     rows = _rows(pipeline, sounds[key], options.chunk_length)
-                    # The normalisation of the network's input begins again.
+                    # The normalization of the network's input begins again.
                     state = SpeakerState(pipeline.adaptation_state().ivectors)
                 writer.write(key, rows)
                 done, frames = done + 1, frames + len(rows)

@@ -1,4 +1,4 @@
-"""What the commands that recognise sound as it arrives share: option groups, and what is made from them."""
+"""What the commands that recognize sound as it arrives share: option groups, and what is made from them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
 
 
 class OnlineDecoding:
-    """A recogniser made from options and files: what all its streams share.
+    """A recognizer made from options and files: what all its streams share.
 
     Parameters
     ----------

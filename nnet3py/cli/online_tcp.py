@@ -22,7 +22,7 @@ _LONGEST_TIMEOUT = 86400.0          # seconds
 
 
 @kaldi_command("online2-tcp-nnet3-decode-faster", usage="""
-Recognise the sound that clients send to a port, one client after the other.
+Recognize the sound that clients send to a port, one client after the other.
 
 A client sends samples, 16 bits each, signed, little endian, mono, of the rate --samp-freq, and nothing else, and shuts
 down its side of the connection when it is done. It gets lines of text: what has been understood so far, which ends with

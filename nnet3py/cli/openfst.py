@@ -225,10 +225,10 @@ def fst_project(args: list[str], options: Options) -> int:
           example="--relabel_ipairs=relabel G.fst Gr.fst")
 def fst_relabel(args: list[str], options: Options) -> int:
     """Relabel."""
-    from nnet3py.fst.arcs import relabelled
+    from nnet3py.fst.arcs import relabeled
 
     pairs = [_pairs(name) for name in (options.relabel_ipairs, options.relabel_opairs)]
-    return change_graph(args, lambda fst: relabelled(fst, *pairs))
+    return change_graph(args, lambda fst: relabeled(fst, *pairs))
 
 
 def _pairs(name: str) -> dict[int, int]:

@@ -62,7 +62,7 @@ def fst_rm_epsilon(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("fstdeterminize", usage="""
-Determinise an FST; epsilons are labels like others.
+Determinize an FST; epsilons are labels like others.
 
 Usage: fstdeterminize [options] [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
@@ -75,7 +75,7 @@ See also: fstdeterminizestar, fstrmepsilon
     QUIET,
 ])
 def fst_determinize(args: list[str], options: Options) -> int:
-    """Determinise."""
+    """Determinize."""
     from nnet3py.fst.openfst import determinize
 
     return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
@@ -94,7 +94,7 @@ See also: fstdeterminize, fstminimizeencoded
     QUIET,
 ])
 def fst_minimize(args: list[str], options: Options) -> int:
-    """Minimise."""
+    """Minimize."""
     from nnet3py.fst.openfst import load_kaldifst
 
     return _change_openfst(args, lambda graph: load_kaldifst().minimize(graph, delta=options.delta,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nnet3py.cli.options import Option, declared, normalise, option
+from nnet3py.cli.options import Option, declared, normalize, option
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.option_fields import settings_of
 
@@ -22,9 +22,9 @@ BINARY = option("binary", bool, True, "Write output in binary mode")
 
 def with_default(group: Sequence[Option], name: str, default: Any) -> Group:
     """``group`` with another default for one of its options."""
-    if normalise(name) not in [option_.name for option_ in group]:
+    if normalize(name) not in [option_.name for option_ in group]:
         raise ValueError(f"no option {name} in this group")
-    return tuple(option_.but(default=default) if option_.name == normalise(name) else option_ for option_ in group)
+    return tuple(option_.but(default=default) if option_.name == normalize(name) else option_ for option_ in group)
 
 
 def without(group: Sequence[Option], *names: str) -> Group:
@@ -114,8 +114,8 @@ EGGEN: Group = (
     option("right-context", int, 0, "Frames of right context in each example"),
     option("left-context-initial", int, -1, "As --left-context, for the first chunk of an utterance (-1: the same)"),
     option("right-context-final", int, -1, "As --right-context, for the last chunk of an utterance (-1: the same)"),
-    option("num-frames", str, "1", "Labelled frames per example: a comma-separated list, the usual one first"),
-    option("num-frames-overlap", int, 0, "Frames by which neighbouring examples overlap"),
+    option("num-frames", str, "1", "Labeled frames per example: a comma-separated list, the usual one first"),
+    option("num-frames-overlap", int, 0, "Frames by which neighboring examples overlap"),
     option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
 )
 

@@ -1,6 +1,6 @@
 """How a command declares its options, and how it reads their values.
 
-An :class:`Option` is one of click's, whose name is normalised as Kaldi compares it (lower case, ``-`` for ``_``);
+An :class:`Option` is one of click's, whose name is normalized as Kaldi compares it (lower case, ``-`` for ``_``);
 :mod:`nnet3py.cli.parser` reads a command line. See :mod:`nnet3py.cli.command` for how a command declares its options.
 
 Kaldi: util/parse-options.h.
@@ -15,10 +15,10 @@ import click
 from nnet3py import log
 from nnet3py.cli.option_types import INT_MAX, INT_MIN, TYPES, OptionError, OptionType, Text
 from nnet3py.option_fields import Setting
-from nnet3py.option_file import normalise
+from nnet3py.option_file import normalize
 
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
-           "normalise", "option", "print_error_text", "quote", "usage_text"]
+           "normalize", "option", "print_error_text", "quote", "usage_text"]
 
 COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the variable by which shells ask, the same for all our names
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
@@ -87,7 +87,7 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     """
     kind = TYPES[type if isinstance(type, str) else _WORDS[type]]
     reason = (lambda value, options: idle) if isinstance(idle, str) else idle
-    return Option(normalise(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason)
+    return Option(normalize(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason)
 
 
 def declared(settings: Iterable[Setting]) -> tuple[Option, ...]:
@@ -122,22 +122,22 @@ class Options:
         self._given = frozenset(given)
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[normalise(name)]
+        return self._values[normalize(name)]
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_"):
             try:
-                return self._values[normalise(name)]
+                return self._values[normalize(name)]
             except KeyError:
                 pass
-        raise AttributeError(f"the command has no option --{normalise(name)}")
+        raise AttributeError(f"the command has no option --{normalize(name)}")
 
     def __contains__(self, name: str) -> bool:
-        return normalise(name) in self._values
+        return normalize(name) in self._values
 
     def given(self, name: str) -> bool:
         """Whether the option was set on the command line or in a config file."""
-        return normalise(name) in self._given
+        return normalize(name) in self._given
 
     def as_dict(self) -> dict[str, Any]:
         """All values by their names."""
@@ -145,7 +145,7 @@ class Options:
 
     def group(self, prefix: str) -> dict[str, Any]:
         """The options under a prefix, as Python names: ``group("optimization")["min_deriv_time"]``."""
-        start = normalise(prefix).rstrip(".") + "."
+        start = normalize(prefix).rstrip(".") + "."
         return {name[len(start):].replace("-", "_"): value
                 for name, value in self._values.items() if name.startswith(start)}
 

@@ -13,7 +13,7 @@ from typing import Any
 from nnet3py.cli.option_types import OptionError
 from nnet3py.cli.options import Option, Options
 from nnet3py.errors import UsageError
-from nnet3py.option_file import normalise, read_option_lines, split
+from nnet3py.option_file import normalize, read_option_lines, split
 
 ARGUMENTS = "arguments"     # where the words that are not options are found; no option can have this name
 
@@ -97,13 +97,13 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
     wants_value = False
     for word in words:
         of_an_option = word.startswith("--") and " " not in word
-        if wants_value and not of_an_option and (types[normalise(attached[-1][2:])] != "bool"
+        if wants_value and not of_an_option and (types[normalize(attached[-1][2:])] != "bool"
                                                  or word.lower() in ("true", "false")):
             attached[-1] += f"={word}"
             wants_value = False
             continue
         attached.append(word)
-        wants_value = word.startswith("--") and "=" not in word and normalise(word[2:]) in types
+        wants_value = word.startswith("--") and "=" not in word and normalize(word[2:]) in types
     return attached
 
 

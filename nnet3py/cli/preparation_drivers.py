@@ -31,7 +31,7 @@ def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
 
 
 @kaldi_command("extract-ivectors", usage=f"""
-Extract the i-vectors of a data directory, one every so many frames, as an online recogniser would: ivector_online.scp,
+Extract the i-vectors of a data directory, one every so many frames, as an online recognizer would: ivector_online.scp,
 ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
 --feat.online-ivector-dir of train-chain wants.
 {RESUMES}

@@ -1,4 +1,4 @@
-"""The model of commands that recognise speech: its options, and the recogniser that they and the arguments name."""
+"""The model of commands that recognize speech: its options, and the recognizer that they and the arguments name."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -53,7 +53,7 @@ See also: wav-copy, wav-perturb
            "as long as the convolution"),
     option("normalize-output", bool, True, "Give the result the power of the input"),
     option("duration", float, 0.0, "Seconds of the result, which is cut or repeated; 0 for those of the input"),
-    option("volume", float, 0.0, "Factor of the result, which then is not normalised; 0 for none"),
+    option("volume", float, 0.0, "Factor of the result, which then is not normalized; 0 for none"),
 ])
 def wav_reverberate(args: list[str], options: Options) -> int:
     """Write the changed sound."""

@@ -82,7 +82,7 @@ e.g.:
 See also: rnnlm-get-word-embedding, nbest-to-linear, lattice-lmrescore-kaldi-rnnlm
 """, arguments=(3, 3), options=[
     *_MODEL,
-    option("batchnorm-test-mode", bool, True, "Set batch normalisation to test mode"),
+    option("batchnorm-test-mode", bool, True, "Set batch normalization to test mode"),
     option("dropout-test-mode", bool, True, "Set dropout to test mode"),
 ])
 def rnnlm_sentence_probs(args: list[str], options: Options) -> int:

@@ -1,4 +1,4 @@
-"""compute-wer, compute-wer-bootci and align-text: what was recognised compared with what was said."""
+"""compute-wer, compute-wer-bootci and align-text: what was recognized compared with what was said."""
 from __future__ import annotations
 
 from collections.abc import Iterator

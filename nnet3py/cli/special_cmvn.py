@@ -1,4 +1,4 @@
-"""compute-cmvn-stats-two-channel and apply-cmvn-sliding: normalisation for calls, and over a sliding window."""
+"""compute-cmvn-stats-two-channel and apply-cmvn-sliding: normalization for calls, and over a sliding window."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _SIDES = 2
 
 
 @kaldi_command("compute-cmvn-stats-two-channel", usage="""
-Compute statistics for mean and variance normalisation of telephone calls whose two sides were recorded apart: a frame
+Compute statistics for mean and variance normalization of telephone calls whose two sides were recorded apart: a frame
 counts for the side on which it is louder, by the first column of the features (energy or C0), and little for the other.
 
 A line of the file reads <utterance-id> <call-id> <side>. An utterance whose call has no other side counts as it is.
@@ -91,7 +91,7 @@ def _calls(rxfilename: str) -> dict[str, list[str]]:
 
 
 @kaldi_command("apply-cmvn-sliding", usage="""
-Normalise the means, and optionally the variances, of features over a sliding window, as speaker recognition does.
+Normalize the means, and optionally the variances, of features over a sliding window, as speaker recognition does.
 
 Usage: apply-cmvn-sliding [options] <feats-rspecifier> <feats-wspecifier>
 e.g.: apply-cmvn-sliding --norm-vars=false --center=true --cmn-window=300 scp:feats.scp ark:-
@@ -100,11 +100,11 @@ See also: apply-cmvn, apply-cmvn-online
     option("cmn-window", int, 600, "Frames of the window"),
     option("min-cmn-window", int, 100, "Frames of the window at the beginning, without --center"),
     option("center", bool, False, "The window lies around the frame, instead of ending with it"),
-    option("norm-vars", bool, False, "Normalise the variances, too"),
+    option("norm-vars", bool, False, "Normalize the variances, too"),
     option("max-warnings", int, 5, "No effect: variances are floored without a warning"),
 ])
 def apply_cmvn_sliding(args: list[str], options: Options) -> int:
-    """Normalise a table; 1 if nothing was written."""
+    """Normalize a table; 1 if nothing was written."""
     from nnet3py.cli.copying import convert_table
     from nnet3py.feat.special_cmvn import normalize_sliding
     from nnet3py.formats.holders import FLOAT_MATRIX

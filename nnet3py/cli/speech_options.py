@@ -1,4 +1,4 @@
-"""The options of features: of the commands that compute and normalise them, and of files that a recogniser names."""
+"""The options of features: of the commands that compute and normalize them, and of files that a recognizer names."""
 from __future__ import annotations
 
 from nnet3py.cli.options import declared, option

@@ -20,7 +20,7 @@ DIRECT = (
     option("dense-targets", bool, False, "--targets are matrices, one row per frame"),
     option("left-context", int, -1, "With --feats: frames of left context (-1: what the network needs)"),
     option("right-context", int, -1, "With --feats: frames of right context (-1: what the network needs)"),
-    option("num-frames", str, "8", "With --feats: labelled frames per example"),
+    option("num-frames", str, "8", "With --feats: labeled frames per example"),
     option("minibatch-size", str, "64", "With --feats: examples per minibatch"),
     option("num-epochs", int, 1, "With --feats: passes over the data"),
     option("learning-rate", float, -1.0, "With --feats: learning rate of the first pass (-1: the model's own)"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-transcribe", usage="""
-Recognise what is said in sound files (WAVE; others with the extra "sound"), in all those in folders, or in standard
+Recognize what is said in sound files (WAVE; others with the extra "sound"), in all those in folders, or in standard
 input (-), and print it: as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, as
 Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect says what it
 is. Sound of any rate is resampled, channels are averaged.
@@ -46,7 +46,7 @@ e.g.:
            "speaker; see diarize"),
     option("num-speakers", int, 0, "How many speakers there are; 0: as many as are heard"),
     option("endpointing", bool, True, "Begin a new segment where an utterance is over, by the model's rules"),
-    option("phrases", str, "", "File of phrases, one per line: only these are recognised; for models with HCLr.fst "
+    option("phrases", str, "", "File of phrases, one per line: only these are recognized; for models with HCLr.fst "
            "and Gr.fst"),
     option("boost-words", str, "", "File of lines WORD COST: how much less words cost; for such models, too"),
     option("num-jobs", int, 1, "Processes that share the sounds, each with the model and a thread or more"),

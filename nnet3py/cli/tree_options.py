@@ -4,7 +4,7 @@ from __future__ import annotations
 from nnet3py.cli.options import OptionError, Options, option
 
 CONTEXT = (option("context-width", int, 3, "Phones in the window of the tree"),
-           option("central-position", int, 1, "Which phone of the window is the one that is modelled, from 0"))
+           option("central-position", int, 1, "Which phone of the window is the one that is modeled, from 0"))
 
 
 def check_context(options: Options) -> None:

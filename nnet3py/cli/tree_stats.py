@@ -19,7 +19,7 @@ See also: sum-tree-stats, build-tree
 """, arguments=(4, 4), options=[
     BINARY, *CONTEXT,
     option("var-floor", float, 0.01, "Variance floor for tree clustering"),
-    option("ci-phones", str, "", "Colon-separated list of phones (after mapping) whose neighbours do not count"),
+    option("ci-phones", str, "", "Colon-separated list of phones (after mapping) whose neighbors do not count"),
     option("phone-map", str, "", "File with lines <old-phone> <new-phone>, numbers"),
 ])
 def acc_tree_stats(args: list[str], options: Options) -> int:

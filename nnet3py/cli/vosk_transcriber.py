@@ -12,7 +12,7 @@ _SERVER = "ws://localhost:2700"
 
 
 @kaldi_command("vosk-transcriber", usage="""
-Recognise what is said in a file of sound, or in all files of a folder, with the options of vosk's program of that name.
+Recognize what is said in a file of sound, or in all files of a folder, with the options of vosk's program of that name.
 nnet3-transcribe does more.
 
 Usage:  nnet3py vosk-transcriber [options] -i <sound-or-folder> [-o <file-or-folder>]
@@ -26,7 +26,7 @@ e.g.:
     "-o": "--output", "-t": "--output-type", "-ts": "--tasks"}, options=[
     QUIET,
     option("model", str, "", "Model folder (-m)"),
-    option("server", str, "", f"Address of a server that recognises (-s: {_SERVER})"),
+    option("server", str, "", f"Address of a server that recognizes (-s: {_SERVER})"),
     option("list-models", bool, False, "Print the models that can be found by name"),
     option("list-languages", bool, False, "Print the languages of these models"),
     option("model-name", str, "", "Name of a model, which is looked for where vosk does (-n)"),
@@ -34,18 +34,18 @@ e.g.:
     option("input", str, "", "File of sound, or folder of such files (-i)"),
     option("output", str, "", "File for the text, or folder for texts; empty: standard output (-o)"),
     option("output-type", str, "txt", "What to write: txt, srt or json (-t)", choices=("txt", "srt", "json")),
-    option("tasks", int, 10, "Files that are recognised at a time (-ts)"),
+    option("tasks", int, 10, "Files that are recognized at a time (-ts)"),
     option("log-level", str, "INFO", "INFO or DEBUG also tells of each file; other levels only what went wrong"),
 ])
 def vosk_transcriber(args: list[str], options: Options) -> int:
-    """Write texts; 1 if a file could not be recognised."""
+    """Write texts; 1 if a file could not be recognized."""
     import os
     from pathlib import Path
 
     import nnet3py.vosk
     from nnet3py.recognition.find_model import find_model
     from nnet3py.recognition.recognizer import Recognizer
-    from nnet3py.vosk.transcriber import Results, Task, recognised, recognised_by_server, tasks, transcribe
+    from nnet3py.vosk.transcriber import Results, Task, recognized, recognized_by_server, tasks, transcribe
 
     if options.list_models or options.list_languages:
         (nnet3py.vosk.list_models if options.list_models else nnet3py.vosk.list_languages)()
@@ -69,15 +69,15 @@ def vosk_transcriber(args: list[str], options: Options) -> int:
     if options.server:
         address = options.server
 
-        def recognise(path: Path) -> Results:
-            return recognised_by_server(address, path)
+        def recognize(path: Path) -> Results:
+            return recognized_by_server(address, path)
     else:
         with without_remarks():
             model = nnet3py.vosk.Model.of(Recognizer(options.model or find_model(
                 options.lang, options.model_name or None)))
 
-        def recognise(path: Path) -> Results:
-            return recognised(model, path)
+        def recognize(path: Path) -> Results:
+            return recognized(model, path)
 
-    transcribe(work, recognise, options.output_type, options.tasks, report)
+    transcribe(work, recognize, options.output_type, options.tasks, report)
     return 1 if failed else 0

@@ -70,7 +70,7 @@ def write_configs(folder: str, text: str, expansion: Expansion, command: str) ->
     write_text(os.path.join(folder, "xconfig.expanded.1"),
                f"{head}# The layers with all of their options.\n{expansion.with_options}")
     write_text(os.path.join(folder, "xconfig.expanded.2"),
-               f"{head}# The layers with all of their options, and inputs written out.\n{expansion.normalised}")
+               f"{head}# The layers with all of their options, and inputs written out.\n{expansion.normalized}")
     for path, content in expansion.files.items():
         write_text(path, content)
     configs = {"init.config": expansion.init, "ref.config": expansion.ref, "final.config": expansion.final}

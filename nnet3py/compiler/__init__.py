@@ -6,7 +6,7 @@ order) → ``generate.py`` (which commands) → ``optimize/`` → ``fuse/`` (wha
 docs/compiler.md follows one network through all of it.
 
 Similar requests: ``sequences.py`` reduces a request to one sequence per shape; ``shortcut.py`` compiles a request for
-many equal sequences as one for two, and extends the optimised result; ``segments.py`` joins the graphs of several
+many equal sequences as one for two, and extends the optimized result; ``segments.py`` joins the graphs of several
 requests, which is how ``looped.py`` compiles the first chunks of a stream, ending with a jump back. ``cache.py``:
 ``CachingCompiler(nnet, options, capacity, use_shortcut, cache_dir).compile(request)``.
 
@@ -60,7 +60,7 @@ def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | Optimi
     ----------
     nnet : the network
     request : which rows are given and wanted
-    optimize : whether to optimise and fuse it, or options that say what to do; results differ by rounding at most
+    optimize : whether to optimize and fuse it, or options that say what to do; results differ by rounding at most
     shortcut : work out sequences of one shape together; false is slower, with the same result
     cache_dir : a folder where computations are kept for other processes; None: the one that the environment variable
         NNET3PY_COMPUTATION_CACHE names, if it is set; "": none

@@ -65,7 +65,7 @@ class CachingCompiler:
     Parameters
     ----------
     nnet : the network; after a structural edit (a new ``version``) everything is compiled again
-    options : what the optimiser may do
+    options : what the optimizer may do
     capacity : how many computations are kept
     use_shortcut : compile a request for many equal sequences for two of them, and extend the result
     cache_dir : a folder of computations that other processes compiled, and for those that this one compiles (see

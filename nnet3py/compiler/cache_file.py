@@ -1,4 +1,4 @@
-"""Files of compiled computations: the optimiser's options, then requests and computations. Kaldi's ``--write-cache``.
+"""Files of compiled computations: the optimizer's options, then requests and computations. Kaldi's ``--write-cache``.
 
 Kaldi: ``CachingOptimizingCompiler::ReadCache``, ``WriteCache``, ``NnetOptimizeOptions::Read``, ``Write``.
 """
@@ -33,7 +33,7 @@ def _tag(name: str) -> str:
 
 
 def read_optimize_options(reader: TokenReader) -> OptimizeOptions:
-    """Read the optimiser's options; FormatError for anything else."""
+    """Read the optimizer's options; FormatError for anything else."""
     defaults = OptimizeOptions()
     values: dict[str, Any] = {}
     reader.expect("<NnetOptimizeOptions>")
@@ -48,7 +48,7 @@ def read_optimize_options(reader: TokenReader) -> OptimizeOptions:
 
 
 def write_optimize_options(writer: TokenWriter, options: OptimizeOptions) -> None:
-    """Write the optimiser's options."""
+    """Write the optimizer's options."""
     writer.token("<NnetOptimizeOptions>")
     for name, _ in _FIELDS:
         writer.token(_tag(name))

@@ -30,10 +30,10 @@ def check_computation(computation: Computation, nnet: Nnet, check_rewrite: bool 
 
     Parameters
     ----------
-    check_rewrite : also that nothing is changed after it was read (true before optimisation only)
+    check_rewrite : also that nothing is changed after it was read (true before optimization only)
     check_unused : also that every part of every matrix is used
     thorough : also what running does not depend on: the marks of memory compression, and debug info
-    after : what made the computation, such as the name of an optimiser's pass, to be named in the error
+    after : what made the computation, such as the name of an optimizer's pass, to be named in the error
 
     Raises CheckError for the first rule that is broken; it names the rule, the command or matrix, and ``after``.
     """

@@ -183,7 +183,7 @@ def variables_are_used(subject: Subject) -> None:
 
 
 def nothing_changes_after_it_was_read(subject: Subject) -> None:
-    """After the first command that only reads it, a variable stays as it is. True before optimisation."""
+    """After the first command that only reads it, a variable stays as it is. True before optimization."""
     accesses = subject.analysis.accesses
     first_read = accesses.first(accesses.kinds == READ, subject.analysis.num_commands)
     changed = np.flatnonzero((accesses.kinds != READ) & (accesses.commands > first_read[accesses.owners]))

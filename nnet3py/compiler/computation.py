@@ -1,4 +1,4 @@
-"""The command list: what the compiler makes, the optimiser changes and the runtime binds. Data only.
+"""The command list: what the compiler makes, the optimizer changes and the runtime binds. Data only.
 
 Kaldi: ``NnetComputation`` (nnet-computation.h).
 """

@@ -1,4 +1,4 @@
-"""From steps to a command list, before any optimisation. Kaldi: ``Compiler`` (nnet-compile.h)."""
+"""From steps to a command list, before any optimization. Kaldi: ``Compiler`` (nnet-compile.h)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 @gc_paused
 def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Computation:
-    """The unoptimised command list for ``request``; with ``share`` false every sequence is worked out separately.
+    """The unoptimized command list for ``request``; with ``share`` false every sequence is worked out separately.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
 
 
 def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share: bool = True) -> Computation:
-    """The unoptimised command list for several requests, one after the other, with a marker after each.
+    """The unoptimized command list for several requests, one after the other, with a marker after each.
 
     Every request has inputs and outputs at the same nodes. Raises as ``generate_computation``, and CompileError for
     derivatives, which such a computation cannot give.

@@ -49,7 +49,7 @@ def split_locations(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
 def split_locations_backward(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
     """Split locations into columns that can be added to in one command.
 
-    In a column with one matrix each of its rows occurs in one run of neighbours; in one with several, none occurs
+    In a column with one matrix each of its rows occurs in one run of neighbors; in one with several, none occurs
     twice.
     """
     pieces: list[Column] = []

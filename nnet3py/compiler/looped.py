@@ -1,7 +1,7 @@
 """Looped compilation: a computation over the chunks of an endless stream, which keeps what later chunks need.
 
 The first few chunks' requests are compiled as segments of one computation (segments.py); when the last ones are alike,
-the optimiser ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
+the optimizer ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
 """
 from __future__ import annotations
 

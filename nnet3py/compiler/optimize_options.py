@@ -1,4 +1,4 @@
-"""What the optimiser may do. Kaldi: ``NnetOptimizeOptions``."""
+"""What the optimizer may do. Kaldi: ``NnetOptimizeOptions``."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """Shortcut compilation: a request for many sequences of one shape is compiled for two, and the result is extended.
 
-What holds for the first sequence holds for all but the last, and what holds for the second for the last: the optimised
+What holds for the first sequence holds for all but the last, and what holds for the second for the last: the optimized
 commands stay as they are, and only matrices, windows and index lists grow.
 
 In an index list with *stride* q, blocks of q rows of sequence 0, then the same q of sequence 1, … follow each other.

@@ -5,7 +5,7 @@ in ``registry.py`` (name → module, imported on use); other programs register t
 executor binds each command once (``new_memo``), then calls ``propagate`` / ``backprop`` / ``store_stats`` with the
 ``ops`` of the device. A component that works in place gets the same view as ``x`` and ``y`` (or ``dy`` and
 ``dx``), so it may test ``x is y``; ``store_stats`` then gets None for ``x``. Arrays that outlive a call are declared
-in ``PARAMETERS`` and ``STATISTICS``; those that kernels only read (column maps, fixed vectors, batch normalisation's
+in ``PARAMETERS`` and ``STATISTICS``; those that kernels only read (column maps, fixed vectors, batch normalization's
 test-mode transform) in ``CONSTANTS``, where a class has any. On a GPU a copy of the component computes, with device
 arrays in those attributes (``runtime/parameter_store.py``); it takes over the host's settings before each run, so no
 method that runs there may set an attribute. Other objects (natural gradient, a nonlinearity's ``stored``) are the

@@ -61,7 +61,7 @@ class CompositeComponent(UpdatableComponent):
 
     Attributes
     ----------
-    children : the components, each as wide as its neighbour
+    children : the components, each as wide as its neighbor
     max_rows_process : the largest number of rows at a time; 0 or less: all
     """
 

@@ -206,7 +206,7 @@ class OnlineNaturalGradient:
             self._lower_rank(dim)
         projected = ops.scratch(num_rows, self.rank)
         if self.t == 0:
-            self._initialise(ops, rows, projected)
+            self._initialize(ops, rows, projected)
         rows.project(ops, self.w, projected)
         seen = self._gather(ops, rows, projected) if self._learns_at(self.t) else Projection(projected, None, None)
         self.t += 1
@@ -248,7 +248,7 @@ class OnlineNaturalGradient:
     def _learns_at(self, t: int) -> bool:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
-    def _initialise(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
+    def _initialize(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
         """Start from a sparse orthogonal matrix and learn from the first rows: once, or thrice if there are enough."""
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
@@ -318,7 +318,7 @@ class OnlineNaturalGradient:
         ops.add_diag_vec_mat(moment, kept, self.w, 1.0, 1.0)
         ops.add_mat_mat(self.w, mix, moment, 1.0, 0.0)
         ops.add_mat_mat(self.gram, self.w, self.w, 1.0, 0.0, trans_b=True)
-        ops.orthogonalise(self.w, self.gram, square, moment, lengths, self.numbers)
+        ops.orthogonalize(self.w, self.gram, square, moment, lengths, self.numbers)
 
 
 def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGradient]]:

@@ -1,4 +1,4 @@
-"""Normalisation of rows to a given rms value, and of columns over a minibatch."""
+"""Normalization of rows to a given rms value, and of columns over a minibatch."""
 from __future__ import annotations
 
 import logging

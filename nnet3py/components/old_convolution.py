@@ -176,7 +176,7 @@ class ConvolutionComponent(UpdatableComponent):
         self.taps = (x * along_x + y * along_y + z * along_z).ravel().astype(np.int32)
 
     def _strides(self) -> tuple[int, int, int]:
-        """The distances in columns between neighbours along x, y and z."""
+        """The distances in columns between neighbors along x, y and z."""
         y, z = self.shape.input_y_dim, self.shape.input_z_dim
         return (y * z, z, 1) if self.order == "zyx" else (y * z, 1, y)
 

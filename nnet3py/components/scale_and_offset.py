@@ -1,4 +1,4 @@
-"""The trained scale and offset that usually follow batch normalisation."""
+"""The trained scale and offset that usually follow batch normalization."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

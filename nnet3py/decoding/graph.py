@@ -44,7 +44,7 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     Raises
     ------
     Nnet3Error : kaldifst is missing; no sentence of the grammar is possible with the lexicon; a grammar that cannot
-        be determinised; tree and model have other phones than the lexicon
+        be determinized; tree and model have other phones than the lexicon
     """
     names, phones_graph = lang.nonterminals, _lexicon_and_grammar(lang, grammar)
     if names is None:

@@ -123,7 +123,7 @@ class LookaheadGraph:
     def of_words(cls, lookahead: Lookahead, grammar: Fst, disambig: Iterable[int],
                  model: TransitionModel) -> LookaheadGraph:
         """The same for a G of words. Nnet3Error if the labels of words in HCL are not known."""
-        return cls(lookahead, relabelled(grammar, lookahead.label_of_word), disambig, model)
+        return cls(lookahead, relabeled(grammar, lookahead.label_of_word), disambig, model)
 
     @classmethod
     def read(cls, hcl: str | os.PathLike[str], grammar: str | os.PathLike[str], disambig: Iterable[int],
@@ -185,11 +185,11 @@ class LookaheadGraph:
         if unknown:
             raise ShapeError(f"a phrase has the word {unknown[0]}, which the graph does not have",
                              "words must be in the lexicon that the graph was made of")
-        return self.with_grammar(relabelled(phrase_grammar(phrases), labels))
+        return self.with_grammar(relabeled(phrase_grammar(phrases), labels))
 
     def with_phrase_list(self, phrases: Sequence[Sequence[int]]) -> LookaheadGraph:
         """A graph of pairs of words in these phrases (numbers of words), as vosk makes it, without words HCL lacks."""
-        return self.with_grammar(relabelled(bigram_grammar(phrases), self.label_of_word))
+        return self.with_grammar(relabeled(bigram_grammar(phrases), self.label_of_word))
 
     def with_boosted(self, boosts: Mapping[int, float]) -> LookaheadGraph:
         """The same HCL and G with the costs of these words reduced by so much."""
@@ -213,7 +213,7 @@ class LookaheadGraph:
         return graph
 
 
-def relabelled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
+def relabeled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
     """G with HCL's labels instead of words on its input side, without arcs of words unknown to HCL."""
     if label_of_word is None:
         raise ShapeError("the labels of HCL are not known as words", "give a G with HCL's labels on its input side")

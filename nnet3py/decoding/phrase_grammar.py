@@ -1,4 +1,4 @@
-"""Grammars of a few phrases, for streams that are to recognise nothing else."""
+"""Grammars of a few phrases, for streams that are to recognize nothing else."""
 from __future__ import annotations
 
 from collections import Counter

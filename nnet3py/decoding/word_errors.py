@@ -138,7 +138,7 @@ def _pairs(references: Text | Iterable[Text] | Mapping[str, Text],
     both = list(references), list(hypotheses)
     if len(both[0]) != len(both[1]):
         raise UsageError(f"expected as many hypotheses as references, found {len(both[1])} for {len(both[0])}",
-                         "the hypothesis of an utterance in which nothing was recognised is ''")
+                         "the hypothesis of an utterance in which nothing was recognized is ''")
     return list(zip(*both, strict=True))
 
 

@@ -47,7 +47,7 @@ class DiscriminativeTotals:
     Attributes
     ----------
     frames : their number; ``weight`` : with the weights of the supervisions
-    numerator : MMI's reference scores; ``objective`` : what is maximised, both weighted; ``l2_term``
+    numerator : MMI's reference scores; ``objective`` : what is maximized, both weighted; ``l2_term``
     num_count, den_count : sums of the derivative's positive elements and of the negative ones, without weights
     gradients, outputs : float64 (pdfs,), sums of the derivative and of exp(output), or (0,) where not asked for
     """

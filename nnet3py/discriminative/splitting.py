@@ -106,7 +106,7 @@ class SupervisionSplitter:
         frames = state_times(piece)[piece.sources].astype(np.int64)
         keys = frames * self._model.num_pdfs + self._model.transition_id_to_pdf[piece.input_labels]
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return _relabelled(piece, piece.input_labels[first[which.reshape(-1)]])
+        return _relabeled(piece, piece.input_labels[first[which.reshape(-1)]])
 
 
 def without_epsilons(lattice: Fst) -> Fst:
@@ -167,7 +167,7 @@ def _reversed(lattice: Fst) -> Fst:
                          np.concatenate((lattice.sources, ends)), lattice.arc_type)
 
 
-def _relabelled(lattice: Fst, labels: np.ndarray) -> Fst:
+def _relabeled(lattice: Fst, labels: np.ndarray) -> Fst:
     return _with_labels(lattice, labels, labels)
 
 

@@ -107,7 +107,7 @@ class ChainTraining(FrameLevelTraining):
 
     @cached_property
     def teacher(self) -> Nnet | None:
-        """The network whose posteriors are also learnt."""
+        """The network whose posteriors are also learned."""
         if not self.options.lwf_model:
             return None
         from nnet3py.network.model_file import read_nnet

@@ -50,7 +50,7 @@ class DiscriminativeTrainingOptions(LatticesOptions):
     """Options of train-discriminative."""
 
     frames_per_eg: str = opt("egs.frames-per-eg", "150", "Input frames of an example: a list, the usual one first")
-    frames_overlap_per_eg: int = opt("egs.frames-overlap-per-eg", 30, "Frames by which neighbouring examples overlap")
+    frames_overlap_per_eg: int = opt("egs.frames-overlap-per-eg", 30, "Frames by which neighboring examples overlap")
     frames_per_iter: int = opt("egs.frames-per-iter", 400000, "Input frames that a job sees in an iteration, about")
     num_utts_subset: int = opt("egs.num-utts-subset", 80, "Utterances held out, and as many of the training data, for "
                                "objectives; at most a tenth of all")

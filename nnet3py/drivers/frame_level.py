@@ -93,7 +93,7 @@ class FrameLevelTraining(Training):
 
     @property
     def chunk_width(self) -> str:
-        """Labelled frames per example, as the folder of examples says."""
+        """Labeled frames per example, as the folder of examples says."""
         options = self.options
         if isinstance(options, RnnPart):
             return options.chunk_width

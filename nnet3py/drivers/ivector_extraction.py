@@ -1,4 +1,4 @@
-"""The driver that extracts the i-vectors of a data directory, as an online recogniser would see them.
+"""The driver that extracts the i-vectors of a data directory, as an online recognizer would see them.
 
     extract_ivectors(IvectorOptions(feat_dir="data/train", extractor_dir="exp/extractor", dir="exp/ivectors_train"))
 

@@ -126,14 +126,14 @@ class ExtractorTraining(StagedWork):
         return (f'"{source} splice-feats {self._splice_opts} ark:- ark:- | '
                 f'transform-feats {self.path}/final.mat ark:- ark:- |{every}"')
 
-    def _normalised(self, features: Features, part: str, subsample: int) -> str:
+    def _normalized(self, features: Features, part: str, subsample: int) -> str:
         """What the Gaussians see."""
         return self._transformed(features.rspecifier(part), subsample)
 
     def _plain(self, part: str) -> str:
         """What the extractor sees."""
         if self.options.online_cmvn_iextractor:
-            return self._normalised(self.features, part, self.options.subsample)
+            return self._normalized(self.features, part, self.options.subsample)
         return self._transformed(f"ark,s,cs:copy-feats scp:{self.path}/split/{part}/feats.scp ark:- |",
                                  self.options.subsample)
 
@@ -158,7 +158,7 @@ class ExtractorTraining(StagedWork):
             self.job(f"gmm-global-init-from-feats --num-frames={options.ubm_num_frames} "
                      f"--min-gaussian-weight={options.min_gaussian_weight:g} --num-gauss={options.num_gauss} "
                      f"--num-gauss-init={first} --num-iters={options.ubm_num_iters_init} "
-                     f"{self._normalised(self.ubm_features, 'ubm', 1)} {path}/0.dubm", "gmm_init")],
+                     f"{self._normalized(self.ubm_features, 'ubm', 1)} {path}/0.dubm", "gmm_init")],
             result=lambda: self._likelihood("gmm_init", r"Likelihood per frame on iteration \d+ was (\S+)"))
         selections = [path / f"gselect.{number}.gz" for number in numbers]
         yield Step(PASSES, "gselect", "Choosing the Gaussians of each frame", [
@@ -203,7 +203,7 @@ class ExtractorTraining(StagedWork):
         scale = options.posterior_scale * options.subsample
         yield Step(POSTERIORS, "post", "Computing the posteriors of the Gaussians", [
             self.job(f"gmm-global-get-post --n={options.num_gselect} --min-post={options.min_post:g} "
-                     f"{path}/final.dubm {self._normalised(self.features, f'all.{number}', options.subsample)} ark:- | "
+                     f"{path}/final.dubm {self._normalized(self.features, f'all.{number}', options.subsample)} ark:- | "
                      f'scale-post ark:- {scale:g} "ark:| gzip -c > {path}/post.{number}.gz"', f"post.{number}")
             for number in self._numbers], needs=[path / "final.dubm"])
 
@@ -266,7 +266,7 @@ class ExtractorTraining(StagedWork):
         return [self.path / f"post.{number}.gz" for number in self._numbers]
 
     def _for_mixture(self, part: int) -> str:
-        return self._normalised(self.ubm_features, f"ubm.{part}", self.options.ubm_subsample)
+        return self._normalized(self.ubm_features, f"ubm.{part}", self.options.ubm_subsample)
 
     def _likelihood(self, log: str, pattern: str) -> str:
         value = self.log_value(log, pattern)

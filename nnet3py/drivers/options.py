@@ -200,14 +200,14 @@ class RawOptions(CommonOptions):
 class DnnPart(Declared):
     """Networks without recurrence: examples are trained on one frame at a time."""
 
-    frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labelled frames per example")
+    frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labeled frames per example")
 
 
 @dataclass(init=False, repr=False, eq=False)
 class RnnPart(Declared):
     """Recurrent networks: examples are chunks, trained on as a whole."""
 
-    chunk_width: str = opt("egs.chunk-width", "20", "Labelled frames per chunk; several with commas between")
+    chunk_width: str = opt("egs.chunk-width", "20", "Labeled frames per chunk; several with commas between")
     chunk_left_context: int = opt("egs.chunk-left-context", 40, "Frames to the left of a chunk, besides the network's")
     chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
     chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,

@@ -71,7 +71,7 @@ class ExtractorOptions(WorkOptions):
     posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
     min_post: float = opt("min-post", 0.025, "Least posterior that counts")
     subsample: int = opt("subsample", 2, "One in so many frames counts in training the extractor")
-    online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Let the extractor see normalised features")
+    online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Let the extractor see normalized features")
     extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
                                  "extract-ivectors does", effect=HARMLESS)
 
@@ -124,7 +124,7 @@ class TreeOptions(WorkOptions):
                        "also final.mat, trans.* and the options of their features", effect=HARMLESS)
     num_leaves: int = opt("num-leaves", 0, "Leaves of the tree, at most, such as 3500")
     context_opts: str = opt("context-opts", "", "Options on the window of phones; chain models take "
-                            "'--context-width=2 --central-position=1', the phone and its left neighbour")
+                            "'--context-width=2 --central-position=1', the phone and its left neighbor")
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per frame of the model; 3 for "
                                         "chain models")
     alignment_subsampling_factor: int | None = opt("alignment-subsampling-factor", None, "Frames of the alignments per "

@@ -28,7 +28,7 @@ class DiscriminativeSupervision:
     Attributes
     ----------
     num_ali : int32 (frames,), the transition-ids of the reference, sequence after sequence
-    den_lat : the lattice of what was recognised; its states are in topological order
+    den_lat : the lattice of what was recognized; its states are in topological order
     weight : of this supervision in the objective
     num_sequences, frames_per_sequence : what ``num_ali`` holds
     """

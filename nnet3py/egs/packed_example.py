@@ -225,7 +225,7 @@ _spare = np.empty(0, dtype=np.float32)
 
 
 def _memory(size: int) -> np.ndarray:
-    """Uninitialised float32 (size,): the memory of the last minibatch if that is not needed any more.
+    """Uninitialized float32 (size,): the memory of the last minibatch if that is not needed any more.
 
     Fresh memory of this size comes from the system, page by page, which takes as long as decoding into it.
     """

@@ -251,9 +251,9 @@ def _candidate_splits(options: SplitOptions, ceiling: float) -> list[tuple[int, 
 
 
 def _default_duration(split: tuple[int, ...], options: SplitOptions) -> np.float32:
-    """Frames that chunks of these sizes (ascending) cover with the usual overlap between neighbours."""
+    """Frames that chunks of these sizes (ascending) cover with the usual overlap between neighbors."""
     overlap = np.float32(options.num_frames_overlap) / np.float32(options.num_frames[0])
     duration = np.float32(sum(split))
     for size in split[:-1]:
-        duration -= overlap * np.float32(size)      # ascending, so the first of two neighbours is the smaller
+        duration -= overlap * np.float32(size)      # ascending, so the first of two neighbors is the smaller
     return duration

@@ -1,4 +1,4 @@
-"""How the CPU kernels are compiled: one specialisation each, on first call, cached on disk.
+"""How the CPU kernels are compiled: one specialization each, on first call, cached on disk.
 
 A kernel is a plain function with loops, decorated with its argument kinds::
 
@@ -16,7 +16,7 @@ Sums over rows are shared by columns, so that no sum depends on the number of th
 says how.
 
 A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
-its rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing about
+its rows as a contiguous vector, which lets LLVM vectorize the inner loop although the matrix type says nothing about
 strides.
 Nothing is compiled, and no cache is touched, before the first call.
 """
@@ -165,7 +165,7 @@ def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of:
     Parameters
     ----------
     kinds : those of ``engine/kinds.py``
-    reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise
+    reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorize otherwise
     rows_of, columns_of : the matrix whose rows or columns the threads share; then the function's first two arguments
         say which of them it does
     cost : of an element, in additions of one matrix to another, perhaps as an expression of the arguments; what is

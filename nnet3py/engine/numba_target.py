@@ -3,7 +3,7 @@
 numba has one target, "cpu": this machine's processor, with code that is loaded into the process and linked with
 numba's runtime. Ours is a target of its own beside it, so that what a user compiles in the same process stays as it
 was. It leaves out what takes half of numba's time where code is only to be kept: machine code and a Python wrapper
-for each of the functions that are inlined anyway, optimising those before they are, and reference counts.
+for each of the functions that are inlined anyway, optimizing those before they are, and reference counts.
 Whatever is compiled for the CPU is decorated with :func:`njit` from here.
 """
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Token(target_extension.CPU):
 
 
 class _Library(codegen.AOTCodeLibrary):
-    """The code of a function. Only that of a function that is kept is optimised, with all that it calls in it."""
+    """The code of a function. Only that of a function that is kept is optimized, with all that it calls in it."""
 
     _codegen: Any
     _entry = ""
@@ -88,7 +88,7 @@ class _Codegen(codegen.CPUCodegen):
         passes.run(function, builder)
 
     def optimize(self, module: Any) -> None:
-        """All of LLVM's optimisations. numba runs some twice, for the sake of its reference counts."""
+        """All of LLVM's optimizations. numba runs some twice, for the sake of its reference counts."""
         made = self._module_pass_manager()
         passes, *builder = made if _CHOOSES_PASSES else (made,)
         passes.run(module, *builder)

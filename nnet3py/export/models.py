@@ -72,7 +72,7 @@ def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
 
 
 def begin_statistics(nnet: Nnet) -> None:
-    """Give batch normalisation that has no statistics those of mean 0 and variance 1, in place, as PyTorch does."""
+    """Give batch normalization that has no statistics those of mean 0 and variance 1, in place, as PyTorch does."""
     for component in with_children(nnet.components):
         if isinstance(component, BatchNormComponent) and component.count[0] == 0:
             component.count[:], component.sumsq[:] = 1, 1

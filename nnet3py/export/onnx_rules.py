@@ -11,7 +11,7 @@ from nnet3py.export.onnx_context import Context, OnnxOp, Value
 from nnet3py.export.onnx_tensors import TIME, Atom, Axis, CannotBe, Tensor, columns_of
 
 Rule = Callable[[Context, OnnxOp], Value | list[Value]]
-COUNT = 1000.0            # of frames, for the statistics of batch normalisation
+COUNT = 1000.0            # of frames, for the statistics of batch normalization
 LAST = np.iinfo(np.int32).max
 
 
@@ -329,7 +329,7 @@ def _times(context: Context, op: OnnxOp, x: Tensor, array: np.ndarray | np.float
                                              {"vector": x.as_stored(array)}))
 
 
-# -- affine maps, normalisation ----------------------------------------------------------------------------------------
+# -- affine maps, normalization ----------------------------------------------------------------------------------------
 
 def _matmul(context: Context, op: OnnxOp) -> Value:
     is_left = isinstance(op.inputs[0], np.ndarray)
@@ -408,12 +408,12 @@ def _layer_norm(context: Context, op: OnnxOp) -> Value:
     dim = x.dim
     if int(np.prod(x.shape[axis:])) != dim or not all(x.is_columns(i) for i in range(axis, len(x.axes))):
         raise CannotBe("it is not over all columns of a frame")
-    centre = np.vstack([np.eye(dim) - 1.0 / dim, np.zeros(dim)])
+    center = np.vstack([np.eye(dim) - 1.0 / dim, np.zeros(dim)])
     bias = np.append(np.zeros(dim), np.sqrt(dim * float(op.get("epsilon", 1e-5))))
-    centred = network.layer(f"{op.hint}.centre", "FixedAffineComponent", f"input-dim={dim} output-dim={dim + 1}",
-                            x.source, {"linear_params": centre, "bias_params": bias})
+    centered = network.layer(f"{op.hint}.center", "FixedAffineComponent", f"input-dim={dim} output-dim={dim + 1}",
+                            x.source, {"linear_params": center, "bias_params": bias})
     rms = float(np.sqrt(dim / (dim + 1)))
-    normal = network.layer(op.hint, "NormalizeComponent", f"dim={dim + 1} target-rms={rms!r}", centred)
+    normal = network.layer(op.hint, "NormalizeComponent", f"dim={dim + 1} target-rms={rms!r}", centered)
     x = x.with_node(network.dim_range(f"{op.hint}.columns", normal, 0, dim))
     return _scale_and_offset(context, op, x, x.as_stored(scale),
                              np.zeros(dim) if offset is None else x.as_stored(offset))

@@ -23,7 +23,7 @@ def set_from_onnx(nnet: Nnet, path: str | os.PathLike[str]) -> list[str]:
 
     Weights that equal what the network would export keep every byte.
 
-    Batch normalisation gets the mean and variance that its scales and offsets in the file stand for.
+    Batch normalization gets the mean and variance that its scales and offsets in the file stand for.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arra
 
 
 def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], component: Any) -> dict[str, np.ndarray]:
-    """The statistics of a batch normalisation whose scales and offsets in the file are others; else nothing."""
+    """The statistics of a batch normalization whose scales and offsets in the file are others; else nothing."""
     names = op.settings["scale"], op.settings["offset"]
     expected = [graph.weights[name].array for name in names]
     arrays = [initializers.get(name, array) for name, array in zip(names, expected, strict=True)]
@@ -97,7 +97,7 @@ def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], compo
     epsilon, rms = float(component.epsilon), float(component.target_rms)
     largest = rms / np.sqrt(epsilon)
     if not ((scale > 0.0) & (scale <= largest * (1.0 + STATISTICS))).all():
-        raise Nnet3Error(f"'{names[0]}' was changed to what batch normalisation cannot compute: its scales are above 0 "
+        raise Nnet3Error(f"'{names[0]}' was changed to what batch normalization cannot compute: its scales are above 0 "
                          f"and at most {largest:g}", "keep it as it is, and add what changes it as a layer")
     variance = np.maximum((rms / scale)**2 - epsilon, 0.0)
     return batch_norm_arrays(op.settings["component"], component, -offset / scale, variance)

@@ -13,7 +13,7 @@ from nnet3py.extras import load
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.network.nnet import Nnet
 
-NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
+NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalization
 # arrays that are not trained but that a component computes with
 FIXED = {
     "FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
@@ -81,7 +81,7 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
 
 
 def batch_norm_arrays(name: str, component: Any, mean: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
-    """The statistics that give a batch normalisation this mean and variance, by the names of :func:`named_arrays`.
+    """The statistics that give a batch normalization this mean and variance, by the names of :func:`named_arrays`.
 
     ``mean`` and ``variance`` are float (block dim,); the count of frames stays as it was, but is at least
     ``NEW_COUNT``.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     TorchState: TypeAlias = torch.nn.Module | Mapping[str, torch.Tensor]
 
 WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
-NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalisation
+NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalization
 
 
 def import_torch() -> Any:
@@ -45,7 +45,7 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
              **settings: Unpack[ExportSettings]) -> torch.nn.Module:
     """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
 
-    Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
+    Affine components are ``nn.Linear``, batch normalization is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
     ``module.tdnn1.affine``. The module is in evaluation mode; ``module.source`` is its source. ``torch.save``,
     ``pickle`` and ``copy.deepcopy`` take it, as do ``torch.compile``, ``torch.export`` and ``torch.jit.script``.
 
@@ -53,7 +53,7 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     inputs by name, and returns float (sequences, output frames, output dim); with several outputs, a list of these.
     It raises ShapeError, or UsageError for another type of numbers than that of the parameters.
 
-    Batch normalisation that has no statistics yet begins as ``nn.BatchNorm1d`` does, with mean 0 and variance 1.
+    Batch normalization that has no statistics yet begins as ``nn.BatchNorm1d`` does, with mean 0 and variance 1.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _linear(torch: Any, graph: Graph, settings: dict[str, Any], component: Compo
 
 
 def _moments(component: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of batch normalisation's statistics, float32; 0 and 1 if there are none yet."""
+    """Mean and variance of batch normalization's statistics, float32; 0 and 1 if there are none yet."""
     if component.count[0] == 0:
         return np.zeros(component.block_dim, np.float32), np.ones(component.block_dim, np.float32)
     mean = component.sum / component.count[0]
@@ -270,7 +270,7 @@ def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dic
 def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str, options: ExportOptions) -> None:
     """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py.
 
-    Raises Nnet3Error for what cannot be exported, among it batch normalisation without statistics: such a file is to be
+    Raises Nnet3Error for what cannot be exported, among it batch normalization without statistics: such a file is to be
     used as it is.
     """
     import io

@@ -1,4 +1,4 @@
-"""What is done to features before and outside the network: normalisation, context, transforms and their estimation.
+"""What is done to features before and outside the network: normalization, context, transforms and their estimation.
 
 Functions of float32 (frames, dim) arrays. ``cmvn.py``: statistics are float64 (2, dim + 1); ``accumulate_stats``,
 ``normalize``, ``OnlineNormalizer(global_stats, options)``. ``frames.py``: ``splice``, ``add_deltas(features,

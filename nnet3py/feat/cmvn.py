@@ -1,4 +1,4 @@
-"""Mean and variance normalisation of features. Kaldi: ``cmvn.h``, ``OnlineCmvn``.
+"""Mean and variance normalization of features. Kaldi: ``cmvn.h``, ``OnlineCmvn``.
 
 Statistics are float64 (2, dim + 1): the sums and, in the last column, the weight of the frames; below them the sums of
 squares.
@@ -37,7 +37,7 @@ def empty_stats(dim: int) -> np.ndarray:
 
 
 def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarray | None = None) -> None:
-    """Add features to normalisation statistics.
+    """Add features to normalization statistics.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarra
     ShapeError : features of another dimension than the statistics
     """
     if stats.shape != (2, features.shape[1] + 1):
-        raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalisation statistics of "
+        raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalization statistics of "
                          f"dimension {stats.shape[1] - 1}")
     with np.errstate(all="ignore"):
         frames = features.astype(np.float64)
@@ -87,7 +87,7 @@ def mean_and_variance(stats: np.ndarray) -> np.ndarray:
 def check_stats(stats: np.ndarray, dim: int, variance: bool = True) -> None:
     """ShapeError if ``stats`` are not of dimension ``dim``, or lack the sums of squares where they are needed."""
     if stats.shape not in ((2, dim + 1), (2 if variance else 1, dim + 1)) or dim < 1:
-        raise ShapeError(f"normalisation statistics of {stats.shape[0]} x {stats.shape[1]} numbers do not fit features "
+        raise ShapeError(f"normalization statistics of {stats.shape[0]} x {stats.shape[1]} numbers do not fit features "
                          f"of dimension {dim}; expected 2 x {dim + 1}")
 
 
@@ -100,7 +100,7 @@ def normalize(features: np.ndarray, stats: np.ndarray | None = None, norm_vars: 
     features : float (frames, dim)
     stats : float64 (2, dim + 1), of the utterance or the speaker; None: of these features
     norm_vars : whether variances become 1
-    reverse : give normalised features the mean, and the variance, of ``stats``
+    reverse : give normalized features the mean, and the variance, of ``stats``
 
     Returns
     -------
@@ -123,7 +123,7 @@ def normalize(features: np.ndarray, stats: np.ndarray | None = None, norm_vars: 
         scale = deviation if reverse else 1.0 / deviation
     offset = mean if reverse else -mean * scale
     if not (np.isfinite(offset).all() and np.isfinite(scale).all()):
-        raise NumericError("normalisation statistics that are not finite", "check the features that they were made of")
+        raise NumericError("normalization statistics that are not finite", "check the features that they were made of")
     with np.errstate(all="ignore"):
         result = features * scale.astype(np.float32) if norm_vars else features.astype(np.float32)
         result += offset.astype(np.float32)
@@ -163,7 +163,7 @@ def _floored(variances: np.ndarray) -> np.ndarray:
 
 
 class OnlineNormalizer:
-    """Normalises frame by frame, each with what was seen up to it; remembers a speaker's utterances.
+    """Normalizes frame by frame, each with what was seen up to it; remembers a speaker's utterances.
 
     Called with a whole utterance, or given it in pieces: the result is the same, and memory does not grow.
 
@@ -186,7 +186,7 @@ class OnlineNormalizer:
         self._dim = global_stats.shape[1] - 1
         check_stats(global_stats, self._dim)
         if not (np.isfinite(global_stats).all() and global_stats[0, -1] > 0.0):
-            raise NumericError(f"global normalisation statistics of {global_stats[0, -1]:g} frames, or not finite")
+            raise NumericError(f"global normalization statistics of {global_stats[0, -1]:g} frames, or not finite")
         self._global = np.require(global_stats, np.float64, ["C", "A", "W"])
         self.speaker_stats = empty_stats(self._dim)
         self._begin()
@@ -205,9 +205,9 @@ class OnlineNormalizer:
         return result
 
     def accept(self, features: np.ndarray) -> np.ndarray:
-        """The next frames of an utterance, float32 (frames, dim), normalised. Raises ShapeError."""
+        """The next frames of an utterance, float32 (frames, dim), normalized. Raises ShapeError."""
         if features.shape[1] != self._dim:
-            raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalisation statistics "
+            raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalization statistics "
                              f"of dimension {self._dim}")
         frames = np.require(features, np.float32, ["C", "A", "W"])
         self._add(frames)

@@ -1,4 +1,4 @@
-"""The loops that normalise features frame by frame."""
+"""The loops that normalize features frame by frame."""
 from __future__ import annotations
 
 import math
@@ -20,7 +20,7 @@ def add_frames(frames: Any, totals: Any, begin: int) -> None:
 def normalize_frames(frames: Any, totals: Any, end: int, num_frames: int, window: int, speaker: Any,
                      most_speaker: float, assumed: Any, most_assumed: float, norm_vars: bool, floor: float,
                      result: Any) -> None:
-    """Normalise the last frames of an utterance, each by the window that it ends.
+    """Normalize the last frames of an utterance, each by the window that it ends.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def normalize_frames(frames: Any, totals: Any, end: int, num_frames: int, window
     window : frames of it that count
     speaker, assumed : float64 (2, dim + 1), statistics that fill the window up, the first ones before the others
     most_speaker, most_assumed : frames that they may count as
-    norm_vars, floor : whether variances are normalised, too, and their least
+    norm_vars, floor : whether variances are normalized, too, and their least
     result : float32 (frames, dim)
     """
     count, dim = frames.shape

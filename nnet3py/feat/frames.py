@@ -17,7 +17,7 @@ MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
 def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
-    """Each frame beside its neighbours; at the ends the outermost frame is repeated. Kaldi: SpliceFrames.
+    """Each frame beside its neighbors; at the ends the outermost frame is repeated. Kaldi: SpliceFrames.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def delta_filters(order: int = 2, window: int = 2) -> list[np.ndarray]:
 
     Returns
     -------
-    For each order i from 0 on a filter, float64 (2 i window + 1,), centred.
+    For each order i from 0 on a filter, float64 (2 i window + 1,), centered.
 
     Raises
     ------

@@ -67,7 +67,7 @@ class MelBanks:
 
     Attributes
     ----------
-    centres : float64 (bins,), in Hz
+    centers : float64 (bins,), in Hz
 
     Raises UsageError for filters that are empty, or outside the spectrum.
     """
@@ -86,16 +86,16 @@ class MelBanks:
         edges = np.linspace(mel(low), mel(top), num_bins + 2)
         if warp.factor != 1.0:
             edges = mel(warp.apply(inverse_mel(edges), low, top, nyquist))
-        left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+        left, center, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
         places = mel(np.arange(padded // 2) * (rate / padded))
-        weights = np.where(places <= centre, (places - left) / (centre - left), (right - places) / (right - centre))
+        weights = np.where(places <= center, (places - left) / (center - left), (right - places) / (right - center))
         weights[(places <= left) | (places >= right)] = 0.0
         is_inside = weights > 0
         empty = np.flatnonzero(~is_inside.any(axis=1))
         if len(empty):
             raise UsageError(f"--num-mel-bins={num_bins}: filter {empty[0]} lies between two frequencies of the "
                              f"spectrum of {padded} samples", "fewer filters, or --frame-length longer")
-        self.centres = inverse_mel(centre[:, 0])
+        self.centers = inverse_mel(center[:, 0])
         self._starts = is_inside.argmax(axis=1).astype(np.int32)
         self._sizes = is_inside.sum(axis=1).astype(np.int32)
         self._weights = weights[is_inside].astype(np.float32)

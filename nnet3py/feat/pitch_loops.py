@@ -57,7 +57,7 @@ def correlate(signal: Any, first: int, starts: Any, ends: Any, window: int, firs
 
 
 def normalize(correlations: Any, energies: Any, ballasts: Any, nccf: Any) -> None:
-    """Normalised correlations at the measured lags: float32 (frames, lags).
+    """Normalized correlations at the measured lags: float32 (frames, lags).
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def normalize(correlations: Any, energies: Any, ballasts: Any, nccf: Any) -> Non
 
 
 def interpolate(nccf: Any, starts: Any, sizes: Any, weights: Any, at_states: Any) -> None:
-    """Normalised correlations at all states, which are between the measured lags: float32 (frames, states).
+    """Normalized correlations at all states, which are between the measured lags: float32 (frames, states).
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ PITCH_OPTIONS = {
                           "are shifts"),
 }
 PROCESS_PITCH_OPTIONS = {
-    "pitch_scale": Setting("pitch-scale", 2.0, "Factor of the normalised log pitch"),
+    "pitch_scale": Setting("pitch-scale", 2.0, "Factor of the normalized log pitch"),
     "pov_scale": Setting("pov-scale", 2.0, "Factor of the feature of voicing"),
     "pov_offset": Setting("pov-offset", 0.0, "What is added to the feature of voicing"),
     "delta_pitch_scale": Setting("delta-pitch-scale", 10.0, "Factor of the change of the log pitch"),

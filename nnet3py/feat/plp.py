@@ -17,17 +17,17 @@ class PlpTransform:
 
     Parameters
     ----------
-    centres : float64 (bins,), of the mel filters, in Hz
+    centers : float64 (bins,), of the mel filters, in Hz
     order : of linear prediction
     num_ceps : with C0; at most ``order + 1``
     compress : the power to which energies are raised
     """
 
-    def __init__(self, centres: np.ndarray, order: int, num_ceps: int, compress: float) -> None:
+    def __init__(self, centers: np.ndarray, order: int, num_ceps: int, compress: float) -> None:
         self._order, self._num_ceps, self._compress = order, num_ceps, compress
-        square = centres ** 2
+        square = centers ** 2
         self._loudness = (square / (square + 1.6e5)) ** 2 * (square + 1.44e6) / (square + 9.61e6)
-        last = len(centres) + 1                                  # the first and last energy are doubled
+        last = len(centers) + 1                                  # the first and last energy are doubled
         places = np.arange(last + 1)
         halves = np.where((places == 0) | (places == last), 0.5, 1.0)
         self._cosines = halves * np.cos(np.pi * np.arange(order + 1)[:, None] * places / last) / last

@@ -24,7 +24,7 @@ class ProcessPitchOptions:
 
     Attributes
     ----------
-    pitch_scale, pov_scale, pov_offset, delta_pitch_scale : factors of the normalised log pitch, of the feature of
+    pitch_scale, pov_scale, pov_offset, delta_pitch_scale : factors of the normalized log pitch, of the feature of
         voicing, what is added to that, and the factor of the change of the log pitch
     delta_pitch_noise_stddev : how much noise is added to that change, before its factor
     normalization_left_context, normalization_right_context : frames over which the mean is taken

@@ -43,7 +43,7 @@ class RoomOptions:
     ----------
     shift : begin at the peak of the impulse response and end with the input, instead of being longer
     normalize : scale to the power of the input
-    volume : if not 0, a factor instead of normalising
+    volume : if not 0, a factor instead of normalizing
     duration : if not 0, how many seconds: cut, or repeated
     """
 

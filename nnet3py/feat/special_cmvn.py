@@ -1,4 +1,4 @@
-"""Mean and variance normalisation over a sliding window, and its statistics for calls of two channels."""
+"""Mean and variance normalization over a sliding window, and its statistics for calls of two channels."""
 from __future__ import annotations
 
 import numpy as np

@@ -240,7 +240,7 @@ class _Mfcc(_Transform):
 
     def _make(self, filters: Any) -> None:
         self._filters, self.dim = filters(), self._own["num_ceps"]
-        num_bins, numbers = len(self._filters.centres), np.arange(self.dim)
+        num_bins, numbers = len(self._filters.centers), np.arange(self.dim)
         cosines = np.sqrt(2 / num_bins) * np.cos(np.pi / num_bins * numbers * (np.arange(num_bins)[:, None] + 0.5))
         cosines[:, 0] = np.sqrt(1 / num_bins)
         self._cosines = (cosines * self._lifter(self.dim)).astype(np.float32)
@@ -260,7 +260,7 @@ class _Fbank(_Transform):
 
     def _make(self, filters: Any) -> None:
         self._filters = filters()
-        self.dim = len(self._filters.centres) + bool(self._own["use_energy"])
+        self.dim = len(self._filters.centers) + bool(self._own["use_energy"])
 
     def apply(self, windows: np.ndarray, raw_energies: np.ndarray) -> np.ndarray:
         outputs = self._filters.energies(self._power(windows, self._own["use_power"]))
@@ -278,7 +278,7 @@ class _Plp(_Transform):
     def _make(self, filters: Any) -> None:
         self._filters, own = filters(), self._own
         self.dim = own["num_ceps"]
-        self._transform = PlpTransform(self._filters.centres, own["lpc_order"], self.dim, own["compress_factor"])
+        self._transform = PlpTransform(self._filters.centers, own["lpc_order"], self.dim, own["compress_factor"])
         self._scales = (self._lifter(self.dim) * own["cepstral_scale"]).astype(np.float32)
 
     def apply(self, windows: np.ndarray, raw_energies: np.ndarray) -> np.ndarray:

@@ -14,13 +14,13 @@ Stages, and what they read and write in the work folder (``WorkFolder`` has the 
    Kaldi data folders ``data/train``, ``data/held_out``, ``data/old_data`` (names begin with ``old-``) and
    ``data/old_test`` (both only if given): ``wav.scp`` (into an archive; 16 bits, one channel, an entry for each
    utterance, at the model's rate, segments cut out already), ``text`` (only words as ``words.txt`` of the model writes
-   them, or words to be learnt), ``utt2spk``, ``spk2utt``, ``utt2dur``; ``problems.txt`` for people and
+   them, or words to be learned), ``utt2spk``, ``spk2utt``, ``utt2dur``; ``problems.txt`` for people and
    ``problems.json``; ``unknown_words.txt`` (COUNT WORD). Nnet3Error if too little is left.
 2. ``model.run``. Writes ``model/``: ``final.mdl``, ``tree``, ``phones.txt``, ``lexicon.txt`` (phones as in phones.txt
    without ``_B`` … if they are position-dependent), ``word_boundary.int`` (if phones are), ``lm.arpa`` (if there is
    one): what the model folder has, or else what can be recovered from its graph (``graph_*.py``; of a graph in two
    parts, the pronunciations of words that are needed). A tree that is recovered is a
-   ``ContextDependency`` like any other (a table of phone, then of its left neighbour, to pdf), so that nothing after
+   ``ContextDependency`` like any other (a table of phone, then of its left neighbor, to pdf), so that nothing after
    it makes a difference. ``tree`` or ``lexicon.txt`` is not there where neither way leads to it.
 3. ``words.run``. Reads the texts and ``model/``. Writes ``lang/`` as prepare-lang does (words are
    renumbered; those without a pronunciation are not in it), ``lang/new_words.txt`` (WORD SOURCE PHONE …),
@@ -36,10 +36,10 @@ Stages, and what they read and write in the work folder (``WorkFolder`` has the 
 6. ``egs.run``. Writes ``egs/``, a folder of chain examples, with ``den.fst`` and ``normalization.fst`` in ``train/``.
 7. ``train.run``. Writes ``train/final.mdl``, and ``train/choice.json``: learning rate, epochs, objectives on held-out
    data, ``is_old``: whether it went back to the old parameters. With ``data/old_test``, ``forgetting.py`` goes back
-   towards the old parameters until the old data are recognised as before.
+   towards the old parameters until the old data are recognized as before.
 8. ``folder.run``. Writes ``new_model/`` in the layout of the old folder. A new graph stands beside the old one in the
    same HCLG.fst (``joined_graph.py``); HCLr.fst and Gr.fst with new words replace the old ones.
-9. ``report.run``. Recognises ``data/held_out`` and ``data/old_test`` with the old folder and with ``new_model/``.
+9. ``report.run``. Recognizes ``data/held_out`` and ``data/old_test`` with the old folder and with ``new_model/``.
    Writes ``scores.json``, ``report.txt`` and ``report.html``; moves ``new_model/`` to ``--out`` unless it got worse.
 """
 from __future__ import annotations

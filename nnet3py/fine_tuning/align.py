@@ -1,7 +1,7 @@
 """Stage 5: which phone is where, by the model itself; utterances whose words are not what is heard are set aside.
 
 The graph of an utterance is made of lexicon and tree; without these, it is what the model's graph has for the words.
-What is heard is what the model recognises with the whole graph: where that is much likelier than the words of the text,
+What is heard is what the model recognizes with the whole graph: where that is much likelier than the words of the text,
 for this utterance more than for others, the text belongs to another utterance.
 """
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Aligner:
     model : the transition model
     words : the numbers of words
     graph_of : the graph of numbers of words, from transition-ids, with costs
-    any_words : recognises, with the graph of all words
+    any_words : recognizes, with the graph of all words
     """
 
     model: TransitionModel
@@ -84,7 +84,7 @@ class Aligner:
         return best_alignment(self.graph_of([self.words[word] for word in text]), self.model, log_likes).alignment
 
     def excess(self, ids: np.ndarray, log_likes: np.ndarray) -> float:
-        """How much likelier a frame is with the words that are recognised than with an alignment's, on average."""
+        """How much likelier a frame is with the words that are recognized than with an alignment's, on average."""
         decoded = self.any_words.decode(log_likes)
         if decoded is None:
             return 0.0
@@ -107,7 +107,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     usual: list[float] = []
     for part in trained_parts(work):
         done, failed, excess = _align_part(work, part, aligner, model, folder)
-        if part != "held_out":                 # which is of the same kind as what is learnt, and often little
+        if part != "held_out":                 # which is of the same kind as what is learned, and often little
             usual = list(excess.values())
         done, failed = _without(unlike_others(excess, usual), done, failed, read_list(work.features(part) / "utt2uniq"))
         aligned |= done

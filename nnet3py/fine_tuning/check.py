@@ -1,4 +1,4 @@
-"""Stage 1, the data: read, checked, split into what is learnt and what is held out, and written as data folders."""
+"""Stage 1, the data: read, checked, split into what is learned and what is held out, and written as data folders."""
 from __future__ import annotations
 
 import json
@@ -81,8 +81,8 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     for name, part in parts.items():
         if not part.checked.utterances:
             raise Nnet3Error(f"nothing of {names[name]} can be used", f"{work.problems} says why")
-    learnt, kept = split(checked.utterances, 0.0 if "held_out" in parts else options.held_out, options.srand)
-    _write_folder(work.data("train"), learnt, parts["train"])
+    learned, kept = split(checked.utterances, 0.0 if "held_out" in parts else options.held_out, options.srand)
+    _write_folder(work.data("train"), learned, parts["train"])
     if "held_out" not in parts:
         _write_folder(work.data("held_out"), kept, parts["train"])
     for name in parts.keys() - {"train"}:
@@ -108,7 +108,7 @@ def spelling_of(folder: ModelFolder, options: FineTuneOptions) -> Spelling:
 
 
 def texts_of(work: WorkFolder) -> list[list[str]]:
-    """The texts of the data that are learnt from, held out, and of the old domain."""
+    """The texts of the data that are learned from, held out, and of the old domain."""
     return [text for part in ("train", "held_out", "old_data") if work.data(part).is_dir()
             for text in read_transcripts(f"{work.data(part)}/text").values()]
 
@@ -183,7 +183,7 @@ def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Writ
 
 
 def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spelling, where: str) -> None:
-    """Nnet3Error for data from which nothing should be learnt; ``where`` their problems are listed."""
+    """Nnet3Error for data from which nothing should be learned; ``where`` their problems are listed."""
     where_to_look = f"{where} lists what is wrong" if where else "see the list"
     words = checked.counts()
     num_words = sum(len(utterance.text) for utterance in checked.utterances)
@@ -204,7 +204,7 @@ def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spel
 
 
 def split(utterances: Sequence[Utterance], part: float, seed: int) -> tuple[list[Utterance], list[Utterance]]:
-    """What is learnt, and what is held out: whole speakers if there are four or more, else some utterances of all."""
+    """What is learned, and what is held out: whole speakers if there are four or more, else some utterances of all."""
     chance = random.Random(seed)
     by_speaker: dict[str, list[Utterance]] = {}
     for utterance in utterances:

@@ -45,7 +45,7 @@ class Inputs(NamedTuple):
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``features/`` and ``ivectors/`` of what is learnt, held out, and of old data.
+    """Write ``features/`` and ``ivectors/`` of what is learned, held out, and of old data.
 
     Nnet3Error if no utterance is long enough for a frame.
     """

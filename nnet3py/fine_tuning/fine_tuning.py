@@ -101,7 +101,7 @@ class FineTuning(StagedWork):
         """Remove what the report kept of an earlier model, or of earlier data."""
         if name in ("check", "folder"):
             kept = "*.json" if name == "check" else "*.new.json"
-            for path in (self.work.scores, *self.work.recognised.glob(kept)):
+            for path in (self.work.scores, *self.work.recognized.glob(kept)):
                 path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""How far back towards the old parameters a trained network goes, so that old test data are recognised as before."""
+"""How far back towards the old parameters a trained network goes, so that old test data are recognized as before."""
 from __future__ import annotations
 
 import logging

@@ -40,7 +40,7 @@ class RecoveredTree(NamedTuple):
     Attributes
     ----------
     tree : of all phones and pdfs of the model
-    num_seen : pairs of neighbouring phones that the graph has
+    num_seen : pairs of neighboring phones that the graph has
     """
 
     tree: ContextDependency
@@ -59,7 +59,7 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
 
     Raises WiderContext for models of triphones, Nnet3Error for a graph of another model.
     """
-    seen = neighbours(graph, model)
+    seen = neighbors(graph, model)
     for (left, phone, _), states in seen.items():
         if len(states) > 1:
             raise WiderContext(f"phone {phone} has more than one pdf after phone {left}",
@@ -80,7 +80,7 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
     return RecoveredTree(_tree(lefts, model), num_seen)
 
 
-def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
+def neighbors(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
     """What a graph says: (left phone, phone, HMM state) -> transition-states, with numbers of arcs."""
     phones = GraphPhones.of(graph, model)
     before, lefts = phones.phones_before()
@@ -140,8 +140,8 @@ class _Similar:
         self._agreement: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])      # same pdfs, all
         for place, sightings in by_phone.items():
             if len(self._states[place]) > 1:
-                for (neighbour, its_pdfs), (other, other_pdfs) in combinations(sightings, 2):
-                    counts = self._agreement[min(neighbour, other), max(neighbour, other)]
+                for (neighbor, its_pdfs), (other, other_pdfs) in combinations(sightings, 2):
+                    counts = self._agreement[min(neighbor, other), max(neighbor, other)]
                     counts[0] += its_pdfs == other_pdfs
                     counts[1] += 1
         self._guesses: dict[tuple[str, int, int], int] = {}

@@ -1,7 +1,7 @@
 """Pronunciations of words that a lexicon lacks, by a joint n-gram model of letters and phones.
 
 Words are cut into pairs of one or two letters with none to two phones, at first in all ways, which expectation
-maximisation reduces to few; the sequences of pairs have an n-gram model, and a word is pronounced by the likeliest
+maximization reduces to few; the sequences of pairs have an n-gram model, and a word is pronounced by the likeliest
 sequence of pairs with its letters. Bisani and Ney, Joint-sequence models for grapheme-to-phoneme conversion, 2008.
 """
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _steps(word: str, phones: Phones) -> Iterator[tuple[int, int, Pair, tuple[in
 
 
 def _pair_chances(entries: Sequence[tuple[str, Phones]]) -> dict[Pair, float]:
-    """The probability of each pair, by expectation maximisation."""
+    """The probability of each pair, by expectation maximization."""
     steps = [(len(word), len(phones), list(_steps(word, phones))) for word, phones in entries]
     chances: dict[Pair, float] = {pair: _PRIOR[move] for _, _, its in steps for _, _, pair, move in its}
     for _ in range(_ITERATIONS):

@@ -35,7 +35,7 @@ def look(options: FineTuneOptions) -> Looked:
     try:
         refuse(checked, options.data, options, spelling, "")
     except Nnet3Error as error:
-        return Looked("\n".join([*lines, "", f"The data cannot be learnt from: {error}"]) + "\n", False)
+        return Looked("\n".join([*lines, "", f"The data cannot be learned from: {error}"]) + "\n", False)
     try:
         lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
     except Nnet3Error as error:

@@ -51,7 +51,7 @@ from nnet3py.transducers.fst_text import read_fst_file
 logger = logging.getLogger(__name__)
 
 NUM_SENTENCES = 20_000           # drawn from the graph, where the folder has no language model
-NUM_LEARNT = 5000                # words of a large graph by which the pronunciation of unknown ones is learnt
+NUM_LEARNED = 5000                # words of a large graph by which the pronunciation of unknown ones is learned
 
 
 @dataclass
@@ -159,7 +159,7 @@ def _needed(words: SymbolTable, wanted: Collection[str], seed: int) -> set[int]:
     needed = {words[word] for word in wanted if word in words}
     if len(needed) < len(set(wanted)):
         names = sorted(word for word in grammar_words(words) if not word.startswith(MARKS))
-        needed.update(words[name] for name in random.Random(seed).sample(names, min(len(names), NUM_LEARNT)))
+        needed.update(words[name] for name in random.Random(seed).sample(names, min(len(names), NUM_LEARNED)))
     return needed
 
 

@@ -113,7 +113,7 @@ class FineTuneOptions(WorkOptions):
     max_unknown: float = opt("max-unknown", 0.3, "Part of all words that the model may not know before the text is "
                              "taken for one of another language")
 
-    unknown_words: str = opt("unknown-words", "pronounce", "pronounce: by --lexicon, or by what is learnt of the "
+    unknown_words: str = opt("unknown-words", "pronounce", "pronounce: by --lexicon, or by what is learned of the "
                              "model's lexicon; spell: by spelling where there is none, too; leave-out: utterances with "
                              "them are set aside")
     lexicon: str | None = opt("lexicon", None, "Lexicon (WORD PHONE ...) with the phones of the model, for new words",
@@ -157,7 +157,7 @@ class FineTuneOptions(WorkOptions):
             if not 0.0 <= part <= 1.0:
                 raise UsageError(f"--{name}={part:g}: expected a part, from 0 to 1")
         if self.lm_weight == 0.0:
-            raise UsageError("--lm-weight=0: new words would never be recognised", "give a weight such as 0.1")
+            raise UsageError("--lm-weight=0: new words would never be recognized", "give a weight such as 0.1")
 
 
 class WorkFolder:
@@ -171,7 +171,7 @@ class WorkFolder:
         self.align, self.egs, self.train = self.path / "align", self.path / "egs", self.path / "train"
         self.set_aside = self.align / "set_aside.txt"
         self.final_model, self.choice = self.train / "final.mdl", self.train / "choice.json"
-        self.new_model, self.recognised = self.path / "new_model", self.path / "recognised"
+        self.new_model, self.recognized = self.path / "new_model", self.path / "recognized"
         self.scores, self.times = self.path / "scores.json", self.path / "times.json"
         self.published = self.path / "published"             # where the new folder was moved to, or is about to be
         self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"

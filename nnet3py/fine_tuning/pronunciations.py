@@ -1,4 +1,4 @@
-"""How new words are pronounced: by a given lexicon, by what is learnt from the model's own, or by spelling."""
+"""How new words are pronounced: by a given lexicon, by what is learned from the model's own, or by spelling."""
 from __future__ import annotations
 
 import logging
@@ -11,8 +11,8 @@ from nnet3py.fine_tuning.grapheme_model import GraphemeModel, Phones
 
 logger = logging.getLogger(__name__)
 
-GIVEN, LEARNT, SPELLED = "given", "learnt", "spelled"
-LEAST_WORDS = 50              # of a lexicon from which pronouncing can be learnt
+GIVEN, LEARNED, SPELLED = "given", "learned", "spelled"
+LEAST_WORDS = 50              # of a lexicon from which pronouncing can be learned
 _COUNT, _SHARE = 3, 0.1      # so many of the likeliest pronunciations, if they are so likely
 
 # Letters with the phones that they stand for in most languages with Latin script, by three ways of naming phones:
@@ -28,7 +28,7 @@ _STRESS = re.compile(r"(?<=.)[0-2]$")
 
 
 class Pronunciations(NamedTuple):
-    """The pronunciations of a new word, and where they come from: given, learnt or spelled."""
+    """The pronunciations of a new word, and where they come from: given, learned or spelled."""
 
     source: str
     phones: list[Phones]
@@ -54,11 +54,11 @@ def pronounce(words: Iterable[str], lexicon: Sequence[tuple[str, Phones]], given
             results[word] = Pronunciations(GIVEN, list(given[word]))
         else:
             left.append(word)
-    model = _learnt(lexicon, seed) if left else None
+    model = _learned(lexicon, seed) if left else None
     for word in left:
         likely = model.pronounce(word, _COUNT) if model is not None else []
         if likely:
-            results[word] = Pronunciations(LEARNT, [
+            results[word] = Pronunciations(LEARNED, [
                 guess.phones for guess in likely if guess is likely[0] or guess.probability >= _SHARE])
         elif may_spell and (spelled := spell(word, phones)):
             results[word] = Pronunciations(SPELLED, [spelled])
@@ -73,14 +73,14 @@ def _check_given(given: Mapping[str, Sequence[Phones]], phones: set[str]) -> Non
                              f"its phones are {' '.join(sorted(phones))}")
 
 
-def _learnt(lexicon: Sequence[tuple[str, Phones]], seed: int) -> GraphemeModel | None:
+def _learned(lexicon: Sequence[tuple[str, Phones]], seed: int) -> GraphemeModel | None:
     words = [(word, phones) for word, phones in lexicon if word[:1] not in "<[#!"]
     if len({word for word, _ in words}) < LEAST_WORDS:
         return None
     try:
         return GraphemeModel.estimate(words, seed=seed)
     except Nnet3Error as error:
-        logger.warning("nothing is learnt of the lexicon: %s", error)
+        logger.warning("nothing is learned of the lexicon: %s", error)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Stage 9, the report: word error rates before and after, what was learnt from each speaker; and which model stays."""
+"""Stage 9, the report: word error rates before and after, what was learned from each speaker; and which model stays."""
 from __future__ import annotations
 
 import html
@@ -86,8 +86,8 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored, Scored]]:
-    """What the old and the new model recognised, by part."""
-    folder = work.recognised
+    """What the old and the new model recognized, by part."""
+    folder = work.recognized
     folder.mkdir(exist_ok=True)
     parts = [part for part in (HELD_OUT, OLD_TEST) if (work.data(part) / "text").is_file()]
     return {part: (score(options.model, work.data(part), folder / f"{part}.old.json"),
@@ -159,24 +159,24 @@ class _Facts:
         return rows
 
     def speakers(self) -> Rows:
-        """A line for each speaker of the new data: what was learnt of them, and their rates."""
+        """A line for each speaker of the new data: what was learned of them, and their rates."""
         train = read_lines(f"{self.work.data('train')}/utt2spk")
         durations = dict(line.split() for line in read_lines(f"{self.work.data('train')}/utt2dur"))
-        learnt: dict[str, list[float]] = {}
+        learned: dict[str, list[float]] = {}
         for line in train:
             key, speaker = line.split()
-            learnt.setdefault(speaker, []).append(float(durations[key]))
+            learned.setdefault(speaker, []).append(float(durations[key]))
         old, new = self.scored[HELD_OUT]
         rows = []
-        for speaker in sorted({*learnt, *old.speakers.values()}):
+        for speaker in sorted({*learned, *old.speakers.values()}):
             before, after = old.errors(speaker), new.errors(speaker)
             held_out = (f"{rate(before):.2f} %", f"{rate(after):.2f} %") if before.words else ("–", "–")
-            seconds = learnt.get(speaker, [])
+            seconds = learned.get(speaker, [])
             rows.append((speaker, str(len(seconds)), f"{sum(seconds) / 60:.1f}", str(before.sentences), *held_out))
         return rows
 
     def words(self) -> Rows:
-        """A line for each pronunciation of a new word: where it comes from, and how often the word was recognised."""
+        """A line for each pronunciation of a new word: where it comes from, and how often the word was recognized."""
         path = self.work.lang / "new_words.txt"
         old, new = self.scored[HELD_OUT]
         rows = []
@@ -240,7 +240,7 @@ def _change(before: WordErrors, after: WordErrors) -> str:
 
 _HEADINGS = {
     "rates": ("", "words", "before", "after", "change"),
-    "speakers": ("speaker", "learnt from", "minutes", "held out", "before", "after"),
+    "speakers": ("speaker", "learned from", "minutes", "held out", "before", "after"),
     "words": ("word", "source", "phones", "said", "before", "after"),
     "set_aside": ("set aside", "utterances"), "times": ("stage", "time"), "settings": ("setting", "value")}
 _TITLES = {"rates": "Word error rates", "speakers": "Speakers", "words": "New words (in held-out data)",

@@ -24,7 +24,7 @@ _GAP = "***"
 
 @dataclass
 class Scored:
-    """What was recognised of a data folder.
+    """What was recognized of a data folder.
 
     Attributes
     ----------
@@ -45,31 +45,31 @@ class Scored:
         return counted
 
     def correct(self, word: str) -> tuple[int, int]:
-        """How often a word was said, and how many of these times it was recognised."""
+        """How often a word was said, and how many of these times it was recognized."""
         pairs = [pair for key, reference in self.references.items() if word in reference
                  for pair in align(reference, self.hypotheses[key], _GAP) if pair[0] == word]
-        return len(pairs), sum(said == recognised for said, recognised in pairs)
+        return len(pairs), sum(said == recognized for said, recognized in pairs)
 
 
 def score(model: str | Path, data: Path, kept: Path) -> Scored:
-    """Recognise each utterance of a data folder as a stream of its own.
+    """Recognize each utterance of a data folder as a stream of its own.
 
-    ``kept``: a file for the results; what is there already is not recognised again. Nnet3Error for a model that cannot
+    ``kept``: a file for the results; what is there already is not recognized again. Nnet3Error for a model that cannot
     be used.
     """
     references = read_transcripts(f"{data}/text")
     speakers = read_list(data / "utt2spk")
     if not kept.is_file():
-        hypotheses = dict(_recognised(str(model), data, len(references)))
+        hypotheses = dict(_recognized(str(model), data, len(references)))
         write_text(str(kept), json.dumps(hypotheses, ensure_ascii=False, indent=0) + "\n")
     return Scored(references, json.loads(kept.read_text(encoding="utf-8")), speakers)
 
 
-def _recognised(model: str, data: Path, count: int) -> Iterator[tuple[str, list[str]]]:
+def _recognized(model: str, data: Path, count: int) -> Iterator[tuple[str, list[str]]]:
     recognizer = Recognizer(model)
     with SequentialReader(f"scp:{data}/wav.scp", WAVE) as reader:
         for number, (key, wave) in enumerate(reader, 1):
-            log.show_status(f"{number} of {count} utterances recognised")
+            log.show_status(f"{number} of {count} utterances recognized")
             with within(key):
                 result = recognizer.transcribe((wave.samples[0] / FULL_SCALE).astype(np.float32), wave.rate,
                                                endpointing=False)

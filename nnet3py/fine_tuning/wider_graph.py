@@ -60,7 +60,7 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
     new : the pronunciations of new words, without marks of positions
     texts : sentences to learn which words follow which
 
-    Nnet3Error if no sentence can be learnt, or if the graph cannot get new words.
+    Nnet3Error if no sentence can be learned, or if the graph cannot get new words.
     """
     model = read_object(f"{work.model}/final.mdl", TransitionModel.read)
     graph = read_decoding_graph(folder, model)
@@ -76,8 +76,8 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
     usable = [text for text in texts if all(label_of.get(word) for word in text)]
     if not usable:
         raise Nnet3Error("no sentence of the new text has only words with a pronunciation", "give --lexicon")
-    learnt = Ngram.estimate(usable, options.lm_order, labels)
-    _write_grammar(work.graph / GRAMMAR, folder.grammar, _NewText(learnt, label_of, labels, numbers),
+    learned = Ngram.estimate(usable, options.lm_order, labels)
+    _write_grammar(work.graph / GRAMMAR, folder.grammar, _NewText(learned, label_of, labels, numbers),
                    SHARE * options.lm_weight)
     if words_file(folder) and new:
         SymbolTable({**words.names, **{number: name for name, number in numbers.items()}}).write(
@@ -130,7 +130,7 @@ def _write_hcl(work: WorkFolder, graph: LookaheadGraph, model: TransitionModel,
 
 
 class _NewText(NamedTuple):
-    """What was learnt of new text.
+    """What was learned of new text.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class _NewText(NamedTuple):
 
 
 def _write_grammar(target: Path, source: str, text: _NewText, weight: float) -> None:
-    """Write a Gr.fst like the old one, with what was learnt: mixed into it if it is an n-gram model, else beside it."""
+    """Write a Gr.fst like the old one, and what was learned: mixed in if it is an n-gram, else beside it."""
     with open_input(source) as stream:
         content = FileContent(stream)
         ngram = NgramFst.of_content(content)

@@ -60,12 +60,12 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     every = {*lexicon, *((word, phones) for word, its in new.items() for phones in its.phones)}
     lang = _write_lang(work, [Pronunciation(word, phones) for word, phones in sorted(every)])
     if can_grow and (new or more):
-        learnt = [*read_transcripts(f"{work.data('train')}/text").values(), *more]
+        learned = [*read_transcripts(f"{work.data('train')}/text").values(), *more]
         if folder.is_lookahead:
-            write_wider_graph(work, folder, lang.phones, {word: its.phones for word, its in new.items()}, learnt,
+            write_wider_graph(work, folder, lang.phones, {word: its.phones for word, its in new.items()}, learned,
                               options)
         else:
-            _write_graph(work, folder, lang, learnt, options)
+            _write_graph(work, folder, lang, learned, options)
 
 
 def _can_be_wider(work: WorkFolder) -> bool:

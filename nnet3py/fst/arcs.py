@@ -60,7 +60,7 @@ def projected(fst: Fst, on_output: bool) -> Fst:
     return changed(fst, input_labels=labels, output_labels=labels)
 
 
-def relabelled(fst: Fst, input_pairs: dict[int, int] | None = None, output_pairs: dict[int, int] | None = None) -> Fst:
+def relabeled(fst: Fst, input_pairs: dict[int, int] | None = None, output_pairs: dict[int, int] | None = None) -> Fst:
     """The FST with labels replaced: new ones by old ones; other labels are kept. OpenFst: Relabel."""
     return changed(fst, input_labels=_mapped(fst.input_labels, input_pairs or {}),
                    output_labels=_mapped(fst.output_labels, output_pairs or {}))

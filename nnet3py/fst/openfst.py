@@ -71,7 +71,7 @@ def from_openfst(fst: Any) -> Fst:
 
 # -- operations --------------------------------------------------------------------------------------------------------
 
-MOST_STATES = 50_000_000                   # of a determinised graph: if there are more, it would never end
+MOST_STATES = 50_000_000                   # of a determinized graph: if there are more, it would never end
 DELTA = 1.0 / 1024.0
 _AMBIGUOUS = "does the lexicon have disambiguation symbols, and the grammar #0 on its back-off arcs?"
 
@@ -85,18 +85,18 @@ def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
 
 
 def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, max_states: int = -1) -> bool:
-    """Remove epsilons and determinise a graph of kaldifst in place; returns whether ``max_states`` sufficed.
+    """Remove epsilons and determinize a graph of kaldifst in place; returns whether ``max_states`` sufficed.
 
-    Raises Nnet3Error for a graph that cannot be determinised. Kaldi: DeterminizeStarInLog, DeterminizeStar.
+    Raises Nnet3Error for a graph that cannot be determinized. Kaldi: DeterminizeStarInLog, DeterminizeStar.
     """
     limit = max_states if max_states > 0 else MOST_STATES
     try:
         stopped = load_kaldifst().determinize_star(graph, delta=delta, max_states=limit, use_log=use_log)
     except RuntimeError as error:
         reason = str(error).split("[E]")[-1].strip().split("\n")[0]
-        raise Nnet3Error(f"a graph cannot be determinised: {reason}", _AMBIGUOUS) from None
+        raise Nnet3Error(f"a graph cannot be determinized: {reason}", _AMBIGUOUS) from None
     if stopped and max_states <= 0:
-        raise Nnet3Error(f"a graph cannot be determinised: it has more than {limit} states", _AMBIGUOUS)
+        raise Nnet3Error(f"a graph cannot be determinized: it has more than {limit} states", _AMBIGUOUS)
     return not stopped
 
 
@@ -107,7 +107,7 @@ def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> A
     """
     determinized = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
     if determinized.num_states >= MOST_STATES:
-        raise Nnet3Error(f"a graph cannot be determinised: it has more than {MOST_STATES} states")
+        raise Nnet3Error(f"a graph cannot be determinized: it has more than {MOST_STATES} states")
     return determinized
 
 

@@ -1,4 +1,4 @@
-"""Estimating mixtures from statistics, and from features by expectation and maximisation.
+"""Estimating mixtures from statistics, and from features by expectation and maximization.
 
 Kaldi: ``MleDiagGmmUpdate``, ``MleFullGmmUpdate``, gmm-global-init-from-feats.
 """
@@ -56,27 +56,27 @@ class Estimated(NamedTuple):
     frames: float
 
 
-def _learnt(stats: GmmStats, min_weight: float, min_occupancy: float) -> np.ndarray:
+def _learned(stats: GmmStats, min_weight: float, min_occupancy: float) -> np.ndarray:
     """bool (gaussians,): which have enough frames."""
     total = stats.occupancy.sum()
     return (stats.occupancy > min_occupancy) & (stats.occupancy > min_weight * total)
 
 
-def _new_weights(stats: GmmStats, learnt: np.ndarray, min_weight: float, old: np.ndarray, flags: int) -> np.ndarray:
+def _new_weights(stats: GmmStats, learned: np.ndarray, min_weight: float, old: np.ndarray, flags: int) -> np.ndarray:
     shares = stats.occupancy / max(stats.occupancy.sum(), 1e-300)
-    return np.where(learnt, shares, np.maximum(shares, min_weight)) if flags & WEIGHTS else old.astype(np.float64)
+    return np.where(learned, shares, np.maximum(shares, min_weight)) if flags & WEIGHTS else old.astype(np.float64)
 
 
-def _kept(learnt: np.ndarray, remove: bool) -> np.ndarray:
+def _kept(learned: np.ndarray, remove: bool) -> np.ndarray:
     """Which Gaussians remain: at least one."""
-    if not remove or learnt.all():
-        return np.ones_like(learnt)
-    if not learnt.any():
-        keep = np.zeros_like(learnt)
+    if not remove or learned.all():
+        return np.ones_like(learned)
+    if not learned.any():
+        keep = np.zeros_like(learned)
         keep[-1] = True
         return keep
-    logger.warning("Removing %d Gaussians with too little data", np.count_nonzero(~learnt))
-    return learnt
+    logger.warning("Removing %d Gaussians with too little data", np.count_nonzero(~learned))
+    return learned
 
 
 def diag_objective(stats: GmmStats, gmm: DiagGmm) -> float:
@@ -95,23 +95,23 @@ def estimate_diag(stats: GmmStats, gmm: DiagGmm, options: DiagOptions, flags: in
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim}")
     before = diag_objective(stats, gmm)
-    learnt = _learnt(stats, options.min_weight, options.min_occupancy)
+    learned = _learned(stats, options.min_weight, options.min_occupancy)
     old_vars = 1.0 / gmm.inv_vars.astype(np.float64)
     old_means = gmm.means_inv_vars * old_vars
-    safe = np.where(learnt, stats.occupancy, 1.0)[:, None]
-    means = np.where(learnt[:, None] & bool(flags & MEANS), stats.means / safe, old_means)
+    safe = np.where(learned, stats.occupancy, 1.0)[:, None]
+    means = np.where(learned[:, None] & bool(flags & MEANS), stats.means / safe, old_means)
     variances = old_vars
     if flags & VARIANCES:
         own_means = stats.means / safe
         own = stats.squares / safe - own_means * own_means
         if not flags & MEANS:
             own = own + (old_means - own_means) ** 2
-        variances = np.where(learnt[:, None], np.maximum(own, options.min_variance), old_vars)
-    weights = _new_weights(stats, learnt, options.min_weight, gmm.weights, flags)
+        variances = np.where(learned[:, None], np.maximum(own, options.min_variance), old_vars)
+    weights = _new_weights(stats, learned, options.min_weight, gmm.weights, flags)
     inv_vars = (1.0 / variances.astype(np.float32)).astype(np.float32)
     made = DiagGmm(weights.astype(np.float32), means.astype(np.float32) * inv_vars, inv_vars)
     after = diag_objective(stats, made)
-    keep = _kept(learnt, options.remove_low_count)
+    keep = _kept(learned, options.remove_low_count)
     if not keep.all():
         remaining = made.weights[keep]
         made = DiagGmm((remaining / remaining.sum()).astype(np.float32), made.means_inv_vars[keep], made.inv_vars[keep])
@@ -131,21 +131,21 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim} with full covariances")
     before = full_objective(stats, gmm)
-    learnt = _learnt(stats, options.min_weight, options.min_occupancy)
+    learned = _learned(stats, options.min_weight, options.min_occupancy)
     old_covariances = gmm.covariances()
     old_means = np.einsum("ide,ie->id", old_covariances, gmm.means_inv_covars.astype(np.float64))
-    own_means, own = _full_moments(stats, learnt)
-    means = np.where(learnt[:, None] & bool(flags & MEANS), own_means, old_means)
+    own_means, own = _full_moments(stats, learned)
+    means = np.where(learned[:, None] & bool(flags & MEANS), own_means, old_means)
     covariances = old_covariances
     if flags & VARIANCES:
         if not flags & MEANS:
             away = old_means - own_means
             own = own + np.einsum("id,ie->ide", away, away)
-        covariances = np.where(learnt[:, None, None], _floored(own, options), old_covariances)
-    weights = _new_weights(stats, learnt, options.min_weight, gmm.weights, flags)
+        covariances = np.where(learned[:, None, None], _floored(own, options), old_covariances)
+    weights = _new_weights(stats, learned, options.min_weight, gmm.weights, flags)
     made = FullGmm.of_moments(weights, means, covariances)
     after = full_objective(stats, made)
-    keep = _kept(learnt, options.remove_low_count)
+    keep = _kept(learned, options.remove_low_count)
     if not keep.all():
         remaining = made.weights[keep]
         made = FullGmm((remaining / remaining.sum()).astype(np.float32), made.means_inv_covars[keep],
@@ -161,20 +161,20 @@ def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGm
     if not stats.is_full or not stats.flags & VARIANCES:
         raise Nnet3Error("the statistics have no products of features", "gather them by fgmm-global-acc-stats, or by "
                                                                         "others for full covariances")
-    learnt = stats.occupancy >= _NO_DATA
-    if not learnt.any():
+    learned = stats.occupancy >= _NO_DATA
+    if not learned.any():
         raise Nnet3Error("the statistics have no frames")
-    means, covariances = _full_moments(stats, learnt)
-    for number in np.flatnonzero(~learnt):
+    means, covariances = _full_moments(stats, learned)
+    for number in np.flatnonzero(~learned):
         logger.warning("Gaussian %d has no data", number)
         means[number] = [random.normal() for _ in range(stats.dim)]
-    covariances = np.where(learnt[:, None, None], _floored(covariances, options), np.eye(stats.dim))
-    return FullGmm.of_moments(np.where(learnt, stats.occupancy / stats.occupancy.sum(), _NO_DATA), means, covariances)
+    covariances = np.where(learned[:, None, None], _floored(covariances, options), np.eye(stats.dim))
+    return FullGmm.of_moments(np.where(learned, stats.occupancy / stats.occupancy.sum(), _NO_DATA), means, covariances)
 
 
-def _full_moments(stats: GmmStats, learnt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and covariances of the statistics, float64, meaningless for Gaussians that are not ``learnt``."""
-    safe = np.where(learnt, stats.occupancy, 1.0)[:, None]
+def _full_moments(stats: GmmStats, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and covariances of the statistics, float64, meaningless for Gaussians that are not ``learned``."""
+    safe = np.where(learned, stats.occupancy, 1.0)[:, None]
     means = stats.means / safe
     return means, unpacked(stats.squares) / safe[:, :, None] - np.einsum("id,ie->ide", means, means)
 
@@ -274,7 +274,7 @@ class Iteration(NamedTuple):
 
 def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iters: int, options: DiagOptions,
                   random: CRandom) -> Iterator[Iteration]:
-    """Expectation and maximisation on all frames, with more and more Gaussians; yields an item per iteration."""
+    """Expectation and maximization on all frames, with more and more Gaussians; yields an item per iteration."""
     current = len(gmm.weights)
     step = (num_gaussians - current) // max(num_iters // 2, 1) if num_iters > 1 else 0
     for number in range(num_iters):

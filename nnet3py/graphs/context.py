@@ -85,7 +85,7 @@ class _Contexts:
     def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
         self.width, self.central, self.end_symbol = width, central, end_symbol
         self.disambig = frozenset(disambig)
-        # graphs with disambiguation symbols can be determinised only if windows yet to come are not epsilons
+        # graphs with disambiguation symbols can be determinized only if windows yet to come are not epsilons
         self.marks_starts = bool(self.disambig) and central < width - 1
         self.windows: list[Window] = []
         self._ids: dict[Window, int] = {(): EPSILON}

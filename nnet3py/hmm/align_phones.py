@@ -71,7 +71,7 @@ class PhoneAligner:
 
         ``repeat_frames``: as many frames as before, made of the ``factor`` alignments that begin one frame later each,
         interleaved. ``phone_map``: old to new phones; None: they are the same. Phones that would become too short take
-        frames of the nearest neighbours that can spare them. Nnet3Error if none can, and for alignments that do not
+        frames of the nearest neighbors that can spare them. Nnet3Error if none can, and for alignments that do not
         consist of whole phones. Kaldi: ConvertAlignment.
         """
         starts, complete = phone_starts(old_model, ids)
@@ -191,7 +191,7 @@ class PhoneAligner:
 
 
 def phones_of_frames(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A phone per frame as phones and lengths (int64); neighbouring frames with one phone are taken as one phone."""
+    """A phone per frame as phones and lengths (int64); neighboring frames with one phone are taken as one phone."""
     frames = np.asarray(frames)
     starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(frames)), dtype=bool), frames[1:] != frames[:-1])))
     return frames[starts], np.diff(starts, append=len(frames))

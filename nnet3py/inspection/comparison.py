@@ -78,7 +78,7 @@ class Comparison:
 def compare(a: AnyModelOrFile, b: AnyModelOrFile) -> Comparison:
     """Which components of two networks differ, and by how much.
 
-    Compared are parameters, fixed numbers and the statistics of batch normalisation, for components of the same name;
+    Compared are parameters, fixed numbers and the statistics of batch normalization, for components of the same name;
     not what concerns training only, such as learning rates, nor test modes.
 
     >>> print(nnet3py.compare(nnet, "final.raw"))

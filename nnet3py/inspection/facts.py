@@ -56,7 +56,7 @@ class NetworkFacts:
     memory_bytes : of parameters, statistics and fixed matrices
     frames : the most rows that any component's statistics have seen; None if no component has statistics
     not_finite : components that hold NaN or infinity
-    without_statistics : components of batch normalisation that have never seen data
+    without_statistics : components of batch normalization that have never seen data
     is_gradient : its parameters are derivatives
     unused_nodes, unused_components : what no output needs
     """
@@ -90,7 +90,7 @@ class NetworkFacts:
         return next((port.dim for port in self.outputs if port.name == name), 0)
 
     def test_modes(self, *types: str) -> list[bool]:
-        """The test modes of the components of these types; of all but batch normalisation if none is given."""
+        """The test modes of the components of these types; of all but batch normalization if none is given."""
         return [layer.test_mode for layer in self.layers if layer.test_mode is not None
                 and (layer.type in types if types else layer.type != "BatchNormComponent")]
 

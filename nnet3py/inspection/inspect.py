@@ -54,7 +54,7 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
         problems += _contradictions(folder, model)
     judge(inspection)
     if inspection.folder is not None:
-        from nnet3py.inspection.recognising import judge_recognition  # slow to load, and only folders need it
+        from nnet3py.inspection.recognizing import judge_recognition  # slow to load, and only folders need it
 
         judge_recognition(inspection)
     return inspection

@@ -56,9 +56,9 @@ def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -
     folder = inspection.folder or FolderFacts("")
     for port in network.inputs:
         if port.name == "input":
-            normalised = folder.settings.get("cmvn_opts", "")
+            normalized = folder.settings.get("cmvn_opts", "")
             ready.takes.append(f"features of dimension {port.dim}{_made_by(folder)}"
-                               + (f", normalised by apply-cmvn {normalised}" if normalised else ""))
+                               + (f", normalized by apply-cmvn {normalized}" if normalized else ""))
         elif port.name == "ivector":
             number = folder.settings.get("final.ie.id")
             ready.takes.append(f"i-vectors of dimension {port.dim} (--ivectors or --online-ivectors)"
@@ -88,7 +88,7 @@ def _usable_network(model: ModelFacts, network: NetworkFacts, ready: Readiness) 
     _finite(network, ready)
     if network.without_statistics:
         ready.missing.append(Lack(
-            f"statistics of batch normalisation in {_some(network.without_statistics)}",
+            f"statistics of batch normalization in {_some(network.without_statistics)}",
             "train the network; nnet3-train stores them as it goes"))
 
 
@@ -133,7 +133,7 @@ def _training(inspection: Inspection, model: ModelFacts, network: NetworkFacts) 
     if model.kind == "acoustic model":
         ready.notes.append(f"nnet3-train takes the raw network: nnet3-am-copy --raw=true {model.path} -")
     if any(network.test_modes("BatchNormComponent")):
-        ready.notes.append("batch normalisation is in test mode, and stores no statistics: nnet3-copy switches it off")
+        ready.notes.append("batch normalization is in test mode, and stores no statistics: nnet3-copy switches it off")
     if any(network.test_modes()):
         ready.notes.append("dropout is in test mode, and drops nothing: "
                            "nnet3py.network.whole_model.set_dropout_test_mode(nnet, False) switches that off")
@@ -210,7 +210,7 @@ def _folder_for_decoding(inspection: Inspection, model: ModelFacts, network: Net
             ready.missing.append(Lack("phones.txt, by which graphs are made for the model",
                                       "copy it from the folder of the alignments"))
     if "cmvn_opts" not in folder.settings and not _made_by(folder):
-        ready.notes.append("no cmvn_opts says how features are normalised; do as the training did")
+        ready.notes.append("no cmvn_opts says how features are normalized; do as the training did")
     if network.input_dim("ivector") and "final.ie.id" not in folder.settings and not folder.extractor:
         ready.notes.append("no final.ie.id says which extractor the i-vectors come from; take that of the training")
     if inspection.frame_subsampling_factor is None and model.looks_like_chain:

@@ -27,7 +27,7 @@ class Inspection:
     folder : None for a file
     frame_subsampling_factor : input frames per output frame when decoding; None if nothing says
     recognition : of sound; says nothing for a file
-    fine_tuning : for a folder that recognises; None for others
+    fine_tuning : for a folder that recognizes; None for others
     problems : what does not fit together
     """
 
@@ -192,7 +192,7 @@ def _test_modes(network: NetworkFacts) -> str:
         return "on" if all(modes) else "partly on" if any(modes) else "off"
 
     batchnorm, dropout = network.test_modes("BatchNormComponent"), network.test_modes()
-    modes_ = [f"{what} {said(modes)}" for what, modes in (("batch normalisation", batchnorm), ("dropout", dropout))
+    modes_ = [f"{what} {said(modes)}" for what, modes in (("batch normalization", batchnorm), ("dropout", dropout))
              if modes]
     return ", ".join(modes_) or "no component has one"
 

@@ -179,7 +179,7 @@ class Skimmer:
         self._layouts: list[Layout] = []                 # the last one that matched comes first
         self.runs: list[tuple[int, Layout | None]] = []
         self._seen: Counter[int] = Counter()             # hashes of layouts
-        self._num_learnt = 0
+        self._num_learned = 0
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
         """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
@@ -245,9 +245,9 @@ class Skimmer:
         form = hash((*walk.skipped, *literals))
         if form in self._seen or len(self._seen) < _MOST_SEEN:
             self._seen[form] += 1
-        if self._seen[form] < _FEWEST_ALIKE * (1 + self._num_learnt):
+        if self._seen[form] < _FEWEST_ALIKE * (1 + self._num_learned):
             return
-        self._num_learnt += 1
+        self._num_learned += 1
         pieces = [re.escape(literals[0])]
         for (_, count), literal in zip(walk.skipped, literals[1:], strict=True):
             pieces += [b".{%d}" % count, re.escape(literal)]

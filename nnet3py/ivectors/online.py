@@ -55,7 +55,7 @@ def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior
     if len(ends) == 1 and int(ends[0]) == len(features):
         yield _terms(extractor, features, posterior)
         return
-    from scipy.sparse import csr_matrix  # takes longer to load than a recogniser should need to start
+    from scipy.sparse import csr_matrix  # takes longer to load than a recognizer should need to start
 
     dim, size = extractor.dim, extractor.ivector_dim
     projections = extractor.precisions.reshape(-1, size)
@@ -168,8 +168,8 @@ class OnlineModels(OnlineSettings):
     ----------
     extractor, ubm : the model of i-vectors, and of the Gaussians that frames belong to
     lda : float32 (dim, spliced dim, or one more), applied to spliced features
-    global_stats : float64 (2, base dim + 1), for normalising
-    cmvn : how features are normalised
+    global_stats : float64 (2, base dim + 1), for normalizing
+    cmvn : how features are normalized
     """
 
     extractor: IvectorExtractor
@@ -187,7 +187,7 @@ class OnlineModels(OnlineSettings):
                              "--posterior-scale above 0 and at most 1, no negative --max-count or "
                              "--max-remembered-frames")
         if self.global_stats.shape[0] != 2:
-            raise ShapeError(f"expected global normalisation statistics of 2 rows, found {self.global_stats.shape[0]}")
+            raise ShapeError(f"expected global normalization statistics of 2 rows, found {self.global_stats.shape[0]}")
         spliced = self.base_dim * (self.left_context + 1 + self.right_context)
         if self.lda.shape[1] not in (spliced, spliced + 1):
             raise ShapeError(f"the transform has {self.lda.shape[1]} columns, spliced features have dimension "
@@ -218,7 +218,7 @@ class OnlineModels(OnlineSettings):
         return self.ubm.log_constants()
 
     def posteriors(self, features: np.ndarray, weights: np.ndarray) -> Chosen:
-        """Scaled posteriors of normalised, transformed features, and log-likelihoods.
+        """Scaled posteriors of normalized, transformed features, and log-likelihoods.
 
         ``weights`` is float32 (frames,), and may be negative: what each frame counts. Frames that count little keep
         fewer posteriors.
@@ -240,7 +240,7 @@ class AdaptationState:
 
     Attributes
     ----------
-    cmvn : float64 (2, base dim + 1), normalisation statistics
+    cmvn : float64 (2, base dim + 1), normalization statistics
     stats : those of i-vectors
     """
 
@@ -285,9 +285,9 @@ class OnlineIvectors:
         base = models.without_pitch(features)
         normalizer = OnlineNormalizer(models.global_stats, models.cmvn)
         normalizer.speaker_stats = state.cmvn
-        normalised = normalizer(base)
+        normalized = normalizer(base)
         self._cmvn = normalizer.speaker_stats
-        for_posteriors = models.transformed(normalised)
+        for_posteriors = models.transformed(normalized)
         self._features = for_posteriors if models.use_cmvn_for_stats else models.transformed(base)
         weights = np.ones(len(base), dtype=np.float32) if frame_weights is None else frame_weights
         self._posterior, self.log_likes = models.posteriors(for_posteriors, weights)

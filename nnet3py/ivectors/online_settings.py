@@ -13,7 +13,7 @@ class OnlineSettings:
     left_context: int = opt("left-context", 4, "Frames before")
     right_context: int = opt("right-context", 4, "Frames after")
     use_cmvn_for_stats: bool = opt("online-cmvn-iextractor", False,
-                                   "Normalise the features of the i-vectors' statistics, too")
+                                   "Normalize the features of the i-vectors' statistics, too")
     period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
     num_gselect: int = opt("num-gselect", 5, "Gaussians that are kept for each frame")
     min_post: float = opt("min-post", 0.025, "Smaller posteriors of Gaussians are left out")

@@ -81,7 +81,7 @@ class Plda:
 
     def transformed(self, vectors: np.ndarray, counts: np.ndarray, normalize_length: bool = True,
                     simple: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """float32 (vectors, dim) in the model's coordinates, and the factors (vectors,) that normalised their lengths.
+        """float32 (vectors, dim) in the model's coordinates, and the factors (vectors,) that normalized their lengths.
 
         ``counts``: how many vectors each is the mean of; ``simple`` makes all lengths the same. ShapeError for
         vectors of another dimension. Kaldi: TransformIvector.
@@ -144,9 +144,9 @@ class Plda:
         """
         double = vectors.astype(np.float64)
         mean = double.mean(axis=0)
-        centred = double - mean
+        centered = double - mean
         away = mean - self.mean
-        covariance = centred.T @ centred / len(double) + mean_diff_scale * np.outer(away, away)
+        covariance = centered.T @ centered / len(double) + mean_diff_scale * np.outer(away, away)
         unit = self.transform / np.sqrt(1.0 + self.psi)[:, None]
         values, rotation = descending_eigen(_symmetric(unit @ covariance @ unit.T))
         within = (rotation.T / (1.0 + self.psi)) @ rotation
@@ -165,7 +165,7 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
 
 
 class PldaTraining:
-    """Estimates a model by expectation and maximisation. Kaldi: ``PldaEstimator``.
+    """Estimates a model by expectation and maximization. Kaldi: ``PldaEstimator``.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ class PldaTraining:
         self._mean = self._means.mean(axis=0)
         self._scatter = np.zeros((self._dim, self._dim))
         for vectors, mean in zip(speakers, self._means, strict=True):
-            centred = vectors.astype(np.float64) - mean
-            self._scatter += centred.T @ centred
+            centered = vectors.astype(np.float64) - mean
+            self._scatter += centered.T @ centered
         self.within = np.eye(self._dim)
         self.between = np.eye(self._dim)
 
@@ -227,8 +227,8 @@ def dense_ratios(plda: Plda, vectors: np.ndarray, target_energy: float) -> np.nd
 
 
 def _main_directions(vectors: np.ndarray, target_energy: float) -> np.ndarray:
-    centred = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
-    values, rotation = descending_eigen(centred.T @ centred / len(vectors))
+    centered = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
+    values, rotation = descending_eigen(centered.T @ centered / len(vectors))
     energy, dim = 0.0, 1
     while dim < len(values) and energy / values.sum() <= target_energy:
         energy += values[dim - 1]

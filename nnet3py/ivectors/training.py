@@ -283,7 +283,7 @@ def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: Estima
 
 
 def _solved(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Maximise tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ) from ``start``; directions of small eigenvalues move only in part.
+    """Maximize tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ) from ``start``; directions of small eigenvalues move only in part.
 
     ``linear`` and ``start`` (rows, dim), ``quadratic`` (dim, dim). Kaldi: SolveQuadraticMatrixProblem.
     """
@@ -380,7 +380,7 @@ def _with_new_prior(extractor: IvectorExtractor, stats: ExtractorStats,
     values = np.maximum(values, 1.0e-7)
     transform = _mirrored(rows / np.sqrt(values)[:, None], mean)
     if options.diagonalize:
-        transform[1:] = _diagonalising(extractor, transform) @ transform[1:]
+        transform[1:] = _diagonalizing(extractor, transform) @ transform[1:]
     inverse = np.linalg.inv(transform)
     offset = float((transform @ mean)[0])
     logger.info("Setting iVector prior offset to %.6g", offset)
@@ -404,7 +404,7 @@ def _mirrored(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return mirrored
 
 
-def _diagonalising(extractor: IvectorExtractor, transform: np.ndarray) -> np.ndarray:
+def _diagonalizing(extractor: IvectorExtractor, transform: np.ndarray) -> np.ndarray:
     """The rotation of all but the first dimension that makes the mean precision diagonal."""
     weights = (np.full(extractor.num_gaussians, 1.0 / extractor.num_gaussians) if extractor.weights_depend
                else extractor.weights)

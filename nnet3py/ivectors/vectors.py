@@ -49,12 +49,12 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
         raise Nnet3Error(f"{count} vectors are too few for dimension {input_dim}, or --dim={dim} is not between 1 and "
                          f"that")
     mean = vectors.astype(np.float64).mean(axis=0).astype(np.float32)
-    centred = (vectors - mean).astype(np.float64)
+    centered = (vectors - mean).astype(np.float64)
     numbers = np.unique(np.asarray(speakers), return_inverse=True)[1].ravel()
     sizes = np.bincount(numbers).astype(np.float64)
     sums = np.zeros((len(sizes), input_dim))
-    np.add.at(sums, numbers, centred)
-    total = centred.T @ centred / count
+    np.add.at(sums, numbers, centered)
+    total = centered.T @ centered / count
     between = (sums / sizes[:, None]).T @ sums / count
     mixed = total_covariance_factor * total + (1.0 - total_covariance_factor) * (total - between)
     values, vectors_of = descending_eigen(mixed)

@@ -1,4 +1,4 @@
-"""Lattices: determinisation, pruning, rescoring, alignment of words and phones, and minimum-risk words.
+"""Lattices: determinization, pruning, rescoring, alignment of words and phones, and minimum-risk words.
 
 ``determinize.py`` (``determinize_pruned(lattice, beam, options)``, ``determinize(lattice)``),
 ``phone_determinize.py`` (``determinize_phone_pruned(model, lattice, beam, options)``), ``minimize.py``

@@ -199,7 +199,7 @@ def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> in
 @inline
 def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
                 bucket: int) -> int:
-    """Enter the normalised subset of the first task, in ``closure``, and find or make its state; returns the entry.
+    """Enter the normalized subset of the first task, in ``closure``, and find or make its state; returns the entry.
 
     If there is no room for strings, it returns -1, and the task waits.
     """
@@ -213,7 +213,7 @@ def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
     if num_closed > 0:
         prefix, graph, acoustic = normalize(tree, scratch, num_closed)
     first = output.tasks[output.queue[0], TASK_FIRST]
-    for place in range(count):           # the task's elements were normalised, and stay so
+    for place in range(count):           # the task's elements were normalized, and stay so
         copy_element(scratch.moves, saved + place, output.elements, first + place)
     _pop_task(output)
     state_bucket = bucket_of_subset(scratch.closure, np.int64(0), num_closed, len(output.state_heads))

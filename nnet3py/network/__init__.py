@@ -1,6 +1,6 @@
 """The network: nodes and components, descriptors, configs, model files, and changing networks.
 
-``descriptor.py``: a parsed, normalised descriptor is ``Descriptor(parts)``; a part is a tree of ``Sum(a, b)``,
+``descriptor.py``: a parsed, normalized descriptor is ``Descriptor(parts)``; a part is a tree of ``Sum(a, b)``,
 ``Failover(a, b)``, ``IfDefined(child)``, ``Const(value, width)`` over leaves; a leaf is a tree of ``Offset(child, t,
 x)``, ``Round(child, step)``, ``ReplaceIndex(child, variable, value)``, ``Switch(alternatives)`` over ``Source(node,
 scale)`` where ``node`` is the node's index. All are immutable and equal by value; ``Leaf`` is a ``Part``, and a part

@@ -48,7 +48,7 @@ def is_prepared(nnet: Nnet) -> bool:
 def collapse_model(nnet: Nnet) -> None:
     """Merge affine components into the affine components that read them, and fixed scales into affine components.
 
-    In place, with Kaldi's default options: dropout and batch normalisation are kept. A reader that takes the first
+    In place, with Kaldi's default options: dropout and batch normalization are kept. A reader that takes the first
     component's output times a scale is merged too, as in Kaldi: the scale then acts on the input of the first
     component, so that its bias is no longer scaled.
     """

@@ -1,4 +1,4 @@
-"""Descriptors: what the input of a node is made from, in the normalised form that the compiler works on.
+"""Descriptors: what the input of a node is made from, in the normalized form that the compiler works on.
 
 A descriptor is a row of parts whose columns are appended. A part is a tree of :class:`Sum`, :class:`Failover`,
 :class:`IfDefined` and :class:`Const` over leaves; a leaf only forwards rows of one node at a time: a tree of
@@ -82,7 +82,7 @@ class Part(Value):
         raise NotImplementedError
 
     def map_sources(self, change: Callable[[Source], Leaf]) -> Part:
-        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalised again."""
+        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalized again."""
         raise NotImplementedError
 
     def scales(self) -> dict[int, float]:
@@ -400,7 +400,7 @@ class Descriptor(Value):
         return texts[0] if len(texts) == 1 else f"Append({', '.join(texts)})"
 
     def map_sources(self, change: Callable[[Source], Leaf]) -> Descriptor:
-        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalised again."""
+        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalized again."""
         return Descriptor(tuple(part.map_sources(change) for part in self.parts))
 
     def renumbered(self, new_index: Sequence[int]) -> Descriptor:

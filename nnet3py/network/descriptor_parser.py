@@ -1,4 +1,4 @@
-"""From the text of a descriptor to its normalised form.
+"""From the text of a descriptor to its normalized form.
 
 Three steps: tokens, an expression tree as written, and the normal form: ``Append`` outermost, then sums, then
 operators that move indexes, and scales at the node names. Kaldi: ``GeneralDescriptor`` of ``nnet-descriptor.cc``.
@@ -61,7 +61,7 @@ class Expression:
 
 
 def parse_descriptor(text: str, node_names: Mapping[str, int]) -> Descriptor:
-    """Parse and normalise the value of an ``input=``.
+    """Parse and normalize the value of an ``input=``.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def parse_descriptor(text: str, node_names: Mapping[str, int]) -> Descriptor:
 
     Raises
     ------
-    DescriptorError : text that cannot be parsed or normalised, or that mentions unknown nodes
+    DescriptorError : text that cannot be parsed or normalized, or that mentions unknown nodes
     """
     parser = _Parser(_tokenize(text), node_names)
     expression = parser.expression(0)

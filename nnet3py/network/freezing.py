@@ -18,10 +18,10 @@ def freeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
 
     Their learning-rate factor becomes 0, which model files hold. So learning rates that are set later do not train
     them: by :func:`nnet3py.train`, by a driver, by ``nnet3-copy --learning-rate``, by the edit ``set-learning-rate``.
-    Neither l2 regularisation, nor momentum, nor the orthonormal constraint changes them. What ends it is
+    Neither l2 regularization, nor momentum, nor the orthonormal constraint changes them. What ends it is
     :func:`unfreeze`, or another factor, by the edit ``set-learning-rate-factor``.
 
-    Statistics, such as batch normalisation's, are no parameters, and are still gathered.
+    Statistics, such as batch normalization's, are no parameters, and are still gathered.
 
     >>> nnet3py.freeze(nnet, "tdnn1*")
     ['tdnn1.affine']

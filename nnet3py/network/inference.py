@@ -28,7 +28,7 @@ def for_inference(nnet: AnyModel, training_mode: bool = False) -> Nnet:
     Parameters
     ----------
     nnet : a network, or an acoustic model; left as it is
-    training_mode : give the network itself; its batch normalisation and dropout then do what they are set to
+    training_mode : give the network itself; its batch normalization and dropout then do what they are set to
 
     Returns
     -------

@@ -151,7 +151,7 @@ def set_max_change(nnet: Nnet, max_change: float, names: str = "*") -> int:
 
 
 def set_l2_regularize(nnet: Nnet, l2_regularize: float, names: str = "*") -> int:
-    """Set the strength of l2 regularisation, 0 for none, in place; returns for how many components."""
+    """Set the strength of l2 regularization, 0 for none, in place; returns for how many components."""
     return _set(nnet, "l2_regularize", l2_regularize, names)
 
 

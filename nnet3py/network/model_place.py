@@ -46,7 +46,7 @@ def is_old_published(folder: str) -> bool:
 def subsampling_of_folder(folder: str) -> int | None:
     """Frames of input for each row of output, as the folder of a model says; None if it says nothing.
 
-    Options of decoding come first, in the order in which the recogniser takes them: ``conf/model.conf``, then
+    Options of decoding come first, in the order in which the recognizer takes them: ``conf/model.conf``, then
     ``conf/online.conf``; then the file ``frame_subsampling_factor``; then what old models of vosk mean.
 
     Raises

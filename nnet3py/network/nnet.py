@@ -139,7 +139,7 @@ class Nnet(Shortcuts):
     def __eq__(self, other: object) -> bool:
         """Whether both have the same nodes, and components of the same names, forms and numbers.
 
-        Numbers are parameters, what is fixed, and batch normalisation's statistics. Learning rates and the like, test
+        Numbers are parameters, what is fixed, and batch normalization's statistics. Learning rates and the like, test
         modes and other statistics do not count. :func:`nnet3py.compare` says what differs.
         """
         if not isinstance(other, Nnet):

@@ -20,8 +20,8 @@ def remove_orphans(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
 def remove_orphan_nodes(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
     """Remove the nodes from which no output is computed, in place; logs how many.
 
-    Without ``remove_inputs`` input nodes are kept, except that of two neighbours in the list of orphans only the first
-    is: this is Kaldi's behaviour, so that edited files are equal.
+    Without ``remove_inputs`` input nodes are kept, except that of two neighbors in the list of orphans only the first
+    is: this is Kaldi's behavior, so that edited files are equal.
     """
     orphans = orphan_nodes(nnet)
     if not remove_inputs:

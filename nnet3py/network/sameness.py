@@ -14,7 +14,7 @@ _PLAIN = ("dim", "block_dim", "integer", "float32", "integer_vector", "integer_p
 
 
 def component_numbers(component: Component) -> dict[str, np.ndarray]:
-    """The arrays that a component computes with: its parameters, what is fixed in it, batch normalisation's statistics.
+    """The arrays that a component computes with: its parameters, what is fixed in it, batch normalization's statistics.
 
     Names of what is inside a composite begin with its number and a dot, such as ``0.linear_params``.
     """

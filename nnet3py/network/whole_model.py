@@ -70,7 +70,7 @@ def has_batchnorm(nnet: Nnet) -> bool:
 
 
 def set_batchnorm_test_mode(nnet: AnyModel, test_mode: bool) -> None:
-    """Let batch normalisation use its stored statistics, or each minibatch's own, in place.
+    """Let batch normalization use its stored statistics, or each minibatch's own, in place.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def set_learning_rate(nnet: AnyModel, rate: float, names: str = "*") -> None:
 
 
 def scale_batchnorm_stats(nnet: ComponentArrays, factor: float) -> None:
-    """Scale the statistics of batch normalisation, in place; ``factor`` is between 0 and 1."""
+    """Scale the statistics of batch normalization, in place; ``factor`` is between 0 and 1."""
     if not 0.0 <= factor <= 1.0:
         raise UsageError(f"batch-norm statistics cannot be scaled by {factor:g}; the factor is between 0 and 1")
     if factor != 1.0:
@@ -136,7 +136,7 @@ def scale_batchnorm_stats(nnet: ComponentArrays, factor: float) -> None:
 
 
 def zero_component_stats(nnet: Nnet) -> None:
-    """Set the statistics of all components to zero, in place (batch normalisation's only outside test mode)."""
+    """Set the statistics of all components to zero, in place (batch normalization's only outside test mode)."""
     for component in nnet.components:
         component.zero_stats()
 

@@ -70,7 +70,7 @@ class Nonlinear(Protocol):
 
 
 class Normalize(Protocol):
-    """Norms of rows, and batch normalisation."""
+    """Norms of rows, and batch normalization."""
 
     def normalize_rows(self, dst: Out[Mat], src: Mat, target_rms: F32) -> None:
         """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.

@@ -49,7 +49,7 @@ class Memory(Protocol):
     """What gives memory."""
 
     def new_vector(self, size: int, /) -> DeviceArray:
-        """Uninitialised float32 memory that lasts."""
+        """Uninitialized float32 memory that lasts."""
 
 
 class Device(Memory, Protocol):
@@ -68,10 +68,10 @@ class Device(Memory, Protocol):
         """Its random stream."""
 
     def scratch(self, rows: int, cols: int) -> DeviceArray:
-        """An uninitialised contiguous float32 (rows, cols) matrix, valid until the next reset."""
+        """An uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
 
     def scratch_vector(self, dim: int) -> DeviceArray:
-        """An uninitialised contiguous float32 (dim,) vector, valid until the next reset."""
+        """An uninitialized contiguous float32 (dim,) vector, valid until the next reset."""
 
     def mark_scratch(self) -> int:
         """A mark for ``release_scratch``."""

@@ -159,7 +159,7 @@ class Eigen(Protocol):
 class Orthogonal(Protocol):
     """Rows that are to be orthogonal."""
 
-    def orthogonalise(self, w: Out[Mat], gram: Out[Mat], square: Out[Mat], moment: Out[Mat], lengths: Vec,
+    def orthogonalize(self, w: Out[Mat], gram: Out[Mat], square: Out[Mat], moment: Out[Mat], lengths: Vec,
                       numbers: DVec) -> None:
         """Make the rows of ``w``, divided by ``lengths``, orthonormal again if rounding has spoiled that; in place.
 

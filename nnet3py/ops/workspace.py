@@ -11,7 +11,7 @@ _MAX_VIEWS = 4096       # remembered views; a bound computation asks for far few
 
 
 def _aligned_block(size: int) -> np.ndarray:
-    """An uninitialised float32 vector of ``size`` elements that starts on a cache line."""
+    """An uninitialized float32 vector of ``size`` elements that starts on a cache line."""
     block = np.empty(size + _ALIGNMENT, np.float32)
     start = -(block.ctypes.data // 4) % _ALIGNMENT
     return block[start:start + size]
@@ -25,7 +25,7 @@ class Workspace:
 
     Parameters
     ----------
-    allocate : makes an uninitialised float32 vector of a size, in the memory that is wanted
+    allocate : makes an uninitialized float32 vector of a size, in the memory that is wanted
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Workspace:
         self._needed = 0     # the most that was ever handed out
 
     def scratch(self, rows: int, cols: int) -> Any:
-        """An uninitialised contiguous float32 (rows, cols) matrix, valid until the next reset."""
+        """An uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
         key = (self._used, rows, cols)
         view = self._views.get(key)
         if view is None:
@@ -52,7 +52,7 @@ class Workspace:
         return view
 
     def scratch_vector(self, dim: int) -> Any:
-        """An uninitialised contiguous float32 (dim,) vector, valid until the next reset."""
+        """An uninitialized contiguous float32 (dim,) vector, valid until the next reset."""
         key = (self._used, dim, -1)
         view = self._views.get(key)
         if view is None:

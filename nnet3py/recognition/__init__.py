@@ -9,7 +9,7 @@ to the next), and ``stream_decoder.py`` (``StreamDecoder(pipeline, looped, graph
 ``pending_chunk() -> Chunk(frames, ivector) | None`` and ``accept_output(rows)``, so that chunks of many streams may be
 computed together.
 
-``silence_weighting.py``: what frames count for i-vectors, by what was recognised in them. ``endpoint.py``: rules of
+``silence_weighting.py``: what frames count for i-vectors, by what was recognized in them. ``endpoint.py``: rules of
 when an utterance is over. ``stream_options.py`` has the options of both.
 Nothing grows with the length of a stream but the search, which begins again with each segment; the only thing that
 Python does for each frame is to take it from the library that computes it.

@@ -20,7 +20,7 @@ from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.config_line import did_you_mean
 from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
-from nnet3py.decoding.lookahead_graph import LookaheadGraph, relabelled
+from nnet3py.decoding.lookahead_graph import LookaheadGraph, relabeled
 from nnet3py.decoding.spelling import Spelling
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError, within
@@ -231,17 +231,17 @@ class Aligner:
         return tokens
 
     def _choices(self, word: str, unknown_words: str) -> Sequence[int]:
-        """The number of a word; of one that the model lacks those of words spelt alike, or none."""
+        """The number of a word; of one that the model lacks those of words spelled alike, or none."""
         if word in self.words and self.words[word]:
             return (self.words[word],)
         if unknown_words == "error":
             advice = did_you_mean(word, list(self.words.ids)) or f"its words are in {self.folder.words}"
             raise UsageError(f"the model does not know the word '{word}'", advice)
         if word not in self._others:
-            others = spelt_alike(word, self._spoken_words) if unknown_words == "similar" else []
+            others = spelled_alike(word, self._spoken_words) if unknown_words == "similar" else []
             self._others[word] = [self.words[other] for other in others]
             log.warn_once(logger, f"the model does not know '{word}', which " + (
-                f"is aligned as the one of {len(others)} words spelt alike that fits best" if others else
+                f"is aligned as the one of {len(others)} words spelled alike that fits best" if others else
                 "is left out"))
         return self._others[word]
 
@@ -311,12 +311,12 @@ def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | 
         read it already
     sound : a file of sound; or samples as :func:`features` takes them; or what :func:`front_end` made of a sound; or
         features alone, float (frames, dim) of the network's input
-    text : the words that were said, with blanks between them or in a list; in the result they are spelt as here.
+    text : the words that were said, with blanks between them or in a list; in the result they are spelled as here.
         Punctuation is passed over, and letters may be small or capital
     rate : samples a second; None for a file, which knows it, and for features
     ivector : float (dim,), in place of the sound's own; features alone need it if the network takes one
     channel : which one of several, from 0; None: the only one, or of a file their mean
-    unknown_words : "error"; "similar": a word that the model does not know is aligned as one that is spelt alike, the
+    unknown_words : "error"; "similar": a word that the model does not know is aligned as one that is spelled alike, the
         one that fits the sound best; "leave-out": it is not in the result. Both give a warning for each word
 
     Returns
@@ -370,7 +370,7 @@ def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[i
         unknown = [word for word in line.input_labels.tolist() if word >= len(labels) or not labels[word]]
         if unknown:
             raise Nnet3Error(f"the model's graph has no path for the word number {unknown[0]}")
-        return graph.with_grammar(relabelled(line, labels))
+        return graph.with_grammar(relabeled(line, labels))
     part = from_openfst(compose(graph, line))
     if not part.num_states:
         raise Nnet3Error("the model's graph has no path for the words", "take a model with HCLr.fst and Gr.fst, which "
@@ -411,8 +411,8 @@ def _cut(times: Sequence[tuple[int, int, int]], latest: int) -> tuple[int, int]:
     return number + 1, ends[number] + pause // 2
 
 
-def spelt_alike(word: str, words: Sequence[str], count: int = _NUM_ALIKE) -> list[str]:
-    """Words that have most pairs of neighbouring letters in common with a word, for their lengths; the best first."""
+def spelled_alike(word: str, words: Sequence[str], count: int = _NUM_ALIKE) -> list[str]:
+    """Words that have most pairs of neighboring letters in common with a word, for their lengths; the best first."""
     def pairs(text: str) -> set[str]:
         text = f"<{text.casefold()}>"
         return {text[place:place + 2] for place in range(len(text) - 1)}

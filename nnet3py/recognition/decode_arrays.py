@@ -29,7 +29,7 @@ GraphOrFile: TypeAlias = "Graph | Fst | str | os.PathLike[str]"
 
 @dataclass(frozen=True, eq=False)
 class DecodedText:
-    """What was recognised in an utterance.
+    """What was recognized in an utterance.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ _CHAIN_LOOPS, _OTHER_LOOPS = 1.0, 0.1            # scales of self-loops, as for 
 
 @dataclass(frozen=True, eq=False)
 class DecodedPhones:
-    """The phones that were recognised in an utterance.
+    """The phones that were recognized in an utterance.
 
     Attributes
     ----------

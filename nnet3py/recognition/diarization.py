@@ -110,8 +110,8 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
     names: dict[int, str] = {}
     for (begin, end), its in zip(segments, windows, strict=True):
         own, labels = labels[:len(its)], labels[len(its):]
-        centres = [(first + last) / 2 for first, last in its]
-        borders = [begin, *((before + after) / 2 for before, after in zip(centres[:-1], centres[1:], strict=True)), end]
+        centers = [(first + last) / 2 for first, last in its]
+        borders = [begin, *((before + after) / 2 for before, after in zip(centers[:-1], centers[1:], strict=True)), end]
         for label, first, last in zip(own, borders[:-1], borders[1:], strict=True):
             name = names.setdefault(label, f"speaker{len(names) + 1}")
             if turns and turns[-1].speaker == name and turns[-1].end == first:
@@ -210,7 +210,7 @@ class DiarizationErrors(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The diarisation error rate (DER), as a fraction."""
+        """The diarization error rate (DER), as a fraction."""
         return (self.missed + self.false_alarm + self.confused) / self.total if self.total else 0.0
 
 

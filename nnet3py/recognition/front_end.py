@@ -35,7 +35,7 @@ from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
 PITCH, RAW_PITCH = "pitch", "raw-pitch"
 KINDS = (*KIND_OPTIONS, PITCH, RAW_PITCH)
 _MOST_LONGER = 2               # frames by which pitch and other features may differ
-_VAD_WINDOW = 300              # frames over which an x-vector's features are normalised
+_VAD_WINDOW = 300              # frames over which an x-vector's features are normalized
 
 Sounds = str | os.PathLike[str] | Block
 Config = str | os.PathLike[str] | Mapping[str, OptionValue]
@@ -54,7 +54,7 @@ def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", confi
     sound : a file of sound; or samples, bytes of 16-bit ones or an array of int16 or of floats from -1 to 1, (samples,)
     rate : samples a second; None for a file, which knows it
     kind : ``mfcc``, ``fbank``, ``plp``, ``spectrogram``; ``pitch`` (what networks take: how likely a frame is voiced,
-        normalised log pitch, its change), ``raw-pitch`` (NCCF, and pitch in Hz); or two of them with a plus sign:
+        normalized log pitch, its change), ``raw-pitch`` (NCCF, and pitch in Hz); or two of them with a plus sign:
         ``mfcc+pitch``
     config : options by Kaldi's names, such as ``{"num-ceps": 40}`` (or ``num_ceps``); or a file of them, such as
         conf/mfcc.conf. Of two kinds, each takes those that it has. The defaults are Kaldi's, with dither: the same
@@ -137,7 +137,7 @@ class FrontEnd:
 
 
 def front_end(model: str | os.PathLike[str]) -> FrontEnd:
-    """What makes of sounds what the model in a folder takes, as the recogniser does.
+    """What makes of sounds what the model in a folder takes, as the recognizer does.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def _values(config: Config | None, kinds: list[str]) -> dict[str, Any]:
         return read_conf(os.fspath(config), options)
     values = {}
     for name, value in config.items():
-        key = option_file.normalise(str(name))
+        key = option_file.normalize(str(name))
         with within("config"):
             values[key] = checked_value(key, _text(value), options)
     return values

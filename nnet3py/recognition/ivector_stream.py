@@ -71,7 +71,7 @@ class IvectorStream:
         self._is_finished = True
 
     def _transform(self) -> None:
-        """Normalise, splice and transform what has come; as late as possible, as it takes longer for few frames."""
+        """Normalize, splice and transform what has come; as late as possible, as it takes longer for few frames."""
         if self._num_coming:
             base = np.concatenate(self._coming)
             self._coming, self._num_coming = [], 0
@@ -201,7 +201,7 @@ class _Transformed:
 
     def __init__(self, models: OnlineModels) -> None:
         self._left, self._right, self._lda = models.left_context, models.right_context, models.lda
-        self._context: np.ndarray | None = None          # the last frames, which are neighbours of those to come
+        self._context: np.ndarray | None = None          # the last frames, which are neighbors of those to come
         self.rows = FrameBuffer(len(models.lda))
 
     def accept(self, features: np.ndarray) -> None:

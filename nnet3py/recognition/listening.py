@@ -20,7 +20,7 @@ MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that may wait to be dec
 
 
 class StreamLike(Protocol):
-    """The part of a recogniser's stream that is used here."""
+    """The part of a recognizer's stream that is used here."""
 
     def accept_waveform(self, block: Any) -> Any: ...
     @property

@@ -74,7 +74,7 @@ class ModelFolder:
     pitch : options of the pitch that is appended to them; None for none
     options : of decoding, endpoints, silence weighting and the network, those that are given
     ivectors : options and files of i-vectors; None without i-vectors
-    cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
+    cmvn : options of the normalization of the network's input, with ``global-cmvn-stats``; None for none
     missing : what it cannot do without, and what to do about it
     missing_graph : those of ``missing`` that only a search for words needs
     unused : what is there that nothing is made of, a line each
@@ -119,7 +119,7 @@ class ModelFolder:
         parts = [graph, self.feature_kind.upper() if self.feature_kind != "fbank" else "filterbanks"]
         parts += ["pitch"] if self.pitch is not None else []
         parts += ["i-vectors"] if self.ivectors is not None else []
-        parts += ["normalised input"] if self.cmvn is not None else []
+        parts += ["normalized input"] if self.cmvn is not None else []
         parts += ["words aligned by " + os.path.basename(self.word_boundary or self.align_lexicon)] if (
             self.word_boundary or self.align_lexicon) else []
         parts += ["rescoring" + " with an RNN language model" * bool(self.rnnlm)] if self.new_grammar else []
@@ -348,7 +348,7 @@ class _Reader:
         elif not conf and self._one_of("online_cmvn"):
             stats, conf = stats or self._one_of("global_cmvn.stats"), self._one_of("conf/online_cmvn.conf")
         if conf and not stats:
-            self._lack("the network's input is to be normalised, but there is no file for --global-cmvn-stats")
+            self._lack("the network's input is to be normalized, but there is no file for --global-cmvn-stats")
         elif stats and (conf or folder.layout in (VOSK, FLAT) or self._one_of("online_cmvn")):
             folder.cmvn = {**(read_conf(conf, tables.CMVN) if conf else {}), "global-cmvn-stats": stats}
 
@@ -375,9 +375,9 @@ class _Reader:
         if not folder.options.get("determinize-lattice", True):
             raise UsageError("--determinize-lattice=false: results are taken of lattices that are determinized")
         if folder.layout == KALDI and folder.cmvn is None:
-            self._offline_normalisation()
+            self._offline_normalization()
 
-    def _offline_normalisation(self) -> None:
+    def _offline_normalization(self) -> None:
         for name in ("delta_opts", "final.mat"):
             if self._one_of(name):
                 raise UsageError(f"{name}: the features of this model are changed in a way that streams cannot be")
@@ -386,7 +386,7 @@ class _Reader:
             with open(path, encoding="utf-8", errors="replace") as stream:
                 text = stream.read()
             if "--norm-means=false" not in text or "--norm-vars=true" in text:
-                raise UsageError(f"{path} says '{text.strip()}': features normalised over whole utterances cannot be "
+                raise UsageError(f"{path} says '{text.strip()}': features normalized over whole utterances cannot be "
                                  "had of a stream", "train with --cmvn-opts '--norm-means=false --norm-vars=false'")
 
 

@@ -1,4 +1,4 @@
-"""The options that a recogniser knows, by Kaldi's names, with their defaults; and what is made of their values. Light.
+"""The options that a recognizer knows, by Kaldi's names, with their defaults; and what is made of their values. Light.
 
 Commands have the same options; conf files of model folders are read by the tables of defaults.
 """
@@ -43,9 +43,9 @@ PIPELINE_SETTINGS = (
     Setting("mfcc-config", "", "Options file of compute-mfcc-feats"),
     Setting("plp-config", "", "Options file of compute-plp-feats"),
     Setting("fbank-config", "", "Options file of compute-fbank-feats"),
-    Setting("cmvn-config", "", "Options file of apply-cmvn-online, for normalising the network's input; may be empty. "
-            "Without one, nothing is normalised"),
-    Setting("global-cmvn-stats", "", "Normalisation statistics of all the training data, for --cmvn-config"),
+    Setting("cmvn-config", "", "Options file of apply-cmvn-online, for normalizing the network's input; may be empty. "
+            "Without one, nothing is normalized"),
+    Setting("global-cmvn-stats", "", "Normalization statistics of all the training data, for --cmvn-config"),
     Setting("add-pitch", False, "Append pitch features to the network's input; i-vectors do not see them"),
     Setting("online-pitch-config", "", "Options file of compute-and-process-kaldi-pitch-feats, for --add-pitch"),
     Setting("ivector-extraction-config", "", "Options file of ivector-extract-online2, for a network with i-vectors"),
@@ -56,8 +56,8 @@ _SPLICE_NAMES = ("left-context", "right-context")
 SPLICE_SETTINGS = tuple(setting for setting in settings_of(OnlineSettings) if setting.name in _SPLICE_NAMES)
 _IVECTOR_FILES = (
     Setting("lda-matrix", "", "The transform of spliced features"),
-    Setting("global-cmvn-stats", "", "Normalisation statistics of all the training data"),
-    Setting("cmvn-config", "", "Options file for normalising, as of apply-cmvn-online; may be empty"),
+    Setting("global-cmvn-stats", "", "Normalization statistics of all the training data"),
+    Setting("cmvn-config", "", "Options file for normalizing, as of apply-cmvn-online; may be empty"),
     Setting("splice-config", "", "Options file for splicing, as of splice-feats"),
     Setting("diag-ubm", "", "The mixture of Gaussians"),
     Setting("ivector-extractor", "", "The extractor"))
@@ -91,5 +91,5 @@ def weighting_options(values: Mapping[str, Any]) -> SilenceWeightingOptions:
 
 
 def cmvn_options(values: Mapping[str, Any]) -> OnlineOptions:
-    """How features are normalised."""
+    """How features are normalized."""
     return with_values(OnlineOptions(), values)

@@ -16,7 +16,7 @@ from nnet3py.recognition.ivector_stream import IvectorStream
 from nnet3py.recognition.stream_options import SilenceWeightingOptions
 from nnet3py.runtime.frame_buffer import FrameBuffer
 
-_AT_A_TIME = 5000         # frames that are normalised and spliced together, however many come at once
+_AT_A_TIME = 5000         # frames that are normalized and spliced together, however many come at once
 
 
 @dataclass
@@ -27,7 +27,7 @@ class PipelineModels:
     ----------
     speech : the features
     ivectors : what i-vectors are estimated with; None for a network without
-    cmvn : how the network's input is normalised; None if it is not. i-vectors have a normalisation of their own
+    cmvn : how the network's input is normalized; None if it is not. i-vectors have a normalization of their own
     global_stats : float64 (2, dim + 1), for ``cmvn``
     silence_weighting : what frames of silence count for i-vectors
     pitch : of what is appended to the features, for the network but not for i-vectors; None for nothing
@@ -62,17 +62,17 @@ class PipelineModels:
 
     @property
     def weights_silence(self) -> bool:
-        """Whether what frames count depends on what is recognised in them."""
+        """Whether what frames count depends on what is recognized in them."""
         return self.ivectors is not None and self.silence_weighting.is_active
 
     def check(self) -> None:
         """UsageError or ShapeError for parts that do not fit together."""
         if self.cmvn is not None and self.global_stats is None:
             raise UsageError("--global-cmvn-stats must be given with --cmvn-config",
-                             "statistics of all the training data, for normalising the network's input")
+                             "statistics of all the training data, for normalizing the network's input")
         input_stats = self.global_stats if self.cmvn is not None else None
         ivector_stats = None if self.ivectors is None else self.ivectors.global_stats
-        for name, dim, stats in (("normalising the network's input", self.input_dim, input_stats),
+        for name, dim, stats in (("normalizing the network's input", self.input_dim, input_stats),
                                  ("i-vectors", self.features.dim, ivector_stats)):
             if stats is not None and stats.shape[1] - 1 != dim:
                 raise ShapeError(f"the features have dimension {dim}, the statistics for {name} {stats.shape[1] - 1}")
@@ -95,7 +95,7 @@ class SpeakerState:
     Attributes
     ----------
     ivectors : None for a network without
-    cmvn : float64 (2, dim + 1), statistics of the network's input; None if it is not normalised
+    cmvn : float64 (2, dim + 1), statistics of the network's input; None if it is not normalized
     """
 
     ivectors: AdaptationState | None = None
@@ -164,7 +164,7 @@ class FeaturePipeline:
     def frames(self, first: int, end: int) -> np.ndarray:
         """float32 (end - first, input dim), a view that is valid until more sound comes; none may be forgotten yet.
 
-        Pitch is as it is known now, unless it was normalised, which is done once.
+        Pitch is as it is known now, unless it was normalized, which is done once.
         """
         frames = self._input.between(first, end)
         if self._revises_pitch and end > first:

@@ -23,12 +23,12 @@ from nnet3py.recognition.pipeline import PipelineModels
 
 def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapping[str, Any] | None,
                     ivectors: Mapping[str, Any] | None, pitch: Mapping[str, Any] | None = None) -> PipelineModels:
-    """Features, normalisation and i-vectors.
+    """Features, normalization and i-vectors.
 
     Parameters
     ----------
     values : of ``ivector-silence-weighting.…``
-    cmvn : of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
+    cmvn : of the normalization of the network's input, with ``global-cmvn-stats``; None for none
     ivectors : as of :func:`ivector_models`; None for none
     pitch : options of pitch and of what is made of it; None for none
 

@@ -1,4 +1,4 @@
-"""A model folder, loaded: what any number of streams share, and sound files or arrays recognised as a whole."""
+"""A model folder, loaded: what any number of streams share, and sound files or arrays recognized as a whole."""
 from __future__ import annotations
 
 import logging
@@ -73,7 +73,7 @@ class Recognizer(Advising):
 
     _WHAT: ClassVar[str] = "a recognizer"
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
-        "recognize recognise decode predict transcribe_file": "recognizer.transcribe('a.wav')",
+        "recognize recognize decode predict transcribe_file": "recognizer.transcribe('a.wav')",
         "accept_waveform AcceptWaveform accept feed": "stream = recognizer.stream(); stream.accept_waveform(samples)",
         "vocabulary vocab lexicon symbols": "recognizer.words", "rate sampling_rate": "recognizer.sample_rate",
         "align": "nnet3py.align('model-folder', 'a.wav', 'the words')",
@@ -248,7 +248,7 @@ class Recognizer(Advising):
     def transcribe(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound, sample_rate: float | None = None,
                    *, channel: int | None = None, endpointing: bool = True, phrases: Sequence[str] = (),
                    boost: Mapping[str, float] | None = None) -> Result:
-        """Recognise a sound as a whole, by a stream: the words are those that a stream finds, in blocks of any size.
+        """Recognize a sound as a whole, by a stream: the words are those that a stream finds, in blocks of any size.
 
         Parameters
         ----------
@@ -319,7 +319,7 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
 
 
 def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
-    """The folder's RNN language model. Nnet3Error if it has not all of the recogniser's words, or has other ones."""
+    """The folder's RNN language model. Nnet3Error if it has not all of the recognizer's words, or has other ones."""
     if not folder.rnnlm:
         return None
     model = RnnLanguageModel(folder.rnnlm, words=folder.words, device=device)

@@ -1,4 +1,4 @@
-"""What was recognised: text, words with times and confidences, alternatives, the lattice."""
+"""What was recognized: text, words with times and confidences, alternatives, the lattice."""
 from __future__ import annotations
 
 import logging
@@ -70,7 +70,7 @@ class TimedAlternative(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result(Advising, Shown):
-    """What was recognised in a segment of a stream, or in all of them.
+    """What was recognized in a segment of a stream, or in all of them.
 
     Attributes
     ----------

@@ -73,7 +73,7 @@ def origin_is_allowed(origins: Sequence[str], host: str, is_local: bool, allowed
 
     Programs that are not browsers name no origin. A browser does, and could be told by any page to connect to a server
     on its user's own machine; so the page must come from this server, or its origin be allowed. Names that were made
-    to lead here (DNS rebinding) are recognised because they are not local ones.
+    to lead here (DNS rebinding) are recognized because they are not local ones.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ LOOK_BACK = 100         # decoded frames whose weights may still change
 
 
 class SilenceWeighting:
-    """Works out what frames count, by what is being recognised in them, and how that changes.
+    """Works out what frames count, by what is being recognized in them, and how that changes.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class SilenceWeighting:
 
         Parameters
         ----------
-        search : what has been recognised so far
+        search : what has been recognized so far
         num_frames_ready : frames of input that there are i-vectors for; up to ``frame_subsampling_factor - 1`` more
             get a weight
 

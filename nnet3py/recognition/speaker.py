@@ -113,7 +113,7 @@ class SpeakerModel:
 
 
 class SpeakerStream:
-    """What is heard of speakers in one stream, beside what is recognised.
+    """What is heard of speakers in one stream, beside what is recognized.
 
     Parameters
     ----------

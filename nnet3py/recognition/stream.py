@@ -1,4 +1,4 @@
-"""A stream of sound that is being recognised: blocks go in, words come out."""
+"""A stream of sound that is being recognized: blocks go in, words come out."""
 from __future__ import annotations
 
 import logging
@@ -37,7 +37,7 @@ class Stream(Advising):
 
     Parameters
     ----------
-    decoder : recognises it
+    decoder : recognizes it
     results : makes results
     sample_rate : samples a second of the blocks
     chunk_seconds : length of the pieces

@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
 
 class StreamDecoder:
-    """Recognises one stream of sound: accept samples as they come, ask what was said.
+    """Recognizes one stream of sound: accept samples as they come, ask what was said.
 
     A stream is one segment, or several: after :meth:`begin_segment` the search begins again where it stands, while
     features, i-vectors and the network go on.
@@ -104,7 +104,7 @@ class StreamDecoder:
     # -- sound comes in ------------------------------------------------------------------------------------------------
 
     def accept_waveform(self, samples: np.ndarray, rate: float) -> None:
-        """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second, and recognise what can be.
+        """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second, and recognize what can be.
 
         Raises as FeatureStream.accept, and NumericError where the network's output is NaN.
         """
@@ -112,18 +112,18 @@ class StreamDecoder:
         self.advance()
 
     def finish(self) -> None:
-        """Say that there is no more sound, and recognise the rest."""
+        """Say that there is no more sound, and recognize the rest."""
         self.pipeline.finish()
         self.advance()
 
     def advance(self) -> None:
-        """Recognise what can be of the sound that is there. Kaldi: AdvanceDecoding."""
+        """Recognize what can be of the sound that is there. Kaldi: AdvanceDecoding."""
         self.prepare()
         while (chunk := self.pending_chunk()) is not None:
             self.accept_output(self.network_stream.compute_chunk(chunk.frames, chunk.ivector))
 
     def prepare(self) -> None:
-        """Say what the newest frames count for i-vectors, by what has been recognised; before chunks are asked for."""
+        """Say what the newest frames count for i-vectors, by what has been recognized; before chunks are asked for."""
         ivectors = self.pipeline.ivectors
         if self._weighting is not None and ivectors is not None and (
                 self._chunk_is_there() or not self._weighting.can_wait):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class StreamLike(Protocol):
-    """What is used here of a recogniser's stream; half a sample at the end of a block waits for the next block."""
+    """What is used here of a recognizer's stream; half a sample at the end of a block waits for the next block."""
 
     def accept_waveform(self, block: bytes) -> Any: ...
     @property
@@ -69,7 +69,7 @@ class StreamThreads:
 
     Parameters
     ----------
-    begin : makes the recogniser's stream for a client's settings, in a thread
+    begin : makes the recognizer's stream for a client's settings, in a thread
     num_threads : how many streams are worked on at the same time; 0: as the scheduler thinks best
     """
 

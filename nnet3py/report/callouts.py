@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nnet3py.report.svg import GREY, INK, Drawing, text_width
+from nnet3py.report.svg import GRAY, INK, Drawing, text_width
 
 MOST_TAGS = 150         # more would hide what they are about; then the list says where the bars are
 TAG_SIZE = 9.0          # of their texts
@@ -62,7 +62,7 @@ class Callouts:
 
     def _draw(self, drawing: Drawing, text: str, area: Area, line: tuple[Point, Point]) -> None:
         drawing.line(line, INK, 0.7)
-        drawing.box(area[0], area[1], area[2] - area[0], area[3] - area[1], GREY, "#ffffff", radius=2.0, border=0.7)
+        drawing.box(area[0], area[1], area[2] - area[0], area[3] - area[1], GRAY, "#ffffff", radius=2.0, border=0.7)
         drawing.text((area[0] + area[2]) / 2, (area[1] + area[3]) / 2 + 0.35 * TAG_SIZE, text, TAG_SIZE, "middle")
         self.taken = np.vstack([self.taken, area])
         self.texts = np.vstack([self.texts, area])

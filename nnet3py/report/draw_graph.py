@@ -11,7 +11,7 @@ from nnet3py.compiler.graph import Graph
 from nnet3py.compiler.node_rules import node_rules
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error
-from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, Drawing, text_width
+from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, Drawing, text_width
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -21,7 +21,7 @@ ROWS_OF_ALL = 12     # with more rows, those of nodes that only change values in
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 46.0, 30.0, 12.0, 44.0
 _BETWEEN_HEADS = 10.0      # of arrows that end at the same side of a cell, if there is room
 
-_LEGEND = ((GREEN, "given"), (GREY, "given, not used"), (BLUE, "computed"), (ORANGE, "wanted"))
+_LEGEND = ((GREEN, "given"), (GRAY, "given, not used"), (BLUE, "computed"), (ORANGE, "wanted"))
 
 Cell = tuple[int, int]      # row, column
 
@@ -142,12 +142,12 @@ class _Picture:
         return column * (_WIDTH + _GAP_X) + _WIDTH / 2, row * (_HEIGHT + _GAP_Y) + _HEIGHT / 2
 
     def _draw_cell(self, drawing: Drawing, c: int, cell: Cell, is_used: bool) -> str:
-        """Draw it; returns its colour."""
+        """Draw it; returns its color."""
         x, y = self._place(cell)
         n, t, extra = self.graph.indexes[c].tolist()
         color = ORANGE if int(self.nodes[c]) in self.outputs else BLUE
         if self.graph.is_input[c]:
-            color = GREEN if is_used else GREY
+            color = GREEN if is_used else GRAY
         drawing.box(x - _WIDTH / 2, y - _HEIGHT / 2, _WIDTH, _HEIGHT, color)
         label = f"{t},{extra}" if extra else str(t)
         size = 15.0 if text_width(label, 15.0) <= _WIDTH - 6 else 10.0
@@ -176,7 +176,7 @@ class _Picture:
             return
         down = 1.0 if y1 > y0 else -1.0
         start, end = (x0, y0 + down * _HEIGHT / 2), (x1 + shift, y1 - down * _HEIGHT / 2)
-        color = GREY if down > 0 else INK
+        color = GRAY if down > 0 else INK
         if abs(source[0] - target[0]) == 1:
             drawing.line([start, end], color, arrow=True)
         else:       # past the rows between, in the gap beside the cells

@@ -11,7 +11,7 @@ from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import CommandType
 from nnet3py.report.callouts import MOST_TAGS, Area, Callouts, draw_list
 from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes
-from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, PALE, Drawing, text_width
+from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, PALE, Drawing, text_width
 from nnet3py.report.tables import bytes_text
 from nnet3py.runtime.memory_plan import plan_memory
 
@@ -60,7 +60,7 @@ class _Picture:
         drawing = Drawing(title)
         self._axes(drawing)
         for c in self._markers():      # lines lie under the bars, so that none goes through a label
-            drawing.line([(self._x(c), 0), (self._x(c), self.height)], GREY, 1.5, dashed=True)
+            drawing.line([(self._x(c), 0), (self._x(c), self.height)], GRAY, 1.5, dashed=True)
         self._peak(drawing)
         for life, area in zip(self.lives, self.bars, strict=True):
             _bar(drawing, life, area)
@@ -82,16 +82,16 @@ class _Picture:
         step = _step(self.size)
         for byte in range(step, self.size + 1, step):
             drawing.line([(0, self._y(byte)), (WIDTH, self._y(byte))], PALE, 1.0)
-        drawing.box(0, 0, WIDTH, self.height, GREY, "none", radius=0, border=1)
+        drawing.box(0, 0, WIDTH, self.height, GRAY, "none", radius=0, border=1)
         for command in range(0, self.num_commands, _step(self.num_commands)):
             x = self._x(command)
-            drawing.line([(x, self.height), (x, self.height + 6)], GREY)
+            drawing.line([(x, self.height), (x, self.height + 6)], GRAY)
             drawing.text(x, self.height + 22, f"c{command}", 14, "middle")
         words = "command (dashed: the backward pass begins)" if self._markers() else "command"
         drawing.text(WIDTH / 2, self.height + 48, words, 14, "middle")
         for byte in range(0, self.size + 1, step):
             y = self._y(byte)
-            drawing.line([(-6, y), (0, y)], GREY)
+            drawing.line([(-6, y), (0, y)], GRAY)
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
     def _names(self, drawing: Drawing) -> None:
@@ -156,9 +156,9 @@ class _Picture:
             y = base - height * value / max(int(used.max()), 1)
             points += [(self._x(c), y), (self._x(c + 1), y)]
         drawing.line([*points, (WIDTH, base)], BLUE, 2.0)
-        drawing.line([(0, base), (WIDTH, base)], GREY, 1.0)
+        drawing.line([(0, base), (WIDTH, base)], GRAY, 1.0)
         for byte in (0, int(used.max())):
-            drawing.line([(-6, y := base - height * byte / max(int(used.max()), 1)), (0, y)], GREY)
+            drawing.line([(-6, y := base - height * byte / max(int(used.max()), 1)), (0, y)], GRAY)
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
         drawing.text(-12, base - height / 2 + 5, "in use", 14, "end")
         x = self._x(peak + 0.5)

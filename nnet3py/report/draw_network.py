@@ -1,16 +1,16 @@
-"""The drawing of a network: a box for each node or layer, an arrow for each use, labelled with the times it takes."""
+"""The drawing of a network: a box for each node or layer, an arrow for each use, labeled with the times it takes."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from nnet3py.report.layout import Edge, Layout, bypasses, layered
 from nnet3py.report.network_units import MOST_NODES, Link, Links, Unit, network_units
-from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, VIOLET, Drawing, text_width
+from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, VIOLET, Drawing, text_width
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
-_COLORS = {"input": GREEN, "component": BLUE, "output": ORANGE, "range": GREY}
+_COLORS = {"input": GREEN, "component": BLUE, "output": ORANGE, "range": GRAY}
 _KINDS = {"range": "range of columns"}     # in the legend; others keep their names
 _NAME, _LINE, _LABEL = 17.0, 13.5, 13.5
 _PAD, _GAP = 14.0, 68.0
@@ -18,7 +18,7 @@ _BETWEEN_HEADS = 12.0      # of arrows that end at the same side of a box
 
 
 def draw_network(nnet: Nnet, title: str = "Network", most: int = MOST_NODES) -> Drawing:
-    """Inputs above, outputs below; a network of more than ``most`` nodes by layers, equal neighbours in one box."""
+    """Inputs above, outputs below; a network of more than ``most`` nodes by layers, equal neighbors in one box."""
     units, links = network_units(nnet, most)
     sizes = [_size(unit, links, i) for i, unit in enumerate(units)]
     edges = [edge for edge in links if edge[0] != edge[1]]
@@ -90,7 +90,7 @@ def _draw_links(drawing: Drawing, layout: Layout, sizes: list[tuple[float, float
         end = (ports[edge, b], layout.y[b] - down * sizes[b][1] / 2)
         points = [start, *layout.routes[edge][1:-1], end]
         dashed = links[edge].optional
-        color, width = (INK, 2.0) if back else (VIOLET, 1.8) if edge in past else (GREY, 1.6)
+        color, width = (INK, 2.0) if back else (VIOLET, 1.8) if edge in past else (GRAY, 1.6)
         for i, (p, q) in enumerate(zip(points[:-1], points[1:], strict=True)):
             bend = down * max(abs(q[1] - p[1]) * 0.45, 12.0)
             drawing.curve(p, (p[0], p[1] + bend), (q[0], q[1] - bend), q, color, width, dashed, i == len(points) - 2)

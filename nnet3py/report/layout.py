@@ -10,12 +10,12 @@ _SWEEPS = 12
 
 @dataclass
 class Layout:
-    """Where everything goes. Coordinates are those of centres; y grows from layer to layer.
+    """Where everything goes. Coordinates are those of centers; y grows from layer to layer.
 
     Attributes
     ----------
     x, y : of each vertex
-    routes : for each edge (as given) the centres that it passes, its two ends included
+    routes : for each edge (as given) the centers that it passes, its two ends included
     backward : the edges that lead upwards, in cycles
     """
 
@@ -44,11 +44,11 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: 
     rows = _ordered_rows(layer, links)
     x = _positions(rows, widths, links, gap_x)
     heights = [max((sizes[v][1] for v in row if v < len(sizes)), default=0.0) for row in rows]
-    centre, at = [], 0.0
+    center, at = [], 0.0
     for height in heights:
-        centre.append(at + height / 2)
+        center.append(at + height / 2)
         at += height + gap_y
-    y = [centre[layer[v]] for v in range(len(widths))]
+    y = [center[layer[v]] for v in range(len(widths))]
     result = Layout(x[:len(sizes)], y[:len(sizes)], {}, backward)
     for edge, chain in zip(edges, chains, strict=True):
         route = [(x[v], y[v]) for v in chain]
@@ -128,11 +128,11 @@ def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _ordered_rows(layer: Sequence[int], links: Sequence[Edge]) -> list[list[int]]:
-    """The vertices of each layer from left to right: near the middle of their neighbours in the layer before."""
+    """The vertices of each layer from left to right: near the middle of their neighbors in the layer before."""
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for vertex, number in enumerate(layer):
         rows[number].append(vertex)
-    above, below = _neighbours(len(layer), links)
+    above, below = _neighbors(len(layer), links)
     place = [0.0] * len(layer)
     for row in rows:
         for position, vertex in enumerate(row):
@@ -147,7 +147,7 @@ def _ordered_rows(layer: Sequence[int], links: Sequence[Edge]) -> list[list[int]
     return rows
 
 
-def _neighbours(count: int, links: Sequence[Edge]) -> tuple[list[list[int]], list[list[int]]]:
+def _neighbors(count: int, links: Sequence[Edge]) -> tuple[list[list[int]], list[list[int]]]:
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
     for a, b in links:
@@ -157,8 +157,8 @@ def _neighbours(count: int, links: Sequence[Edge]) -> tuple[list[list[int]], lis
 
 
 def _positions(rows: list[list[int]], widths: Sequence[float], links: Sequence[Edge], gap: float) -> list[float]:
-    """x of each vertex: near the mean of its neighbours, in the given order, without overlaps."""
-    above, below = _neighbours(len(widths), links)
+    """x of each vertex: near the mean of its neighbors, in the given order, without overlaps."""
+    above, below = _neighbors(len(widths), links)
     x = [0.0] * len(widths)
     for row in rows:
         _spread(row, dict.fromkeys(row, 0.0), widths, gap, x)
@@ -171,7 +171,7 @@ def _positions(rows: list[list[int]], widths: Sequence[float], links: Sequence[E
 
 
 def _spread(row: list[int], wish: dict[int, float], widths: Sequence[float], gap: float, x: list[float]) -> None:
-    """Set x of a row: as near to the wishes as order and widths allow (least squares; neighbours that clash pool)."""
+    """Set x of a row: as near to the wishes as order and widths allow (least squares; neighbors that clash pool)."""
     offset, offsets = 0.0, []
     for i, vertex in enumerate(row):
         if i:

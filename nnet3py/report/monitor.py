@@ -83,7 +83,7 @@ def _diverged(iterations: Sequence[Iteration]) -> Iterator[Problem]:
     advice = "a lower --trainer.optimization.initial-effective-lrate or --trainer.max-param-change may help"
     if not math.isfinite(objectives[-1]):
         yield Problem("not finite", "", f"the objective is {objectives[-1]:g}; {advice}, "
-                                        "and the features may hold extreme values (try a batch normalisation first)")
+                                        "and the features may hold extreme values (try a batch normalization first)")
         return
     before = [value for value in objectives[:-1] if math.isfinite(value)]
     if before and max(before) - objectives[-1] > max(SMALLEST_FALL, FALL * abs(max(before))):
@@ -95,7 +95,7 @@ def _stalled(iterations: Sequence[Iteration]) -> Iterator[Problem]:
     values = [value for value in map(_job_objective, iterations) if math.isfinite(value)]
     if len(values) >= STALL_ITERATIONS and max(values[1:]) - values[0] < STALL_GAIN * abs(values[0]):
         yield Problem("stalled", "", f"the objective was {values[0]:.4g} at first and is {values[-1]:.4g} after "
-                                     f"{len(values)} iterations: nothing is learnt; are targets and features of the "
+                                     f"{len(values)} iterations: nothing is learned; are targets and features of the "
                                      "same utterances? a higher learning rate may help")
 
 
@@ -128,7 +128,7 @@ def _saturated(component: ComponentLine) -> Iterator[Problem]:
         if derivative is not None and derivative.percentiles[_MEDIAN] < DEAD:
             yield Problem("dead", component.name, f"half of the units of {component.name} or more are on in "
                           f"fewer than {100 * DEAD:g} % of frames and hardly learn; a lower learning rate, batch "
-                          "normalisation before it or a higher self-repair-scale may help")
+                          "normalization before it or a higher self-repair-scale may help")
         return
     for part, derivative in mean_derivatives(component):
         largest = _LARGEST_DERIVATIVE[part]

@@ -231,7 +231,7 @@ def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:
 
 
 def _runs(units: list[Unit], links: Links) -> list[list[int]]:
-    """The layers in order, neighbours with the same text and the same kinds of arrows from before put together."""
+    """The layers in order, neighbors with the same text and the same kinds of arrows from before put together."""
     def look(i: int) -> tuple[Any, ...]:
         into = sorted((i - a, link.label()) for (a, b), link in links.items() if b == i)
         return units[i].kind, tuple(units[i].lines), tuple(into)

@@ -1,4 +1,4 @@
-"""A small writer of SVG drawings: boxes, lines, arrows and text on a white page, in few colours."""
+"""A small writer of SVG drawings: boxes, lines, arrows and text on a white page, in few colors."""
 from __future__ import annotations
 
 import math
@@ -7,9 +7,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
-INK, GREY, PALE = "#22303c", "#8a96a3", "#eef1f4"
+INK, GRAY, PALE = "#22303c", "#8a96a3", "#eef1f4"
 BLUE, GREEN, ORANGE, VIOLET = "#2f6db3", "#2e8b57", "#c8641e", "#8b5fbf"
-FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GREY: PALE}     # of a box with such a border
+FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GRAY: PALE}     # of a box with such a border
 
 _WIDTH, _BOLD_WIDTH, _MONO_WIDTH = 0.58, 0.63, 0.61    # of a character, in units of the size: on the safe side
 _HEAD = 8.0     # length of an arrow's head
@@ -75,7 +75,7 @@ class Drawing:
         self.shapes.append(f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" text-anchor="{anchor}" '
                            f'fill="{color}"{style}>{escape(text)}</text>')
 
-    def line(self, points: Sequence[Point], color: str = GREY, width: float = 1.5, dashed: bool = False,
+    def line(self, points: Sequence[Point], color: str = GRAY, width: float = 1.5, dashed: bool = False,
              arrow: bool = False) -> None:
         """A line through ``points``, with an arrow's head at the last one on request."""
         ends = list(points)
@@ -85,7 +85,7 @@ class Drawing:
         self._stroke("M " + " L ".join(f"{_n(x)} {_n(y)}" for x, y in ends), color, width, dashed)
         self._cover(*points)
 
-    def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GREY, width: float = 1.5,
+    def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GRAY, width: float = 1.5,
               dashed: bool = False, arrow: bool = False) -> None:
         """A cubic Bézier curve, with an arrow's head at its end on request."""
         last = end
@@ -117,7 +117,7 @@ class Drawing:
             " ".join(f"{_n(x)},{_n(y)}" for x, y in points), color))
 
     def legend(self, entries: Sequence[tuple[str, str]], x: float, y: float, size: float = 14.0) -> None:
-        """Little boxes of colours with words beside them, in one row from (x, y)."""
+        """Little boxes of colors with words beside them, in one row from (x, y)."""
         for color, words in entries:
             self.box(x, y - 0.8 * size, 1.3 * size, size, color, radius=3.0)
             self.text(x + 1.8 * size, y, words, size)

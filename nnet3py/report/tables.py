@@ -26,7 +26,7 @@ Step = tuple[str, "Computation"]
 
 
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
-    """The unoptimised computation of the whole request, then what each pass makes of it, by the passes' option names.
+    """The unoptimized computation of the whole request, then what each pass makes of it, by the passes' option names.
 
     The last one is what runs.
 
@@ -105,7 +105,7 @@ def passes_table(steps: Sequence[Step], nnet: Nnet) -> str:
 
 
 def kinds_table(steps: Sequence[Step]) -> str:
-    """How many commands of each kind there are before and after optimisation."""
+    """How many commands of each kind there are before and after optimization."""
     counts = [Counter(_kind(computation, command) for command in computation.commands)
               for _, computation in (steps[0], steps[-1])]
     rows = [(name, counts[0][kind, name], counts[1][kind, name]) for kind, name in sorted(counts[0] | counts[1])]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nnet3py.report.svg import GREY, INK
+from nnet3py.report.svg import GRAY, INK
 from nnet3py.report.training_folder import seconds_before
 from nnet3py.report.training_logs import Iteration
 
@@ -96,8 +96,8 @@ def whole_iterations(axes: Any) -> None:
 def _label_rows(axes: Any, rows: Values) -> None:
     """Iterations below the axis, and what each of ``rows`` says of them in lines below."""
     limits = axes.get_xlim()
-    labelled = set.intersection(*(set(row) for row in rows.values()))
-    ticks = [round(tick) for tick in axes.xaxis.get_major_locator().tick_values(*limits) if round(tick) in labelled]
+    labeled = set.intersection(*(set(row) for row in rows.values()))
+    ticks = [round(tick) for tick in axes.xaxis.get_major_locator().tick_values(*limits) if round(tick) in labeled]
     axes.set_xticks(ticks, ["\n".join([str(tick), *(_short(row[tick], row) for row in rows.values())])
                             for tick in ticks])
     axes.set_xlim(limits)
@@ -126,4 +126,4 @@ def leave_out_the_start(axes: Any) -> None:
     if high - lowest > 2 * (high - low) > 0:
         axes.set_ylim(low - 0.3 * (high - low), high + 0.1 * (high - low))
         axes.annotate(f"begins at {lowest:.3g}, below", (0.0, 1.0), (6.0, -4.0), "axes fraction", "offset points",
-                      va="top", color=GREY)         # where lines that rise leave room
+                      va="top", color=GRAY)         # where lines that rise leave room

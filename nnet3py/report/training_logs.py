@@ -123,7 +123,7 @@ def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -
 def diagnosed_outputs(iterations: Sequence[Iteration], kind: str) -> list[str]:
     """The outputs that diagnostics have an "objective" or "accuracy" of, in order of appearance.
 
-    ``output`` comes first: it is the one that counts, others regularise or belong to other languages.
+    ``output`` comes first: it is the one that counts, others regularize or belong to other languages.
     """
     outputs = dict.fromkeys(key[0] for iteration in iterations for key in [*iteration.train, *iteration.valid]
                             if key[1] == kind)

@@ -29,7 +29,7 @@ _PAUSE = 4             # the least time between two reports, in times that writi
 _SHOWN_WARNINGS = 5    # more are folded away
 
 _ABOUT = {
-    "objective": "What is maximised, of each iteration's model before it trains. Held-out data that fall behind "
+    "objective": "What is maximized, of each iteration's model before it trains. Held-out data that fall behind "
                  "training data: the network learns by heart.",
     "accuracy": "Part of the frames whose most probable class is the right one.",
     "learning-rate": "The rate of a job, divided by the number of jobs whose models are averaged.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 from nnet3py.report.monitor import mean_derivatives
-from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE
+from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE
 from nnet3py.report.training_axes import (
     Axis,
     Epochs,
@@ -33,7 +33,7 @@ _TICKS = 5                                         # along an axis of iterations
 _SUBS, _FEW_SUBS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 3.0)      # numbers in each decade along a logarithmic axis
 _WIDE = 20.0                                       # a range in which the second are enough
 _PERCENTILE_5, _MEDIAN, _PERCENTILE_95 = 3, 6, 9   # places in a summary
-_STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK,
+_STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GRAY, "axes.labelcolor": INK, "text.color": INK,
           "xtick.color": INK, "ytick.color": INK, "axes.grid": True, "grid.color": "#e3e7eb", "axes.axisbelow": True,
           "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "nnet3py", "svg.fonttype": "none",
           "font.family": "sans-serif", "legend.frameon": False}
@@ -156,7 +156,7 @@ def effective_rates(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:
 
 
 def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
-    """What maps show. Name -> (title, values by component, whether colours are for logarithms)."""
+    """What maps show. Name -> (title, values by component, whether colors are for logarithms)."""
     return {
         "relative-change": ("Relative change of parameters",
                             _of_progress(iterations, lambda log: log.relative_changes), True),
@@ -217,7 +217,7 @@ def _mean(fields: Mapping[str, Any], key: str) -> float:
 
 
 def _map(title: str, values: Values, log: bool) -> Figure:
-    """A row for each component, a column for each iteration, the value as a colour."""
+    """A row for each component, a column for each iteration, the value as a color."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 

@@ -23,7 +23,7 @@ class RnnlmFolder(NamedTuple):
     embedding : the matrix of vectors, of words or of features
     features : the features of words; None if ``embedding`` has words
     options : the conf file with the words at the ends of sentences
-    words : the names of words, in the folder or in that of the recogniser that it belongs to; empty for none
+    words : the names of words, in the folder or in that of the recognizer that it belongs to; empty for none
     unknown : a file with the word that stands for unknown ones; empty for none
     """
 

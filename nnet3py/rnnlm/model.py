@@ -53,7 +53,7 @@ class RnnLanguageModel:
     Attributes
     ----------
     files : the names of the model's files
-    options : the words at the ends of sentences, and whether probabilities are normalised
+    options : the words at the ends of sentences, and whether probabilities are normalized
     embedding : the vectors of the words
     network : what computes histories
 
@@ -136,7 +136,7 @@ class RnnLanguageModel:
 
         Returns
         -------
-        float64 (words + 1,); without normalisation they may be above 0
+        float64 (words + 1,); without normalization they may be above 0
 
         Raises as :meth:`word_ids`. Kaldi: rnnlm-sentence-probs.
         """
@@ -145,7 +145,7 @@ class RnnLanguageModel:
     def perplexity(self, sentences: Iterable[Sentence]) -> float:
         """Compute exp of minus the mean log-probability of all words and ends of sentences.
 
-        Probabilities are normalised for it, whatever the model's options say. Raises as :meth:`word_ids`, and
+        Probabilities are normalized for it, whatever the model's options say. Raises as :meth:`word_ids`, and
         UsageError if there are no sentences.
         """
         if isinstance(sentences, str):

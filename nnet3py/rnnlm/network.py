@@ -30,7 +30,7 @@ class History:
     Attributes
     ----------
     output : float32 (dim,), by which the next word is predicted
-    log_sum : what is taken off the scores of words, 0 where probabilities are not normalised
+    log_sum : what is taken off the scores of words, 0 where probabilities are not normalized
     """
 
     __slots__ = ("log_sum", "output", "state")
@@ -47,7 +47,7 @@ class RnnlmNetwork:
     nnet : a simple network whose input and output have the dimension of the embedding, and that needs no frames before
         or after the one it predicts from, but for recurrences and optional ones. It is computed in test mode
     embedding : the vectors of the words
-    options : the words at the ends of sentences, and whether probabilities are normalised
+    options : the words at the ends of sentences, and whether probabilities are normalized
     device : "cpu" or "cuda"
     optimize, debug, cache_dir, training_mode : as for :class:`~nnet3py.runtime.looped.LoopedComputer`
 

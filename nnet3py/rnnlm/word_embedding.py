@@ -100,7 +100,7 @@ class WordEmbedding:
         return product
 
     def log_sums(self, outputs: np.ndarray) -> np.ndarray:
-        """What normalises probabilities: log of the sum over all words but 0 of exp(output · vector of the word).
+        """What normalizes probabilities: log of the sum over all words but 0 of exp(output · vector of the word).
 
         ``outputs`` float32 (n, dim); returns float64 (n,).
         """

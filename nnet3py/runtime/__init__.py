@@ -15,7 +15,7 @@ The store's components are copies of the network's, with views of these vectors 
 ``push()`` copies the host's to the device, ``pull()`` the device's to the host's, in place. A ``Computer`` with
 networks on the host pushes them before each pass and pulls what it has updated after each run; ``ComputerCache``,
 which computes many minibatches of one network, pushes once, when it is bound; a trainer holds the stores of model and
-change, and pulls at the end (``log_totals``) or on request (``synchronise()``). Reading and writing a model always
+change, and pulls at the end (``log_totals``) or on request (``synchronize()``). Reading and writing a model always
 goes through the host.
 
 ``looped.py``: ``LoopedComputer(nnet, frames_per_chunk=20, …)`` compiles once; ``stream()`` gives a ``LoopedStream``

@@ -73,7 +73,7 @@ class LoopedComputer(Advising):
         the network was read, else 1
     acoustic_scale : the factor of outputs
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
-    optimize : what the optimiser may do
+    optimize : what the optimizer may do
     device : "cpu" or "cuda"
     debug : log every command as it runs
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set

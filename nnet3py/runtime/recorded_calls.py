@@ -1,7 +1,7 @@
 """How calls run on the CPU where they are the same each time: operations are recorded, then repeated.
 
 Between a stage and its operations are the components: in Python they choose views, settings and operations, which takes
-as long as the operations of a small network on few rows. Where nothing is learnt and nothing is drawn they choose the
+as long as the operations of a small network on few rows. Where nothing is learned and nothing is drawn they choose the
 same each time. So the second run records which operations are called with which arguments, and from the third on
 these are called one after the other.
 

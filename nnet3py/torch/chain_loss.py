@@ -45,7 +45,7 @@ class ChainSums(NamedTuple):
 
 
 class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
-    """Lattice-free MMI: a loss to minimise, minus Kaldi's chain objective per frame.
+    """Lattice-free MMI: a loss to minimize, minus Kaldi's chain objective per frame.
 
     Values and derivatives are those of ``nnet3-chain-train``, divided by the number of frames.
 

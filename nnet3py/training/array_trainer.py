@@ -177,8 +177,8 @@ class Trainer(Advising):
 
     @property
     def nnet(self) -> Nnet:
-        """The network, with all that it has learnt so far."""
-        self._trainer.synchronise()
+        """The network, with all that it has learned so far."""
+        self._trainer.synchronize()
         return self._trainer.nnet
 
     @property

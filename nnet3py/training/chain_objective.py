@@ -95,7 +95,7 @@ class ChainObjectiveComputation:
         Raises
         ------
         ShapeError : the supervision is for another output
-        Nnet3Error : its FST does not belong to a normalised supervision
+        Nnet3Error : its FST does not belong to a normalized supervision
         """
         ops, options = self.ops, self.options
         check_supervision(supervision, tuple(output.shape))

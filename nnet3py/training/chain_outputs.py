@@ -89,7 +89,7 @@ class ChainOutputs:
 
         Raises
         ------
-        Nnet3Error : a supervision does not fit its output, or is not normalised
+        Nnet3Error : a supervision does not fit its output, or is not normalized
         """
         for supervised in eg.outputs:
             with within(f"output '{supervised.name}'"):

@@ -26,7 +26,7 @@ class PosteriorAdder:
     denominator : computes the posteriors that are added; None for the network's output itself
     apply_exp : add exp(output), where it is the output that is added
     clip_threshold : lower values become 0, where ``denominator`` computes them
-    compiler_options, optimize : options of the compiler and of its optimiser
+    compiler_options, optimize : options of the compiler and of its optimizer
     device : computes the network
     """
 

@@ -18,7 +18,7 @@ _KEEPING = ("NoOpComponent", "FixedScaleComponent", "FixedBiasComponent", "PerEl
 def check_class_output(nnet: Nnet, name: str = "output") -> None:
     """Refuse an output that classes would drive to infinity: with the objective ``linear``, but no log-probabilities.
 
-    Components of one's own may be normalised, and pass.
+    Components of one's own may be normalized, and pass.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def check_class_output(nnet: Nnet, name: str = "output") -> None:
         node = nnet.nodes[i]
         if isinstance(node, ComponentNode):
             component = _last(nnet.component_of(i))
-            if _is_normalised(component):
+            if _is_normalized(component):
                 return
             if not is_a(component, *_KEEPING):
                 kind = type(component).__name__
@@ -58,5 +58,5 @@ def _last(component: Component) -> Component:
     return _last(component.children[-1]) if component.children else component
 
 
-def _is_normalised(component: Component) -> bool:
+def _is_normalized(component: Component) -> bool:
     return is_a(component, "LogSoftmaxComponent") or not type(component).__module__.startswith("nnet3py.")

@@ -132,7 +132,7 @@ def _frame_level(options: CombineOptions) -> MakeDiagnostics:
 def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDiagnostics) -> None:
     """Gather the statistics of ``nnet`` again from examples, in place, and log its objectives. Kaldi: RecomputeStats.
 
-    Components are not put in test mode, so batch normalisation sees each example for itself.
+    Components are not put in test mode, so batch normalization sees each example for itself.
     """
     logger.info("Recomputing stats on nnet (affects batch-norm)", extra=_RECOMPUTE)
     zero_component_stats(nnet)

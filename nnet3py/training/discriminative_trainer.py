@@ -29,7 +29,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
 
     The options of backstitch, ``l2_regularize_factor`` and ``batchnorm_stats_scale`` have no effect, as in
     Kaldi; nor do the components' own ``max_change``, ``l2_regularize`` and orthonormal constraints. Batch
-    normalisation trains with the minibatch's statistics; dropout as the network's test mode says.
+    normalization trains with the minibatch's statistics; dropout as the network's test mode says.
 
     Parameters
     ----------
@@ -67,13 +67,13 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learnt.
+        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learned.
 
         Returns
         -------
         True if some output had any weight.
         """
-        self.synchronise()
+        self.synchronize()
         criterion = self.discriminative_options.criterion
         for name in sorted(self.totals, reverse=True):
             totals = self.totals[name]

@@ -18,7 +18,7 @@ class ExampleOutputs:
 
     Parameters
     ----------
-    nnet : used as it is: no test mode is set, so that batch normalisation sees each (merged) example for itself
+    nnet : used as it is: no test mode is set, so that batch normalization sees each (merged) example for itself
     device : "cpu" or "cuda"
     compiler_options : options of the compiler
     """

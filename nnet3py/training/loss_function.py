@@ -21,7 +21,7 @@ _DIVERGED = "has the training diverged? try a lower learning rate; or does the l
 
 
 class Loss:
-    """A loss of your own, which :func:`nnet3py.train` and :class:`nnet3py.Trainer` minimise.
+    """A loss of your own, which :func:`nnet3py.train` and :class:`nnet3py.Trainer` minimize.
 
     They make a ``Loss`` of a function by themselves; make it yourself to say more about the function:
 
@@ -66,7 +66,7 @@ class Loss:
         self.reduction = reduction or _reduction_of(function)
         if self.reduction not in ("mean", "sum"):
             raise UsageError(f"the loss {self.name} has the reduction {self.reduction!r}, expected 'mean' or 'sum'",
-                             "one number is minimised")
+                             "one number is minimized")
 
     def __repr__(self) -> str:
         kind = "tensors" if self.tensors else "arrays"

@@ -38,7 +38,7 @@ class MinibatchOptions:
 
     left_context: int = -1
     right_context: int = -1
-    num_frames: str = "8"          # labelled frames per example, the usual length first
+    num_frames: str = "8"          # labeled frames per example, the usual length first
     minibatch_size: str = "64"
     dense_targets: bool = False    # targets are matrices (frames, dim), not integer vectors (frames,)
 

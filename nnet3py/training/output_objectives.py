@@ -1,6 +1,6 @@
 """The objective of each output: the network's own, or a loss in its place.
 
-Kaldi maximises objectives, and their derivatives are sums over a minibatch. A :class:`Loss` is minimised, and most are
+Kaldi maximizes objectives, and their derivatives are sums over a minibatch. A :class:`Loss` is minimized, and most are
 means over frames. ``_kaldi_sums`` here is the place where the second becomes the first: an objective is minus the loss
 times the number of frames, and its weight the number of frames.
 """

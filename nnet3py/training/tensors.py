@@ -1,4 +1,4 @@
-"""Tensors, data sets and loaders of PyTorch as training data: recognised without importing torch, read as arrays."""
+"""Tensors, data sets and loaders of PyTorch as training data: recognized without importing torch, read as arrays."""
 from __future__ import annotations
 
 import sys

@@ -88,7 +88,7 @@ class History(Advising, Shown):
 
     _WHAT: ClassVar[str] = "a history"
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
-        "loss losses train_loss": "-history['objective']: objectives are what is maximised, losses with the other sign",
+        "loss losses train_loss": "-history['objective']: objectives are what is maximized, losses with the other sign",
         "val_loss validation_loss": "-history['validation_objective']",
         "accuracy acc val_accuracy": "history['validation_accuracy']",
         "history dict to_dict as_dict": "history.arrays()",
@@ -180,7 +180,7 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
         or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or those of two tables: see
         :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers (frames, dim),
         dense or sparse; with a loss of any width
-    loss : what is minimised in place of the objective of the output node: a function (output, target), which gives its
+    loss : what is minimized in place of the objective of the output node: a function (output, target), which gives its
         value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which says more; for all outputs, or a dict
         by their names. Objectives in the history are then minus the loss
     validation : one such argument, or a pair, for what objective and accuracy are measured on, after each pass
@@ -254,7 +254,7 @@ def _pass(trainer: NnetTrainer, source: Minibatches, number: int, rate: float, v
     before = _totals(trainer)
     for eg in log.progress(source.minibatches(trainer.options.srand + number), f"pass {number + 1}", length):
         trainer.train(eg)
-    trainer.synchronise()
+    trainer.synchronize()
     objective, weight = (after - earlier for after, earlier in zip(_totals(trainer), before, strict=True))
     measured = (math.nan, math.nan) if validator is None else validator.measure(trainer.nnet)
     return Epoch(number + 1, rate, objective / weight if weight else math.nan, *measured,

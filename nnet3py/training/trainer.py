@@ -66,8 +66,8 @@ class TrainerOptions:
     print_interval : minibatches from one log line to the next
     max_param_change : limit on the 2-norm of a minibatch's change of all parameters; 0: none
     momentum : of earlier changes, 0 or more and below 1
-    l2_regularize_factor : factor of the components' own l2 regularisation, for jobs side by side
-    batchnorm_stats_scale : factor of batch normalisation's statistics after each minibatch, from 0 to 1
+    l2_regularize_factor : factor of the components' own l2 regularization, for jobs side by side
+    batchnorm_stats_scale : factor of batch normalization's statistics after each minibatch, from 0 to 1
     backstitch_training_scale, backstitch_training_interval : how large a step back is, 0 for none, and how often
     optimize, compiler : how computations are compiled, and where they are kept
     debug : log every command as it runs
@@ -148,7 +148,7 @@ class _Step:
     suffix: str             # of the names that the objectives are recorded under
     max_change_scale: float
     scale: float            # the change is added to the model times this
-    l2_scale: float         # 0: no l2 regularisation in this step
+    l2_scale: float         # 0: no l2 regularization in this step
     orthonormal: bool
     scales_batchnorm: bool
 
@@ -162,7 +162,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     options : None: as :class:`TrainerOptions` begins
     """
 
-    # The change is only limited as a whole and added: no limits, l2 regularisation or constraints of components, no
+    # The change is only limited as a whole and added: no limits, l2 regularization or constraints of components, no
     # scaling of statistics, no backstitch. So is Kaldi's discriminative trainer.
     _is_plain = False
 
@@ -225,7 +225,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             self._train(eg)
         self.num_minibatches += 1
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         """Copy what was trained on a device to the arrays of ``nnet`` and ``delta``; on the CPU there is nothing to do.
 
         Raises
@@ -237,13 +237,13 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             store.pull()
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learnt.
+        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learned.
 
         Returns
         -------
         True if some output had any weight.
         """
-        self.synchronise()
+        self.synchronize()
         warn_of_repeats()
         for name in sorted(self.objectives):
             self.objectives[name].log_total()
@@ -253,7 +253,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     def state(self) -> State:
         """All that training changes, copies by name: see :mod:`nnet3py.training.trainer_state`."""
-        self.synchronise()
+        self.synchronize()
         arrays = {name: array.copy() for name, array in self._changing_arrays().items()}
         return {**arrays, **estimates(self._computers.ops, self.delta), **draws_state(self._draws),
                 "training.num_minibatches": np.array(self.num_minibatches), "training.seed": np.array(self._seed)}
@@ -265,7 +265,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         ------
         Nnet3Error, ShapeError : it is not one; nothing is changed
         """
-        self.synchronise()
+        self.synchronize()
         numbers = {f"training.{name}": np.zeros((), np.int64) for name in ("num_minibatches", "seed")}
         restore_arrays(numbers, state)
         draws, restore_estimates = draws_of(state), prepared_estimates(self._computers.ops, self.delta, state)
@@ -316,7 +316,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                         change.copy_settings(part)
                 kept[c] = 0.0        # what momentum remembers would still move it
         if not kept.all():
-            self.synchronise()
+            self.synchronize()
             self._bind()             # derivatives of frozen components are not computed
             self._change.scale_components(kept)
 

@@ -64,7 +64,7 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
     """Estimate the transition probabilities of ``model`` from counts, in place.
 
     States with a single transition are left alone, and so are those seen too rarely. Probabilities are floored after
-    the last normalisation, so that those of a state may sum to a little more than 1.
+    the last normalization, so that those of a state may sum to a little more than 1.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from itertools import count
 from nnet3py.errors import Nnet3Error
 from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split
 
-_PLAIN, _ON_PATH = ("black", 1), ("red", 3)          # colour and width of lines
+_PLAIN, _ON_PATH = ("black", 1), ("red", 3)          # color and width of lines
 
 
 class _Drawing:
@@ -19,11 +19,11 @@ class _Drawing:
 
     def node(self, tree: Map, number: int, event: Sequence[int] | None) -> Iterator[str]:
         """Lines of a node and what is below; ``event``: pdf class and phones of a path to show, or None."""
-        colour, width = _PLAIN if event is None else _ON_PATH
+        color, width = _PLAIN if event is None else _ON_PATH
         if isinstance(tree, Constant):
-            yield f"{number}[shape=doublecircle, label={tree.answer},color={colour}, penwidth={width}];"
+            yield f"{number}[shape=doublecircle, label={tree.answer},color={color}, penwidth={width}];"
             return
-        yield f"{number}[label={self._label(tree.key)}, color={colour}, penwidth={width}];"
+        yield f"{number}[label={self._label(tree.key)}, color={color}, penwidth={width}];"
         value = None if event is None else event[tree.key + 1]
         if isinstance(tree, Split):
             on_yes = value is not None and value in tree.values
@@ -45,8 +45,8 @@ class _Drawing:
     def _child(self, child: Map | None, parent: int, label: str, event: Sequence[int] | None,
                width_first: bool = False) -> Iterator[str]:
         number = next(self._ids)
-        colour, width = _PLAIN if event is None else _ON_PATH
-        lines = f"penwidth={width}, color={colour}" if width_first else f"color={colour}, penwidth={width}"
+        color, width = _PLAIN if event is None else _ON_PATH
+        lines = f"penwidth={width}, color={color}" if width_first else f"color={color}, penwidth={width}"
         yield f"\t{parent} -> {number}{label}, {lines}];"
         if child is not None:          # Kaldi also draws the line that leads to nothing
             yield from self.node(child, number, event)

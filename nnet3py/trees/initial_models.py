@@ -92,7 +92,7 @@ def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np
 
 
 def global_gaussian(stats: np.ndarray) -> DiagGmm:
-    """The Gaussian of all frames in normalisation statistics. Nnet3Error if there are none, or if some do not vary."""
+    """The Gaussian of all frames in normalization statistics. Nnet3Error if there are none, or if some do not vary."""
     if not stats[0, -1]:
         raise Nnet3Error("there are no features", "look at --train-feats")
     mean, variance = mean_and_variance(stats)

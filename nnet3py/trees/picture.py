@@ -94,16 +94,16 @@ def _place(node: _Node, first: int, depth: int) -> tuple[int, int]:
 
 def _drawn(node: _Node, depth: int) -> list[str]:
     x, y = _MARGIN + depth * _COLUMN, _MARGIN + node.line * _LINE + _LINE
-    colour = _ON_PATH if node.on_path else "#2c3e50"
+    color = _ON_PATH if node.on_path else "#2c3e50"
     shown = node.text if len(node.text) <= _LONGEST else node.text[:_LONGEST - 1] + "…"
-    parts = [f'<text x="{x}" y="{y:g}" fill="{colour}"><title>{escape(node.text)}</title>{escape(shown)}</text>']
+    parts = [f'<text x="{x}" y="{y:g}" fill="{color}"><title>{escape(node.text)}</title>{escape(shown)}</text>']
     for child in node.children:
         end_x, end_y = x + _COLUMN - 6, _MARGIN + child.line * _LINE + _LINE - 4
         start_x, middle = x + min(len(shown), _LONGEST) * _LETTER + 4, x + _COLUMN - 34
-        line_colour = _ON_PATH if child.on_path else _OTHER
+        line_color = _ON_PATH if child.on_path else _OTHER
         line = f"M{start_x:g} {y - 4:g}H{middle}V{end_y:g}H{end_x}"
-        parts.append(f'<path d="{line}" fill="none" stroke="{line_colour}"/>')
-        parts.append(f'<text x="{end_x - 1}" y="{end_y - 2:g}" fill="{line_colour}" font-size="8" '
+        parts.append(f'<path d="{line}" fill="none" stroke="{line_color}"/>')
+        parts.append(f'<text x="{end_x - 1}" y="{end_y - 2:g}" fill="{line_color}" font-size="8" '
                      f'text-anchor="end">{escape(child.answer)}</text>')
         parts += _drawn(child, depth + 1)
     return parts

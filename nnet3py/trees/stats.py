@@ -132,7 +132,7 @@ class Accumulator:
     ----------
     model : the transition model that the alignments belong to
     width, position : phones in the window, and which of them is the phone itself
-    ci_phones : phones (after mapping) whose neighbours do not count
+    ci_phones : phones (after mapping) whose neighbors do not count
     phone_map : int array by phone, or None
     var_floor : the least variance, stored with each event
     """

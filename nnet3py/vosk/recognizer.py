@@ -39,7 +39,7 @@ class _State(enum.Enum):
 
 
 class KaldiRecognizer:      # noqa: N801
-    """A stream of sound that is recognised; for each a recognizer, of which any number share a model.
+    """A stream of sound that is recognized; for each a recognizer, of which any number share a model.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class KaldiRecognizer:      # noqa: N801
             self._state = _State.ENDPOINT
 
     def SrtResult(self, stream: Any, words_per_line: int = 7) -> str:      # noqa: N802
-        """Recognise all that a binary stream has, and give it as subtitles; words are needed (:meth:`SetWords`)."""
+        """Recognize all that a binary stream has, and give it as subtitles; words are needed (:meth:`SetWords`)."""
         results = []
         while data := stream.read(_BLOCK):
             if self.AcceptWaveform(data):

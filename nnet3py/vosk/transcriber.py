@@ -64,7 +64,7 @@ def blocks(path: Path) -> tuple[float, Iterator[bytes]]:
     return sound.rate, samples()
 
 
-def recognised(model: Model, path: Path) -> Results:
+def recognized(model: Model, path: Path) -> Results:
     """The results of a file's utterances, with words."""
     rate, sound = blocks(path)
     recognizer = KaldiRecognizer(model, rate)
@@ -73,7 +73,7 @@ def recognised(model: Model, path: Path) -> Results:
     return [*results, json.loads(recognizer.FinalResult())]
 
 
-def recognised_by_server(address: str, path: Path) -> Results:
+def recognized_by_server(address: str, path: Path) -> Results:
     """The same by a server that speaks vosk-server's protocol. Nnet3Error if it cannot be reached."""
     return asyncio.run(_conversation(address, path))
 
@@ -122,11 +122,11 @@ def _monologues(results: Results) -> dict[str, Any]:
             "text": [result["text"] for result in results if result.get("text")]}
 
 
-def transcribe(work: list[Task], recognise: Callable[[Path], Results], kind: str, num_threads: int,
+def transcribe(work: list[Task], recognize: Callable[[Path], Results], kind: str, num_threads: int,
                report: Callable[[Task, Nnet3Error | None], None]) -> None:
     """Do the work, some files at a time; ``report`` is called after each, with what went wrong or None."""
     with ThreadPoolExecutor(max(1, min(num_threads, len(work)))) as threads:
-        for task, future in [(task, threads.submit(recognise, task.sound)) for task in work]:
+        for task, future in [(task, threads.submit(recognize, task.sound)) for task in work]:
             try:
                 write_text(task.output or "-", formatted(future.result(), kind))
             except Nnet3Error as error:

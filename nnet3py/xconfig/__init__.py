@@ -3,7 +3,7 @@
 ``expand(text).final`` is config text for ``Nnet.from_config``. docs/xconfig.md describes every layer type.
 
 docs/xconfig.md describes each layer type. ``expand(text, path=None, existing=()) -> Expansion`` with ``init``,
-``ref``, ``final`` (config text), ``with_options``, ``normalised``, ``files`` and ``layers``; it imports neither numpy
+``ref``, ``final`` (config text), ``with_options``, ``normalized``, ``files`` and ``layers``; it imports neither numpy
 nor the network. ``line.py``: ``XconfigLine(text, path, number)`` with ``type``, ``name``, ``values``,
 ``error(message, hint)``. ``descriptor.py``: ``Descriptor(operator, arguments)`` with ``text(spell)`` and
 ``dim(dim_of)``. ``layer.py``: ``Layer``, whose types declare ``OPTIONS`` (key → default, whose type is the option's)

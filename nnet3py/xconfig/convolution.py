@@ -62,7 +62,7 @@ class ConvolutionLayer(Layer):
             filters = self.integer(f"num-filters-{side}")
             dim, name = filters * self.integer(f"height-{side}"), self.at(operation)
             type, settings = self.operation(operation, dim, filters)
-            # Kaldi has two blanks in the lines of batch normalisation.
+            # Kaldi has two blanks in the lines of batch normalization.
             lines.component(f"{name} " if operation == "batchnorm" else name, type, settings)
             lines.node(name, name, current)
             current = name

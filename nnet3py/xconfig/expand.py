@@ -25,7 +25,7 @@ class Expansion:
     ref : config of the whole network, fixed transforms with random values
     final : config of the whole network, fixed transforms from their files
     with_options : the xconfig with every option of every layer
-    normalised : the same, with inputs written out
+    normalized : the same, with inputs written out
     files : text, by path, of files that the configs refer to and that conversion makes
     """
 
@@ -34,7 +34,7 @@ class Expansion:
     ref: str
     final: str
     with_options: str
-    normalised: str
+    normalized: str
     files: dict[str, str]
 
 

@@ -75,12 +75,12 @@ class FastPgruLayer(FastGruLayer):
         recurrent, _ = self.projected
         source = self.projection_input(lines)
         self.affine(lines, self.PROJECTION, self.cell, self.output_dim())
-        projected = "y_t_tmp" if self.NORMALISED else "y_t"
+        projected = "y_t_tmp" if self.NORMALIZED else "y_t"
         self.node(lines, projected, self.PROJECTION, self.at(source))
         self.add_truncation(lines)
         self.range(lines, self.PRECLIP, projected, 0, recurrent)
         fed_back = self.PRECLIP
-        if self.NORMALISED:
+        if self.NORMALIZED:
             self.add_norms(lines)
             self.node(lines, "s_t_renorm", "renorm", self.at(fed_back))
             self.node(lines, "y_t", "batchnorm", self.at(projected))
@@ -89,10 +89,10 @@ class FastPgruLayer(FastGruLayer):
 
 
 class FastNormPgruLayer(FastPgruLayer):
-    """``fast-norm-pgru-layer``: ``fast-pgru-layer`` with normalised output and normalised feedback."""
+    """``fast-norm-pgru-layer``: ``fast-pgru-layer`` with normalized output and normalized feedback."""
 
     OPTIONS = {**FastPgruLayer.OPTIONS, **DROPOUT}
-    NORMALISED = True
+    NORMALIZED = True
 
 
 class FastOpgruLayer(FastPgruLayer):
@@ -113,8 +113,8 @@ class FastOpgruLayer(FastPgruLayer):
 
 
 class FastNormOpgruLayer(FastOpgruLayer):
-    """``fast-norm-opgru-layer``: ``fast-opgru-layer`` with normalised output and normalised feedback."""
+    """``fast-norm-opgru-layer``: ``fast-opgru-layer`` with normalized output and normalized feedback."""
 
     OPTIONS = {**FastOpgruLayer.OPTIONS, **DROPOUT}
-    NORMALISED = True
+    NORMALIZED = True
     PRECLIP = "s_t_pre"

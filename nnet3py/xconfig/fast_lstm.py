@@ -45,7 +45,7 @@ class FastLstmLayer(LstmBase):
 
 
 class FastLstmBatchNormLayer(FastLstmLayer):
-    """``fast-lstm-batchnorm-layer``: ``fast-lstm-layer`` with its output batch-normalised."""
+    """``fast-lstm-batchnorm-layer``: ``fast-lstm-layer`` with its output batch-normalized."""
 
     def output(self) -> str:
         return self.at("m_batchnorm")
@@ -56,7 +56,7 @@ class FastLstmBatchNormLayer(FastLstmLayer):
 
 
 class LstmbLayer(FastLstmBatchNormLayer):
-    """``lstmb-layer``: the matrix of all gates has an orthonormal bottleneck; the output is batch-normalised."""
+    """``lstmb-layer``: the matrix of all gates has an orthonormal bottleneck; the output is batch-normalized."""
 
     OPTIONS = {**FAST, "bottleneck-dim": -1, "orthonormal-constraint": 1.0, "self-scale": 1.0}
     CELL_FROM_INPUT = False
@@ -122,7 +122,7 @@ class FastLstmpLayer(FastLstmLayer):
 
 
 class FastLstmpBatchNormLayer(FastLstmpLayer):
-    """``fast-lstmp-batchnorm-layer``: ``fast-lstmp-layer`` with its output batch-normalised."""
+    """``fast-lstmp-batchnorm-layer``: ``fast-lstmp-layer`` with its output batch-normalized."""
 
     def output(self) -> str:
         return self.at("rp_batchnorm")

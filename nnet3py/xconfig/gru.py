@@ -24,7 +24,7 @@ DROPOUT: dict[str, Value] = {"dropout-proportion": NO_DROPOUT, "dropout-per-fram
 class GruBase(RecurrentLayer):
     """What the GRU layers here and in fast_gru.py share."""
 
-    NORMALISED = False      # the output is batch-normalised and what is fed back renormalised
+    NORMALIZED = False      # the output is batch-normalized and what is fed back renormalized
     OUTPUT_GATE = False     # an output gate instead of a reset gate
     PREDROP = "{}_predrop_t"      # what a gate's node before dropout is called
 
@@ -68,7 +68,7 @@ class GruBase(RecurrentLayer):
         self.component(lines, "s_r", "BackpropTruncationComponent", f"dim={self.projected[0]} {self.truncation()}")
 
     def add_norms(self, lines: ConfigLines) -> None:
-        """Batch normalisation of the output, and renormalisation of what is fed back."""
+        """Batch normalization of the output, and renormalization of what is fed back."""
         self.component(lines, "batchnorm", "BatchNormComponent", f"dim={self.output_dim()} target-rms=1.0")
         self.component(lines, "renorm", "NormalizeComponent", f"dim={self.projected[0]} target-rms=1.0")
 
@@ -132,7 +132,7 @@ class PgruLayer(GruLayer):
     AUXILIARY = ("h_t",)
     CELL_FROM_INPUT = False
     CELL = "y_t"
-    RENORM = "s_renorm_t"      # the node of what is fed back, renormalised
+    RENORM = "s_renorm_t"      # the node of what is fed back, renormalized
 
     def output(self) -> str:
         return self.at("sn_t")
@@ -146,11 +146,11 @@ class PgruLayer(GruLayer):
         source = self.projection_input(lines)
         self.affine(lines, "W_s.ys", self.cell, self.output_dim())
         self.add_truncation(lines)
-        projected = "sn_nobatchnorm_t" if self.NORMALISED else "sn_t"
+        projected = "sn_nobatchnorm_t" if self.NORMALIZED else "sn_t"
         self.node(lines, projected, "W_s.ys", self.at(source))
         self.range(lines, "s_t_preclip", projected, 0, recurrent)
         fed_back = "s_t_preclip"
-        if self.NORMALISED:
+        if self.NORMALIZED:
             self.add_norms(lines)
             self.node(lines, "sn_t", "batchnorm", self.at(projected))
             self.node(lines, self.RENORM, "renorm", self.at(fed_back))
@@ -159,10 +159,10 @@ class PgruLayer(GruLayer):
 
 
 class NormPgruLayer(PgruLayer):
-    """``norm-pgru-layer``: ``pgru-layer`` with its output batch-normalised and what is fed back renormalised."""
+    """``norm-pgru-layer``: ``pgru-layer`` with its output batch-normalized and what is fed back renormalized."""
 
     OPTIONS = {**PgruLayer.OPTIONS, **DROPOUT}
-    NORMALISED = True
+    NORMALIZED = True
 
 
 class OpgruLayer(PgruLayer):
@@ -186,8 +186,8 @@ class OpgruLayer(PgruLayer):
 
 
 class NormOpgruLayer(OpgruLayer):
-    """``norm-opgru-layer``: ``opgru-layer`` with its output batch-normalised and what is fed back renormalised."""
+    """``norm-opgru-layer``: ``opgru-layer`` with its output batch-normalized and what is fed back renormalized."""
 
     OPTIONS = {**OpgruLayer.OPTIONS, **DROPOUT, "l2-regularize": 0.0}
-    NORMALISED = True
+    NORMALIZED = True
     RENORM = "s_t_preclip_renorm"

@@ -192,10 +192,10 @@ class Layer:
         """Append this layer's config lines."""
         raise NotImplementedError
 
-    def expanded(self, normalised: bool) -> str:
-        """The line with every option; ``normalised``: with the input's offsets and names written out."""
+    def expanded(self, normalized: bool) -> str:
+        """The line with every option; ``normalized``: with the input's offsets and names written out."""
         values = {key: str(value) for key, value in sorted(self.values.items())}
-        if normalised and self.input:
+        if normalized and self.input:
             values["input"] = self.descriptor.text(str)
         return " ".join([self.type, f"name={self.name}"] + [
             f'{key}="{value}"' if "=" in value else f"{key}={value}" for key, value in values.items()])

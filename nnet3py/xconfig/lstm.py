@@ -117,7 +117,7 @@ class LstmpLayer(LstmLayer):
 
 
 class LstmpBatchNormLayer(LstmpLayer):
-    """``lstmp-batchnorm-layer``: ``lstmp-layer`` with its output batch-normalised."""
+    """``lstmp-batchnorm-layer``: ``lstmp-layer`` with its output batch-normalized."""
 
     def output(self) -> str:
         return self.at("rp_t_batchnorm")

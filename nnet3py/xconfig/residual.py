@@ -27,7 +27,7 @@ class ResidualBlock(Layer):
         return self.integer("num-bottleneck-filters") if self.convolutions == 3 and n < 3 else last
 
     def is_three_by_three(self, n: int) -> bool:
-        """Whether convolution ``n`` looks at neighbours; the others of a bottleneck do not."""
+        """Whether convolution ``n`` looks at neighbors; the others of a bottleneck do not."""
         return self.convolutions == 2 or n == 2
 
     def convolution(self, geometry: str) -> str:
@@ -36,7 +36,7 @@ class ResidualBlock(Layer):
         return f"{geometry} {padding} {self.pairs(*PASSED_ON, 'l2-regularize')}"
 
     def step(self, lines: ConfigLines, operation: str, n: int, height: int, filters: int, source: str) -> str:
-        """Batch normalisation, scale-and-offset or rectification number ``n``."""
+        """Batch normalization, scale-and-offset or rectification number ``n``."""
         name, settings = self.at(f"{operation}{n}"), f"dim={height * filters} block-dim={filters}"
         if operation == "relu":
             threshold = self.number(f"self-repair-lower-threshold{n}")
@@ -49,7 +49,7 @@ class ResidualBlock(Layer):
 
 
 class ResBlock(ResidualBlock):
-    """``res-block``: rectification, batch normalisation, convolution, two or three times, and the input added."""
+    """``res-block``: rectification, batch normalization, convolution, two or three times, and the input added."""
 
     OPTIONS = {**COMMON, "height": -1, "height-period": 1, "bypass-source": "noop"}
 
@@ -96,7 +96,7 @@ class ResBlock(ResidualBlock):
 
 
 class Res2Block(ResidualBlock):
-    """``res2-block``: convolution, batch normalisation, scale and offset, rectification; it may halve the height."""
+    """``res2-block``: convolution, batch normalization, scale and offset, rectification; it may halve the height."""
 
     OPTIONS = {**COMMON, "height": -1, "height-in": -1, "height-out": -1}
 

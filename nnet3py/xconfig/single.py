@@ -1,4 +1,4 @@
-"""Layers of one component, or of a few without parameters: normalisation, linear maps, selections, differences."""
+"""Layers of one component, or of a few without parameters: normalization, linear maps, selections, differences."""
 from __future__ import annotations
 
 from nnet3py.config_line import is_valid_name
@@ -147,7 +147,7 @@ class ChannelAverageLayer(Layer):
 
 
 class DeltaLayer(Layer):
-    """``delta-layer``: the input with first and second differences over time, normalised."""
+    """``delta-layer``: the input with first and second differences over time, normalized."""
 
     OPTIONS = {"input": "[-1]"}
 

@@ -5,7 +5,7 @@
 
 Needs the library libespeak-ng (Debian: libespeak-ng1 and espeak-ng-data). The features are 40-dimensional MFCCs with
 the settings of conf/mfcc.conf (Davis and Mermelstein, 1980; parameters as in Kaldi); the label of a frame is the
-phoneme that sounds at the middle of its window, from the synthesiser's own phoneme events.
+phoneme that sounds at the middle of its window, from the synthesizer's own phoneme events.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Event(ctypes.Structure):
                 ("user_data", ctypes.c_void_p), ("string", ctypes.c_char * 8)]
 
 
-class Synthesiser:
+class Synthesizer:
     """espeak-ng, giving samples and the times at which phonemes begin."""
 
     END, PHONEME = 0, 7
@@ -51,7 +51,7 @@ class Synthesiser:
         synchronous, phoneme_events = 2, 1
         self.sample_rate = self.library.espeak_Initialize(synchronous, 0, None, phoneme_events)
         if self.sample_rate <= 0:
-            sys.exit("make_data.py: espeak-ng could not be initialised (is espeak-ng-data installed?)")
+            sys.exit("make_data.py: espeak-ng could not be initialized (is espeak-ng-data installed?)")
         samples, events = ctypes.POINTER(ctypes.c_short), ctypes.POINTER(Event)
         callback_type = ctypes.CFUNCTYPE(ctypes.c_int, samples, ctypes.c_int, events)
         self.callback = callback_type(self._receive)   # kept alive as long as the library may call it
@@ -94,8 +94,8 @@ def mel_filters() -> np.ndarray:
     """Triangles on the mel scale: float64 (bins, NUM_FFT / 2 + 1)."""
     edges = np.linspace(mel(np.array(LOW_FREQ)), mel(np.array(HIGH_FREQ)), NUM_BINS + 2)
     points = mel(np.arange(NUM_FFT // 2 + 1) * SAMPLE_RATE / NUM_FFT)
-    left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    return np.maximum(0.0, np.minimum((points - left) / (centre - left), (right - points) / (right - centre)))
+    left, center, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    return np.maximum(0.0, np.minimum((points - left) / (center - left), (right - points) / (right - center)))
 
 
 def mfcc(samples: np.ndarray) -> np.ndarray:
@@ -145,7 +145,7 @@ def main() -> None:
     rng = np.random.default_rng(args.seed)
     speakers = [f"{accent}-{variant}" for accent in ACCENTS for variant in VARIANTS]
     chosen = sorted(rng.choice(len(speakers), size=min(args.num_speakers, len(speakers)), replace=False))
-    synthesiser = Synthesiser()
+    synthesizer = Synthesizer()
     args.out.mkdir(parents=True, exist_ok=True)
     num_skipped = 0
     with TableWriter(f"ark:{args.out}/feats.ark", GENERAL_MATRIX) as feats, \
@@ -157,7 +157,7 @@ def main() -> None:
             for u in range(args.utts_per_speaker):
                 key = f"{speakers[s]}-{u:02d}"
                 words = " ".join(rng.choice(DIGITS, size=rng.integers(3, 8)))
-                samples, phonemes = synthesiser.say(words, f"{accent}+{variant}", int(rng.integers(140, 200)),
+                samples, phonemes = synthesizer.say(words, f"{accent}+{variant}", int(rng.integers(140, 200)),
                                                     int(rng.integers(30, 70)), int(rng.integers(60, 110)))
                 features = mfcc(samples)
                 try:

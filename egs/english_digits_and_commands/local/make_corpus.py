@@ -108,7 +108,7 @@ class Grammar:
 
 
 def transcript(words: list[str]) -> str:
-    """What is to be recognised: letters small, as words are."""
+    """What is to be recognized: letters small, as words are."""
     return " ".join(words).lower()
 
 
@@ -130,26 +130,26 @@ def lexicon(words: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Speaker:
-    """How somebody sounds: voice of a synthesiser, options, and a factor by which the sound is made longer."""
+    """How somebody sounds: voice of a synthesizer, options, and a factor by which the sound is made longer."""
 
     name: str
-    synthesiser: str
+    synthesizer: str
     voice: str
     options: tuple[str, ...]
     warp: float
 
     @classmethod
-    def of(cls, name: str, synthesiser: str, voice: str, rng: np.random.Generator) -> Speaker:
-        """A speaker with one of the synthesiser's voices."""
+    def of(cls, name: str, synthesizer: str, voice: str, rng: np.random.Generator) -> Speaker:
+        """A speaker with one of the synthesizer's voices."""
         warp = float(rng.uniform(*WARP))
-        options = (["-s", str(rng.integers(*SPEED)), "-p", str(rng.integers(*PITCH))] if synthesiser == "espeak" else
+        options = (["-s", str(rng.integers(*SPEED)), "-p", str(rng.integers(*PITCH))] if synthesizer == "espeak" else
                    ["--setf", f"duration_stretch={rng.uniform(*STRETCH):.3f}"])
-        return cls(f"{name}-{voice.replace('+', '-')}", synthesiser, voice, tuple(options), warp)
+        return cls(f"{name}-{voice.replace('+', '-')}", synthesizer, voice, tuple(options), warp)
 
     def speak(self, words: list[str], scratch: Path) -> np.ndarray:
         """float32 (samples,) at RATE."""
         text = " ".join(SPOKEN.get(word, word) for word in words)
-        if self.synthesiser == "espeak":
+        if self.synthesizer == "espeak":
             espeak("-v", self.voice, *self.options, "-w", str(scratch), text=text)
         else:
             flite("-voice", self.voice, *self.options, "-o", str(scratch), text=text)
@@ -191,7 +191,7 @@ def echoing(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return fftconvolve(sound, impulse_response(rng))[:len(sound)].astype(np.float32)
 
 
-def coloured(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def colored(sound: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Through a microphone: some decibels more or less from low to high frequencies, bent, and perhaps no lows."""
     spectrum = np.fft.rfft(sound)
     place = np.linspace(0.0, 1.0, len(spectrum))
@@ -210,7 +210,7 @@ def recorded(sounds: list[np.ndarray], other: np.ndarray, rng: np.random.Generat
         if rng.random() < REVERBERATION:
             sound = echoing(sound, rng)
         sound = sound + power * 10.0 ** (-rng.uniform(*NOISE_DB) / 20) * noise(len(sound), other, rng)
-        sound = coloured(sound, rng)
+        sound = colored(sound, rng)
     elif clean or rng.random() > NO_HISS:
         # Features of zeros lie so far from all others that a flat start learns next to nothing beside them.
         hiss = np.abs(sound).max() * 10.0 ** (rng.uniform(*HISS_DB) / 20)

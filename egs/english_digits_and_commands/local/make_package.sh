@@ -19,7 +19,7 @@ need $model/final.mdl $graph/{HCLG.fst,words.txt} $lang/phones/{silence.csl,word
   $extractor/{final.ie,final.dubm,final.mat,global_cmvn.stats,splice_opts}
 rm -rf $dir
 mkdir -p $dir/{am,conf,graph/phones,ivector}
-# Without the output for cross-entropy, which helps in training only, and with the batch normalisation of a finished model.
+# Without the output for cross-entropy, which helps in training only, and with the batch normalization of a finished model.
 run $dir/../package.log nnet3-am-copy --prepare-for-test=true \
   --edits="remove-output-nodes name=output-xent; remove-orphans" $model/final.mdl $dir/am/final.mdl
 cp $conf/model_README.md $dir/README.md

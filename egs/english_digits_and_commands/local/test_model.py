@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recognise the recordings of a data directory with a model folder, as streams; beside them with vosk, if wanted.
+"""Recognize the recordings of a data directory with a model folder, as streams; beside them with vosk, if wanted.
 
     local/test_model.py exp/model exp/corpus/test
     local/test_model.py --vosk true --num-recordings 100 exp/model exp/corpus/test
@@ -28,7 +28,7 @@ BLOCK_SECONDS = 0.25
 
 
 class Word(NamedTuple):
-    """What was recognised, when, and how sure that is."""
+    """What was recognized, when, and how sure that is."""
 
     word: str
     start: float
@@ -43,10 +43,10 @@ def blocks(samples: np.ndarray, rate: int) -> list[np.ndarray]:
 
 
 def ours(folder: str) -> Callable[[np.ndarray, int], list[Word]]:
-    """A function that recognises with nnet3py."""
+    """A function that recognizes with nnet3py."""
     recognizer = Recognizer(folder)
 
-    def recognised(samples: np.ndarray, rate: int) -> list[Word]:
+    def recognized(samples: np.ndarray, rate: int) -> list[Word]:
         stream, words = recognizer.stream(sample_rate=rate), []
         for block in blocks(samples, rate):
             stream.accept_waveform(block)
@@ -54,7 +54,7 @@ def ours(folder: str) -> Callable[[np.ndarray, int], list[Word]]:
                 words += stream.result().words
         return [Word(*word) for word in (*words, *stream.finish().words)]
 
-    return recognised
+    return recognized
 
 
 def vosks(folder: str) -> Callable[[np.ndarray, int], list[Word]]:
@@ -64,7 +64,7 @@ def vosks(folder: str) -> Callable[[np.ndarray, int], list[Word]]:
     vosk.SetLogLevel(-1)
     model = vosk.Model(folder)
 
-    def recognised(samples: np.ndarray, rate: int) -> list[Word]:
+    def recognized(samples: np.ndarray, rate: int) -> list[Word]:
         recognizer = vosk.KaldiRecognizer(model, rate)
         recognizer.SetWords(True)
         found: list[dict[str, Any]] = []
@@ -74,11 +74,11 @@ def vosks(folder: str) -> Callable[[np.ndarray, int], list[Word]]:
         found += json.loads(recognizer.FinalResult()).get("result", [])
         return [Word(word["word"], word["start"], word["end"], word["conf"]) for word in found]
 
-    return recognised
+    return recognized
 
 
 def main() -> None:
-    """Recognise and count."""
+    """Recognize and count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("data", type=Path)
@@ -92,10 +92,10 @@ def main() -> None:
         sounds = {key: (wave.samples[0].astype("<i2"), int(wave.rate)) for key, wave in reader if key in set(keys)}
 
     results: dict[str, dict[str, list[Word]]] = {}
-    for name, recogniser in {"nnet3py": ours, **({"vosk": vosks} if args.vosk == "true" else {})}.items():
-        recognised = recogniser(args.model)
+    for name, recognizer in {"nnet3py": ours, **({"vosk": vosks} if args.vosk == "true" else {})}.items():
+        recognized = recognizer(args.model)
         begin = time.perf_counter()
-        results[name] = {key: recognised(*sounds[key]) for key in keys}
+        results[name] = {key: recognized(*sounds[key]) for key in keys}
         seconds = time.perf_counter() - begin
         errors = sum(edit_distance(texts[key], [word.word for word in results[name][key]]).total for key in keys)
         total, sound = sum(len(texts[key]) for key in keys), sum(len(s) / rate for s, rate in sounds.values())

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recognise a data directory with a model folder: word error rate, new words, and the same by the vosk wheel.
+"""Recognize a data directory with a model folder: word error rate, new words, and the same by the vosk wheel.
 
     local/score.py MODEL_FOLDER DATA [--new-words FILE] [--vosk]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# I-vectors of utterances, every ten frames, as a recogniser would know them by then. Kaldi:
+# I-vectors of utterances, every ten frames, as a recognizer would know them by then. Kaldi:
 # steps/online/nnet2/extract_ivectors_online.sh.
 #
 #   local/extract_ivectors.sh --data exp/data/test --extractor exp/extractor --dir exp/ivectors/test

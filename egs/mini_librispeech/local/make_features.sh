@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MFCC of a data directory, with --pitch-config and pitch after them, of its sound at the speeds in utt2speed if that is there, with random volumes then; and
-# normalisation statistics. A directory that has feats.scp and no wav.scp gets the statistics only.
+# normalization statistics. A directory that has feats.scp and no wav.scp gets the statistics only.
 #
 #   local/make_features.sh --data exp/data/train_sp --config conf/mfcc.conf
 #   local/make_features.sh --data exp/data/train_sp --config conf/mfcc.conf --pitch-config conf/online_pitch.conf

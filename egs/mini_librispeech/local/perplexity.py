@@ -3,7 +3,7 @@
 
     local/perplexity.py exp/rnnlm large.arpa dev.txt test.txt
 
-Probabilities are normalised, and the ends of sentences count. Words that the n-gram model lacks do not count for it.
+Probabilities are normalized, and the ends of sentences count. Words that the n-gram model lacks do not count for it.
 """
 from __future__ import annotations
 

@@ -25,18 +25,18 @@ def _to_log_mel_matrix(dim: int) -> np.ndarray:
 
 
 def noise_energies(num_frames: int, dim: int, rng: np.random.Generator) -> np.ndarray:
-    """float64 (frames, dim): mel energies of noise of random colour, whose level drifts.
+    """float64 (frames, dim): mel energies of noise of random color, whose level drifts.
 
     A bin's energy is a sum over the frequencies in it, of which the upper bins have more: they fluctuate less.
     """
     position = np.arange(dim) / dim
-    colour = rng.normal(0, 2) * position
+    color = rng.normal(0, 2) * position
     for ripple in (1, 2, 3):
-        colour += rng.normal(0, 1 / ripple) * np.cos(np.pi * ripple * position + rng.uniform(0, 2 * np.pi))
+        color += rng.normal(0, 1 / ripple) * np.cos(np.pi * ripple * position + rng.uniform(0, 2 * np.pi))
     seconds = np.arange(num_frames) / 100
     drift = 0.5 * np.sin(2 * np.pi * rng.uniform(0.2, 2) * seconds + rng.uniform(0, 2 * np.pi))
     shape = 1 + 15 * position**2
-    return np.exp(colour + drift[:, None]) * rng.gamma(shape, 1 / shape, (num_frames, dim))
+    return np.exp(color + drift[:, None]) * rng.gamma(shape, 1 / shape, (num_frames, dim))
 
 
 def add_noise(cepstra: np.ndarray, snr: float, rng: np.random.Generator) -> np.ndarray:

@@ -79,7 +79,7 @@ def conversation(words: list[str], num_voices: int, seconds: float, scratch: Pat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--utts-per-voice", type=int, default=4, help="of each voice that is learnt from")
+    parser.add_argument("--utts-per-voice", type=int, default=4, help="of each voice that is learned from")
     parser.add_argument("--num-conversations", type=int, default=10)
     parser.add_argument("--num-voices", type=int, default=4, help="of each conversation")
     parser.add_argument("--seconds", type=float, default=120.0, help="of each conversation")

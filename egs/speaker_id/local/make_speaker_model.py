@@ -34,10 +34,10 @@ def main() -> None:
         keys, vectors = zip(*reader, strict=True)
     stacked = np.stack(vectors).astype(np.float64)
     mean = stacked.mean(axis=0)
-    centred = stacked - mean
+    centered = stacked - mean
     _, numbers = np.unique([speaker_of[key] for key in keys], return_inverse=True)
-    means = np.stack([centred[numbers == number].mean(axis=0) for number in range(numbers.max() + 1)])
-    rest = centred - means[numbers]
+    means = np.stack([centered[numbers == number].mean(axis=0) for number in range(numbers.max() + 1)])
+    rest = centered - means[numbers]
     within = rest.T @ rest / len(rest)
     within += SMOOTHING * np.trace(within) / len(within) * np.eye(len(within))
     between = means[numbers].T @ means[numbers] / len(rest)

@@ -27,15 +27,15 @@ mkdir -p $log
 awk '{ of[$2] = of[$2] " " $1 } END { for (speaker in of) print speaker of[speaker] }' $utt2spk | sort -k1,1 > $dir/spk2utt
 cut -d' ' -f1,2 $trials > $dir/pairs
 run $log/mean.log ivector-mean $train $dir/mean.vec
-centred="ark:ivector-subtract-global-mean $dir/mean.vec"
+centered="ark:ivector-subtract-global-mean $dir/mean.vec"
 for dim in ${lda_dims//,/ }; do
-  run $log/lda-$dim.log ivector-compute-lda --dim=$dim --total-covariance-factor=0.1 "$centred $train ark:- |" \
+  run $log/lda-$dim.log ivector-compute-lda --dim=$dim --total-covariance-factor=0.1 "$centered $train ark:- |" \
     ark:$utt2spk $dir/lda-$dim.mat
   reduced="ark:- | transform-vec $dir/lda-$dim.mat ark:- ark:- | ivector-normalize-length ark:- ark:- |"
-  run $log/plda-$dim.log ivector-compute-plda ark:$dir/spk2utt "$centred $train $reduced" $dir/plda-$dim
-  run $log/scores-$dim.log ivector-plda-scoring $dir/plda-$dim "$centred $test $reduced" "$centred $test $reduced" \
+  run $log/plda-$dim.log ivector-compute-plda ark:$dir/spk2utt "$centered $train $reduced" $dir/plda-$dim
+  run $log/scores-$dim.log ivector-plda-scoring $dir/plda-$dim "$centered $test $reduced" "$centered $test $reduced" \
     $dir/pairs $dir/plda-$dim.scores
   awk 'NR == FNR { label[$1, $2] = $3; next } { print $3, label[$1, $2] }' $trials $dir/plda-$dim.scores \
-    > $dir/plda-$dim.labelled
-  printf 'plda-%s %.2f\n' $dim "$(run $log/eer-$dim.log compute-eer $dir/plda-$dim.labelled)"
+    > $dir/plda-$dim.labeled
+  printf 'plda-%s %.2f\n' $dim "$(run $log/eer-$dim.log compute-eer $dir/plda-$dim.labeled)"
 done

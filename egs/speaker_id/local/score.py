@@ -88,8 +88,8 @@ def main() -> None:
     test_names, test = read_vectors(args.test_vectors)
     pairs, is_target = read_trials(args.trials, test_names)
     labels = np.array([speakers[name] for name in train_names])
-    centred = unit_length(test - train.mean(0))
-    matrices = {"cosine": centred @ centred.T}
+    centered = unit_length(test - train.mean(0))
+    matrices = {"cosine": centered @ centered.T}
     for lda_dim in args.lda_dims:
         matrices |= lda_scores(train, labels, test, lda_dim)
     for name, matrix in matrices.items():

@@ -59,7 +59,7 @@ def unit_length(vectors: np.ndarray) -> np.ndarray:
 
 
 def log_likelihood_ratios(vectors: np.ndarray, within: np.ndarray, between: np.ndarray) -> np.ndarray:
-    """float64 (n, n): log p(i, j | one speaker) - log p(i, j | two speakers), of centred ``vectors`` (n, dim).
+    """float64 (n, n): log p(i, j | one speaker) - log p(i, j | two speakers), of centered ``vectors`` (n, dim).
 
     The two-covariance model: a speaker's mean is normal with covariance ``between``, an utterance normal around that
     mean with ``within``. The constant term is left out.

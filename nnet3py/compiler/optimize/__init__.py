@@ -1,4 +1,4 @@
-"""The optimiser: named passes from computation to computation, each switched by one of Kaldi's options."""
+"""The optimizer: named passes from computation to computation, each switched by one of Kaldi's options."""
 from __future__ import annotations
 
 from nnet3py.compiler.optimize.passes import optimize

@@ -1,4 +1,4 @@
-"""The order of the optimiser's passes. Kaldi: ``Optimize`` (nnet-optimize.cc)."""
+"""The order of the optimizer's passes. Kaldi: ``Optimize`` (nnet-optimize.cc)."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
     with make_executor("run.pl") as executor:
         make_chain_egs("data/train", "exp/chain", "exp/tri_ali", "exp/chain/egs", ChainEgsOptions(), executor)
 
-Kaldi: steps/nnet3/chain/get_egs.sh, which takes lattices only. Diagnostic examples are normalised when they are made,
+Kaldi: steps/nnet3/chain/get_egs.sh, which takes lattices only. Diagnostic examples are normalized when they are made,
 training examples when they are shuffled.
 """
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _PiecesEgs(_ChainEgs):
             words.append(f"--deriv-weights-rspecifier=scp:{options.deriv_weights_scp}")
         if not options.constrained:
             words.append(f"--transition-model={self.chain}/0.trans_mdl")
-        if not name.isdigit():      # of the diagnostics; training examples are normalised when they are shuffled
+        if not name.isdigit():      # of the diagnostics; training examples are normalized when they are shuffled
             words += [*self._scale(), f"{self.chain}/normalization.fst"]
         words += [f'"{self.features.rspecifier(name)}"', "ark,s,cs:-"]
         return f"{self.phones(name)} | {' '.join(supervision)} | {' '.join(words)}"

@@ -23,7 +23,7 @@ _LEAST = {"left_context_initial": -1, "right_context_final": -1, "frame_subsampl
 class CommonEgsOptions(Declared):
     """How examples of any kind are made. Names and defaults are Kaldi's."""
 
-    frames_per_eg: str = opt("frames-per-eg", "8", "Labelled frames per example; several with commas between")
+    frames_per_eg: str = opt("frames-per-eg", "8", "Labeled frames per example; several with commas between")
     left_context: int = opt("left-context", 4, "Input frames to the left")
     right_context: int = opt("right-context", 4, "Input frames to the right")
     left_context_initial: int = opt("left-context-initial", -1, "The same where an utterance begins; -1: no other")
@@ -39,7 +39,7 @@ class CommonEgsOptions(Declared):
     generate_egs_scp: bool = opt("generate-egs-scp", False, "Write a list (scp) beside every archive")
     online_ivector_dir: str | None = opt("online-ivector-dir", None, "Folder with ivector_online.scp")
     cmvn_opts: str | None = opt("cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
-    online_cmvn: bool = opt("online-cmvn", False, "Normalise frames with what came before, by apply-cmvn-online")
+    online_cmvn: bool = opt("online-cmvn", False, "Normalize frames with what came before, by apply-cmvn-online")
     max_open_files: int = opt("max-open-files", 0, "Archives written at once, and some more; 0: as many as can be")
     stage: int = opt("stage", 0, "Steps of lower numbers count as complete")
 

@@ -173,13 +173,13 @@ class Ivectors:
 
 @dataclass(frozen=True)
 class Features:
-    """How the features of examples are read: normalised by speaker, or online.
+    """How the features of examples are read: normalized by speaker, or online.
 
     Attributes
     ----------
     data : the data directory
     cmvn_opts : options of apply-cmvn, or apply-cmvn-online
-    online_cmvn : whether frames are normalised with what came before them
+    online_cmvn : whether frames are normalized with what came before them
     folder : of the examples, which gets lists for each part, and the global statistics
     """
 
@@ -196,7 +196,7 @@ class Features:
 
     @property
     def global_stats_command(self) -> str:
-        """What sums the statistics of all speakers, for normalising online."""
+        """What sums the statistics of all speakers, for normalizing online."""
         return (f"matrix-sum --binary=false scp:{self.data.path}/cmvn.scp {self.folder}/global_cmvn.stats")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:

@@ -60,7 +60,7 @@ class CpuOps:
 
     @staticmethod
     def new_vector(size: int, dtype: Any = np.float32) -> np.ndarray:
-        """Uninitialised memory that lasts."""
+        """Uninitialized memory that lasts."""
         return np.empty(size, dtype=dtype)
 
     @staticmethod

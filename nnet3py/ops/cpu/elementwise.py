@@ -1,6 +1,6 @@
 """The elementwise operations on the CPU: loops around the formulas of ``ops/formulas/elements.py``.
 
-Rows are shared by the threads, and LLVM vectorises along them.
+Rows are shared by the threads, and LLVM vectorizes along them.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formulas compiled for the CPU: always inlined, so that LLVM vectorises the loops around them."""
+"""The formulas compiled for the CPU: always inlined, so that LLVM vectorizes the loops around them."""
 from __future__ import annotations
 
 from nnet3py.engine.numba_target import njit

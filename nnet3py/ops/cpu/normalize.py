@@ -1,4 +1,4 @@
-"""Row normalisation and batch normalisation on the CPU."""
+"""Row normalization and batch normalization on the CPU."""
 from __future__ import annotations
 
 import math
@@ -58,7 +58,7 @@ def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
                 d[j] += scale * e[j] + towards_x * s[j]
 
 
-# -- batch normalisation ----------------------------------------------------------------------------------------------
+# -- batch normalization ----------------------------------------------------------------------------------------------
 # Rows are shared, and sums of columns are kept for each ROWS_OF_A_SUM rows: passes along rows are the fastest, and sums
 # do not depend on the number of threads.
 
@@ -107,7 +107,7 @@ def _add_parts(total, parts, first, last):
 
 
 @inline
-def _standardise(first, last, dst, memo, src):
+def _standardize(first, last, dst, memo, src):
     mean, scale = row(memo, MEAN), row(memo, SCALE)
     for i in range(first, last):
         d, s = row(dst, i), row(src, i)
@@ -132,7 +132,7 @@ def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
     row(memo, MEAN_DERIV)[:] = ZERO
     row(memo, TOWARDS_Y)[:] = ZERO
     arguments = (dst, memo, src)
-    share(part_address(_standardise, arguments), address_of(arguments), num_rows, src.shape[1], 1, CHUNKS_PER_THREAD)
+    share(part_address(_standardize, arguments), address_of(arguments), num_rows, src.shape[1], 1, CHUNKS_PER_THREAD)
 
 
 @inline
@@ -150,7 +150,7 @@ def _put_deriv_moments(memo, sums, num_rows, target_rms):
 
 
 @inline
-def _standardise_backprop(first, last, dx, memo, y, dy):
+def _standardize_backprop(first, last, dx, memo, y, dy):
     scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, MEAN_DERIV), row(memo, TOWARDS_Y)
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
@@ -162,12 +162,12 @@ def _standardise_backprop(first, last, dx, memo, y, dy):
 def batch_norm_backprop(dx, memo, y, dy, sums, target_rms):
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     arguments = (dx, memo, y, dy)
-    share(part_address(_standardise_backprop, arguments), address_of(arguments), dy.shape[0], 2 * dy.shape[1], 1,
+    share(part_address(_standardize_backprop, arguments), address_of(arguments), dy.shape[0], 2 * dy.shape[1], 1,
           CHUNKS_PER_THREAD)
 
 
 @inline
-def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, floor, repair):
+def _standardize_relu_backprop(first, last, dx, squares, memo, y, dy, active, floor, repair):
     scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, MEAN_DERIV), row(memo, TOWARDS_Y)
     for block in range(first, last):
         square = row(squares, block)
@@ -184,7 +184,7 @@ def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, fl
 def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, floor, repair, target_rms):
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     arguments = (dx, squares, memo, y, dy, active, floor, repair)
-    share(part_address(_standardise_relu_backprop, arguments), address_of(arguments), squares.shape[0],
+    share(part_address(_standardize_relu_backprop, arguments), address_of(arguments), squares.shape[0],
           4 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
 
 

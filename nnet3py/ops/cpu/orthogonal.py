@@ -15,7 +15,7 @@ f32 = np.float32
 
 
 @documented
-def orthogonalise(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: np.ndarray, lengths: np.ndarray,
+def orthogonalize(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: np.ndarray, lengths: np.ndarray,
                   numbers: np.ndarray) -> None:
     if numbers[SUSPECT] == 0.0 or not np.isfinite(numbers[TRACE]):
         return
@@ -33,7 +33,7 @@ def orthogonalise(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: n
         add_mat_mat(moment, square, w, 1.0, 0.0)
         w[...] = moment
     else:
-        warn_once(logger, "natural gradient: the estimate has lost its rank; orthogonalising row by row")
+        warn_once(logger, "natural gradient: the estimate has lost its rank; orthogonalizing row by row")
         orthonormalise_rows(w)
         w *= lengths[:, None]
     add_mat_mat(gram, w, w, 1.0, 0.0, False, True)

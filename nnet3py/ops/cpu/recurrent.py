@@ -1,7 +1,7 @@
 """LSTM and GRU cells on the CPU: values, derivatives, statistics and self-repair, each in one pass over the rows.
 
 The backward pass of an LSTM works on a tile of cells at a time, in a small work space where every quantity has a fixed
-place: so the compiler can see that they do not overlap, and vectorises, which it would not do for twenty pointers into
+place: so the compiler can see that they do not overlap, and vectorizes, which it would not do for twenty pointers into
 matrices. The work space stays in the first-level cache while all rows pass through it.
 """
 from __future__ import annotations

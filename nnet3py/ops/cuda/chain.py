@@ -1,6 +1,6 @@
 """The sums over paths of chain training on the GPU; the twins of ``ops/cpu/chain.py``.
 
-A launch computes a frame of all sequences: neighbouring threads work on neighbouring sequences. A frame needs the sum
+A launch computes a frame of all sequences: neighboring threads work on neighboring sequences. A frame needs the sum
 over states of the frame before; each block of threads of that launch left its part of it in ``alpha`` or ``beta``, so
 no block waits for another inside a launch. The parts are summed in a fixed order: results are the same in each run.
 

@@ -31,7 +31,7 @@ def copy_col_blocks(dst, src, blocks):
 
 @kernel("mat mat ivec int")
 def _add_to_col_blocks(dst, src, blocks, width):
-    """Neighbouring threads have neighbouring columns of a block, then rows."""
+    """Neighboring threads have neighboring columns of a block, then rows."""
     for _ in own_rows(1):
         for place in own_columns(src.shape[0] * width):
             i = np.int64(place) // width
@@ -56,7 +56,7 @@ def launch_tiles(rows: int, cols: int) -> Shape:
     return (min(grid_x, 4096), min(grid_y, 4096)), block
 
 
-# By way of shared memory: reads and writes are of neighbours.
+# By way of shared memory: reads and writes are of neighbors.
 @operation(shape=launch_tiles)
 def copy_transposed(dst, src):
     tile = cuda.shared.array((TILE, PITCH), np.float32)

@@ -22,7 +22,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
 )
 
-PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is 0
+PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbors by this is 0
 NEGLIGIBLE = np.float32(2.0**-100)     # and so is any that small, the matrix's largest value being near 1
 SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
@@ -98,7 +98,7 @@ def _weighted_row_sum(shared, matrix, weights, count, dst, cols):
 
 
 @device_function
-def _tridiagonalise(shared, a, vectors, diagonal, beside, v, p):
+def _tridiagonalize(shared, a, vectors, diagonal, beside, v, p):
     """a = vectorsᵀ T vectors with T of three diagonals; ``a`` is destroyed. From the last row upwards."""
     n = a.shape[0]
     for i in block_rows(n):
@@ -205,7 +205,7 @@ def symmetric_eigen(values, vectors, matrix, work):
     if is_first_of_block():
         control[FIRST], control[LAST] = 0, n - 1
     cuda.syncthreads()
-    _tridiagonalise(shared, matrix, vectors, values, beside, v, p)
+    _tridiagonalize(shared, matrix, vectors, values, beside, v, p)
     nothing = NEGLIGIBLE
     for step in range(MOST_STEPS * n):
         if 2 * step == MOST_STEPS * n:      # values of so different sizes that rotations vanish

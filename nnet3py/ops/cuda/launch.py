@@ -9,8 +9,8 @@ A kernel has the name and the arguments that the table of operations gives it::
         for i in range(first_row, dst.shape[0], row_step):
             for j in range(first_col, dst.shape[1], col_step): ...
 
-The loops run over whatever grid they get, so the launch shape decides the speed and never the result. Neighbouring
-threads work on neighbouring columns. ``shape`` chooses the grid: :func:`launch_2d` (the default) spreads threads over a
+The loops run over whatever grid they get, so the launch shape decides the speed and never the result. Neighboring
+threads work on neighboring columns. ``shape`` chooses the grid: :func:`launch_2d` (the default) spreads threads over a
 matrix; ``reduce.py`` has the shapes of kernels that reduce.
 
 Operations that return a sum to the host are made by ``memory.summed_by_host`` of functions that queue a kernel, which

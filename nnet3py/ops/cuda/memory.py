@@ -126,7 +126,7 @@ def array_class() -> Any:
 
 
 def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """Uninitialised device memory.
+    """Uninitialized device memory.
 
     Raises
     ------

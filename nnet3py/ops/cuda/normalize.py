@@ -1,4 +1,4 @@
-"""Row normalisation and batch normalisation on the GPU; the twins of ``ops/cpu/normalize.py``."""
+"""Row normalization and batch normalization on the GPU; the twins of ``ops/cpu/normalize.py``."""
 from __future__ import annotations
 
 import math
@@ -77,7 +77,7 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
                 d[j] = value if beta == ZERO else d[j] + value
 
 
-# -- batch normalisation ----------------------------------------------------------------------------------------------
+# -- batch normalization ----------------------------------------------------------------------------------------------
 
 
 # Sums of columns are over ROWS_OF_A_SUM rows each, as on the CPU: a block takes one of them, in a few columns.

@@ -28,7 +28,7 @@ def copy_from_sparse(dst, row_starts, columns, values):
 
 @kernel("dvec mat lvec ivec vec")
 def _products(parts, src, row_starts, columns, values):
-    """``parts[b]`` = the sum of the products in the rows that block b comes across; neighbours have other rows."""
+    """``parts[b]`` = the sum of the products in the rows that block b comes across; neighbors have other rows."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for _ in own_rows(1):

@@ -30,7 +30,7 @@ from nnet3py.ops.formulas.natural_gradient import (
     ZERO,
 )
 
-MOST_ROUNDS = 20                # of orthogonalising one row against those before it
+MOST_ROUNDS = 20                # of orthogonalizing one row against those before it
 KEPT = np.float32(0.01)         # of a row's square, for what was taken from it not to count as much
 TRUSTED = np.float32(LARGEST_INVERSE_FACTOR)
 
@@ -59,7 +59,7 @@ def _count_deviations(shared, square, gram, lengths):
 
 
 @device_function
-def _factorise(square):
+def _factorize(square):
     """``square`` = L Lᵀ becomes L below and on its diagonal (Cholesky); returns whether that was possible."""
     n, possible = square.shape[0], True
     for k in range(n):
@@ -155,14 +155,14 @@ def _orthonormalise_rows(shared, rows):
 
 
 @operation(shape=launch_square)
-def orthogonalise(w, gram, square, moment, lengths, numbers):
+def orthogonalize(w, gram, square, moment, lengths, numbers):
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     if numbers[SUSPECT] == DOUBLE_ZERO or not math.isfinite(numbers[TRACE]):
         return
     if _count_deviations(shared, square, gram, lengths) == ZERO:
         return
     rank = w.shape[0]
-    trusted = _factorise(square)
+    trusted = _factorize(square)
     if trusted:
         trusted = _invert(shared, moment, square) == ZERO
     if trusted:

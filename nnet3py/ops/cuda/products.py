@@ -2,7 +2,7 @@
 
 The kernel works on tiles: a block of threads computes a tile of ``dst`` while it goes along the inner dimension in
 steps, for each of which the block reads a tile of either factor into shared memory once. A thread keeps several
-results in registers; neighbouring threads read and write neighbouring columns.
+results in registers; neighboring threads read and write neighboring columns.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
                         sums[r, c] = ZERO
                 for start in range(0, inner, depth):
                     for e in range(place, depth * width, side * side):
-                        # neighbouring threads take what lies side by side in memory
+                        # neighboring threads take what lies side by side in memory
                         k, i = (e // width, e % width) if trans_a else (e % depth, e // depth)
                         row, p = first_row + i, start + k
                         value = ZERO

@@ -109,7 +109,7 @@ class TrainRnnlmOptions(_Checked):
     sampling_order: int = opt("sampling-order", 3, "Order, 1 to 3, of the n-gram model that draws them, if no ARPA "
                               "file is given", least=1)
     self_normalize: float = opt("self-normalize", 1.0, "How strongly outputs are trained to be log-probabilities "
-                                "without being normalised", least=0)
+                                "without being normalized", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)
     momentum: float = opt("momentum", 0.0, "Part of a minibatch's change that is added to the next one's", least=0)
     seed: int = opt("seed", 0, "Of random parameters, the order of sentences, and samples")

@@ -33,7 +33,7 @@ class Measured:
     perplexity : of words and ends of sentences, with probabilities that sum to one
     num_words : words and ends of sentences
     mean_log_z, log_z_deviation : mean and standard deviation of log Z, what scores are above log-probabilities; both
-        are 0 for scores that are normalised
+        are 0 for scores that are normalized
     """
 
     perplexity: float

@@ -1,4 +1,4 @@
-"""What a model folder lacks for recognising speech, and what to do about it."""
+"""What a model folder lacks for recognizing speech, and what to do about it."""
 from __future__ import annotations
 
 import os
@@ -50,7 +50,7 @@ def judge_recognition(inspection: Inspection) -> None:
 
 
 def _fine_tuning(folder: ModelFolder) -> Readiness:
-    """What fine-tuning can do with a folder that recognises."""
+    """What fine-tuning can do with a folder that recognizes."""
     from nnet3py.fine_tuning.requirements import requirements
 
     needed = requirements(folder.path)

@@ -1,0 +1,77 @@
+"""CONTRIBUTING.md's rules of language, as far as a program can see them: spelling, and how docstrings begin."""
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("nnet3py", "docs", "benchmarks", "egs", "tests")
+STEMS = ("author|capital|categor|central|character|custom|determin|diar|diagonal|emphas|equal|factor|final|general|"
+         "initial|linear|local|material|maxim|memor|minim|neutral|normal|optim|organ|orthogonal|parallel|penal|prior|"
+         "quant|random|real|recogn|regular|serial|special|stabil|standard|summar|synchron|synthes|token|util|vector|visual")
+BRITISH = re.compile(
+    rf"(?i)(?<![a-z])(?:un|re|de)?(?:(?:{STEMS})it?is(?:e[ds]?|ers?|ing|ations?|able)|"
+    rf"(?:{STEMS})is(?:e[ds]?|ers?|ing|ations?|able)|neighbour\w*|colour\w*|behaviour\w*|honour\w*|favour\w*|"
+    r"(?:un|re)?labell(?:ed|ing)|(?:re)?modell(?:ed|ing)|centred?|centres|learnt|(?:mis)?spelt|analys(?:e[ds]?|ing)|"
+    r"artefacts?|licence[sd]?)(?![a-z])")
+
+# Rooms whose docstrings were gone through. Those that are not here yet may still begin with what they like.
+CHECKED: tuple[str, ...] = ()
+OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|With|In|"
+                     r"Such|So|Also|Same|The one|The ones)\b")
+
+
+def sources() -> list[Path]:
+    """Return the package's modules."""
+    return sorted((ROOT / "nnet3py").rglob("*.py"))
+
+
+def texts() -> list[Path]:
+    """Return the files that people read: sources and pages, without recorded data."""
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
+             if path.suffix in {".py", ".md", ".sh"} and "data" not in path.relative_to(ROOT).parts]
+    return sorted([*files, *ROOT.glob("*.md")])
+
+
+def opening_faults(source: str) -> list[str]:
+    """List the docstrings of a module, its classes and functions that begin with no verb or noun, with their lines."""
+    faults = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node) or ""
+            if OPENING.match(docstring):
+                faults.append(f"{getattr(node, 'lineno', 1)}: {docstring.splitlines()[0]}")
+    return faults
+
+
+def test_spelling_is_american() -> None:
+    wrong = [f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+             for path in texts() if path != Path(__file__).resolve()
+             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+             for match in BRITISH.finditer(line)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("room", CHECKED)
+def test_docstrings_begin_with_a_verb_or_a_noun(room: str) -> None:
+    files = [path for path in sources() if path.relative_to(ROOT / "nnet3py").as_posix().startswith(room)]
+    assert files, f"no file of nnet3py/{room}"
+    faults = [f"{path.relative_to(ROOT)}:{fault}" for path in files
+              for fault in opening_faults(path.read_text(encoding="utf-8"))]
+    assert not faults
+
+
+def test_faults_are_seen() -> None:
+    assert BRITISH.search("a normalised colour") and not BRITISH.search("deterministic, optimistic, prior, a raised finalist")
+    source = '''"""Names of words."""
+def first():
+    """What is first."""
+class Second:
+    """A second of sound."""
+    def length(self):
+        """Return the number of samples."""
+'''
+    assert opening_faults(source) == ["2: What is first."]
