@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.options import Options
+from nnet3py.cli.options import Options, fields_from
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.errors import DeviceError, within
-from nnet3py.option_fields import with_values
 
 if TYPE_CHECKING:
     from nnet3py.compiler.cache import CompilerOptions
@@ -36,7 +35,7 @@ def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions
 
     ``prefixed`` says whether the command has the group with its prefix or without.
     """
-    return with_values(OptimizeOptions(), options.as_dict(), "optimization." if prefixed else "")
+    return fields_from(options, OptimizeOptions(), "optimization." if prefixed else "")
 
 
 def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nnet3py.drivers.options import HARMLESS, CommonOptions, opt
+from nnet3py.drivers.options import CommonOptions
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
 
 _OPTIMIZATION = "trainer.optimization."
 
@@ -18,11 +19,11 @@ class ChainOptions(CommonOptions):
     """Options of train-chain."""
 
     tree_dir: str | None = opt("tree-dir", None, "Folder with tree, final.mdl, num_jobs, ali.*.gz and phones.txt, for "
-                               "the tree and the phone language model", effect=HARMLESS)
+                               "the tree and the phone language model", harmless=True)
     lat_dir: str | None = opt("lat-dir", None, "Folder of lattices of the transcripts: lat.*.gz, final.mdl",
-                              effect=HARMLESS)
+                              harmless=True)
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments to use in place of lattices: ali.*.gz, num_jobs, "
-                              "final.mdl, tree", effect=HARMLESS)
+                              "final.mdl, tree", harmless=True)
 
     languages: str | None = opt("languages", None, "File with a line for each language, such as 'en feat-dir=data/en "
                                 "tree-dir=exp/en_tree ali-dir=exp/en_ali' (or lat-dir), perhaps with "
@@ -58,7 +59,7 @@ class ChainOptions(CommonOptions):
     chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, with blanks between")
 
     # What frame-level training has under other names.
-    samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Input frames per archive, at most")
+    samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Input frames per archive, at most", least=1)
     minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
                               "150=64,32/90=128")
     num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts")
@@ -71,7 +72,7 @@ class ChainOptions(CommonOptions):
                                             "Frames beyond a chunk and its context up to which derivatives go; blank: "
                                             "all")
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
-                                         "No effect: chain models have no accuracy", effect=HARMLESS)
+                                         "No effect: chain models have no accuracy", harmless=True)
 
     lwf_model: str | None = opt("chain.lwf-model", None, "Another model, whose posteriors are added to the "
                                 "derivatives: the network learns them, too (learning without forgetting)")
@@ -82,11 +83,11 @@ class ChainOptions(CommonOptions):
                                     "become 0")
 
     semisup_feat_dir: str | None = opt("semisup.feat-dir", None, "Folder of data without transcripts, for "
-                                       "semi-supervised training", effect=HARMLESS)
+                                       "semi-supervised training", harmless=True)
     semisup_lat_dir: str | None = opt("semisup.lat-dir", None, "Folder of lattices that a chain model made of it: "
-                                      "lat.*.gz, final.mdl", effect=HARMLESS)
+                                      "lat.*.gz, final.mdl", harmless=True)
     semisup_ivector_dir: str | None = opt("semisup.online-ivector-dir", None, "Its folder with ivector_online.scp",
-                                          effect=HARMLESS)
+                                          harmless=True)
     semisup_weight: float = opt("semisup.weight", 1.0, "Factor of its derivatives, besides their confidence")
     semisup_copies: int = opt("semisup.num-copies", 1, "How often it counts in an epoch")
     semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "How often the data with transcripts counts then")

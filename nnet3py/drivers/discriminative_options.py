@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3py.drivers.options import HARMLESS, opt
 from nnet3py.drivers.preparation_options import WorkOptions
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
 
 _CRITERIA = ("mmi", "mpfe", "smbr")
 
@@ -14,29 +14,28 @@ _CRITERIA = ("mmi", "mpfe", "smbr")
 class LatticesOptions(WorkOptions):
     """Options of make-denlats, which train-discriminative has as well."""
 
-    feat_dir: str = opt("feat-dir", "", "Folder of data with text, feats.scp and utt2spk", effect=HARMLESS)
+    feat_dir: str = opt("feat-dir", "", "Folder of data with text, feats.scp and utt2spk", harmless=True)
     src_dir: str = opt("src-dir", "", "Folder of the model to begin with: final.mdl, tree, cmvn_opts, phones.txt; of a "
-                       "chain model also frame_subsampling_factor", effect=HARMLESS)
+                       "chain model also frame_subsampling_factor", harmless=True)
     lang: str = opt("lang", "", "Folder with L.fst, L_disambig.fst, words.txt, phones.txt, phones/, oov.txt",
-                    effect=HARMLESS)
+                    harmless=True)
     online_ivector_dir: str | None = opt("feat.online-ivector-dir", None, "Folder with ivector_online.scp",
-                                         effect=HARMLESS)
-    nj: int = opt("nj", 2, "Parts of the data, with a job each")
+                                         harmless=True)
+    nj: int = opt("nj", 2, "Parts of the data, with a job each", least=1)
     acoustic_scale: float | None = opt("acoustic-scale", None, "Factor of the acoustic scores in alignment, lattices "
                                        "and training; blank: 0.1, or 1.0 for a chain model")
     self_loop_scale: float | None = opt("self-loop-scale", None, "Factor of the costs of self-loops; blank: 0.1, or "
                                         "1.0 for a chain model")
     graph_dir: str | None = opt("denlats.graph-dir", None, "Folder with the graph of the lattices, HCLG.fst; blank: "
-                                "one of a unigram model of the transcripts is made", effect=HARMLESS)
-    beam: float = opt("denlats.beam", 13.0, "Beam of decoding")
-    lattice_beam: float = opt("denlats.lattice-beam", 7.0, "Beam of the lattices")
-    max_active: int = opt("denlats.max-active", 5000, "Most states of a frame of decoding")
-    min_active: int = opt("denlats.min-active", 200, "Fewest states of a frame of decoding")
+                                "one of a unigram model of the transcripts is made", harmless=True)
+    beam: float = opt("denlats.beam", 13.0, "Beam of decoding", least=0)
+    lattice_beam: float = opt("denlats.lattice-beam", 7.0, "Beam of the lattices", least=0)
+    max_active: int = opt("denlats.max-active", 5000, "Most states of a frame of decoding", least=1)
+    min_active: int = opt("denlats.min-active", 200, "Fewest states of a frame of decoding", least=0)
     use_gpu: str = opt("use-gpu", "no", "Whether decoding, alignment and training use a GPU: yes, no, wait, optional")
 
     folders = (*WorkOptions.folders, "src_dir", "lang")
     more_folders = ("online_ivector_dir", "graph_dir")
-    least = {**WorkOptions.least, "beam": 0, "lattice_beam": 0, "max_active": 1, "min_active": 0}
 
     def check(self) -> None:
         super().check()
@@ -50,34 +49,34 @@ class DiscriminativeTrainingOptions(LatticesOptions):
     """Options of train-discriminative."""
 
     frames_per_eg: str = opt("egs.frames-per-eg", "150", "Input frames of an example: a list, the usual one first")
-    frames_overlap_per_eg: int = opt("egs.frames-overlap-per-eg", 30, "Frames by which neighboring examples overlap")
-    frames_per_iter: int = opt("egs.frames-per-iter", 400000, "Input frames that a job sees in an iteration, about")
+    frames_overlap_per_eg: int = opt("egs.frames-overlap-per-eg", 30, "Frames by which neighboring examples overlap",
+                                     least=0)
+    frames_per_iter: int = opt("egs.frames-per-iter", 400000, "Input frames that a job sees in an iteration, about",
+                               least=1)
     num_utts_subset: int = opt("egs.num-utts-subset", 80, "Utterances held out, and as many of the training data, for "
-                               "objectives; at most a tenth of all")
+                               "objectives; at most a tenth of all", least=1)
     criterion: str = opt("trainer.criterion", "smbr", "The objective: mmi, mpfe or smbr")
-    boost: float = opt("trainer.boost", 0.0, "MMI: boosting factor")
+    boost: float = opt("trainer.boost", 0.0, "MMI: boosting factor", least=0)
     drop_frames: bool = opt("trainer.drop-frames", False, "MMI: no derivative in frames where the lattice does not "
                             "have the reference's pdf")
     one_silence_class: bool = opt("trainer.one-silence-class", True, "MPFE and sMBR: silence phones count as one")
-    l2_regularize: float = opt("trainer.l2-regularize", 0.0, "Factor of the squares of the network's output")
-    xent_regularize: float = opt("trainer.xent-regularize", 0.0, "Factor of the cross-entropy of an output output-xent")
+    l2_regularize: float = opt("trainer.l2-regularize", 0.0, "Factor of the squares of the network's output", least=0)
+    xent_regularize: float = opt("trainer.xent-regularize", 0.0, "Factor of the cross-entropy of an output output-xent",
+                                 least=0)
     learning_rate: float = opt("trainer.learning-rate", 0.00002, "Learning rate of all components, for all of the "
-                               "training; chain models take 0.000005 or less")
+                               "training; chain models take 0.000005 or less", least=0)
     num_epochs: int = opt("trainer.num-epochs", 4, "Passes over the examples; with frame shifts each is as many as the "
-                          "model's frame subsampling factor")
+                          "model's frame subsampling factor", least=1)
     num_jobs: int = opt("trainer.num-jobs", 4, "Training jobs of an iteration, whose networks are averaged; at most as "
-                        "many as there are archives")
+                        "many as there are archives", least=1)
     minibatch_size: str = opt("trainer.minibatch-size", "64", "Examples of a minibatch")
-    max_param_change: float = opt("trainer.max-param-change", 2.0, "Largest change of a minibatch, a 2-norm")
-    momentum: float = opt("trainer.momentum", 0.0, "Part of a change that is carried over to the next")
+    max_param_change: float = opt("trainer.max-param-change", 2.0, "Largest change of a minibatch, a 2-norm", least=0)
+    momentum: float = opt("trainer.momentum", 0.0, "Part of a change that is carried over to the next", least=0)
     apply_deriv_weights: bool = opt("trainer.apply-deriv-weights", True, "Frames that several examples have count once")
     use_frame_shift: bool = opt("trainer.use-frame-shift", False, "Shift the input of chain models by some frames, "
                                 "others in each pass")
     srand: int = opt("srand", 0, "Seed of the order of examples")
 
-    least = {**LatticesOptions.least, "frames_per_iter": 1, "num_utts_subset": 1, "boost": 0, "l2_regularize": 0,
-             "xent_regularize": 0, "learning_rate": 0, "num_epochs": 1, "num_jobs": 1, "max_param_change": 0,
-             "momentum": 0, "frames_overlap_per_eg": 0}
 
     def check(self) -> None:
         super().check()

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nnet3py.drivers.egs.steps import check_plain
-from nnet3py.drivers.options import HARMLESS, JobOptions, opt
+from nnet3py.drivers.options import JobOptions
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
 
 
 @dataclass(init=False, repr=False, eq=False)
 class WorkOptions(JobOptions):
     """What all of them take."""
 
-    feat_dir: str = opt("feat-dir", "", "Folder of data with feats.scp and utt2spk", effect=HARMLESS)
+    feat_dir: str = opt("feat-dir", "", "Folder of data with feats.scp and utt2spk", harmless=True)
 
     folders: ClassVar[tuple[str, ...]] = ("dir", "feat_dir")           # that must be given
     more_folders: ClassVar[tuple[str, ...]] = ()                       # that may be given, and stand in commands
-    least: ClassVar[dict[str, float]] = {"num_threads": 0, "nj": 1}
 
     def check(self) -> None:
         """UsageError if a value cannot be used, or a required one is missing."""
@@ -32,54 +32,48 @@ class WorkOptions(JobOptions):
         for field in (*self.folders, *self.more_folders):
             if getattr(self, field):
                 check_plain(f"--{names[field]}", getattr(self, field))
-        for field, bound in self.least.items():
-            if field in names and getattr(self, field) < bound:
-                raise UsageError(f"--{names[field]}={getattr(self, field):g}: expected {bound:g} or more")
+        super().check()
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ExtractorOptions(WorkOptions):
     """Options of train-ivector-extractor."""
 
-    nj: int = opt("nj", 4, "Parts of the data, with a job each")
+    nj: int = opt("nj", 4, "Parts of the data, with a job each", least=1)
     online_cmvn_config: str | None = opt("online-cmvn-config", None, "File of options of apply-cmvn-online",
-                                         effect=HARMLESS)
+                                         harmless=True)
     transform_dir: str | None = opt("transform-dir", None, "Folder with a transform of spliced features to use: "
-                                    "final.mat, splice_opts; blank: one is estimated (PCA)", effect=HARMLESS)
+                                    "final.mat, splice_opts; blank: one is estimated (PCA)", harmless=True)
     splice_opts: str = opt("splice-opts", "--left-context=3 --right-context=3", "Options of splice-feats, if the "
                            "transform is estimated")
-    pca_dim: int = opt("pca.dim", 40, "Dimension after the transform")
-    pca_subsample: int = opt("pca.subsample", 5, "One in so many frames is used for it")
-    pca_max_utts: int = opt("pca.max-utts", 5000, "Utterances used for it, at most")
+    pca_dim: int = opt("pca.dim", 40, "Dimension after the transform", least=1)
+    pca_subsample: int = opt("pca.subsample", 5, "One in so many frames is used for it", least=1)
+    pca_max_utts: int = opt("pca.max-utts", 5000, "Utterances used for it, at most", least=1)
     ubm_feat_dir: str | None = opt("ubm.feat-dir", None, "Data for transform and mixture, such as a part of "
-                                   "--feat-dir; blank: all of that", effect=HARMLESS)
-    num_gauss: int = opt("ubm.num-gauss", 512, "Gaussians of the mixture")
-    ubm_num_iters: int = opt("ubm.num-iters", 4, "Passes over all data for the mixture")
-    ubm_num_iters_init: int = opt("ubm.num-iters-init", 20, "Iterations on frames in memory before")
-    ubm_num_frames: int = opt("ubm.num-frames", 500000, "Frames in memory for these")
+                                   "--feat-dir; blank: all of that", harmless=True)
+    num_gauss: int = opt("ubm.num-gauss", 512, "Gaussians of the mixture", least=1)
+    ubm_num_iters: int = opt("ubm.num-iters", 4, "Passes over all data for the mixture", least=1)
+    ubm_num_iters_init: int = opt("ubm.num-iters-init", 20, "Iterations on frames in memory before", least=1)
+    ubm_num_frames: int = opt("ubm.num-frames", 500000, "Frames in memory for these", least=1)
     initial_gauss_proportion: float = opt("ubm.initial-gauss-proportion", 0.5, "Part of the Gaussians they begin with")
-    ubm_num_gselect: int = opt("ubm.num-gselect", 30, "Gaussians of a frame that count in the passes")
-    ubm_subsample: int = opt("ubm.subsample", 2, "One in so many frames counts in the passes")
-    min_gaussian_weight: float = opt("ubm.min-gaussian-weight", 1.0e-4, "Least weight of a Gaussian")
+    ubm_num_gselect: int = opt("ubm.num-gselect", 30, "Gaussians of a frame that count in the passes", least=1)
+    ubm_subsample: int = opt("ubm.subsample", 2, "One in so many frames counts in the passes", least=1)
+    min_gaussian_weight: float = opt("ubm.min-gaussian-weight", 1.0e-4, "Least weight of a Gaussian", least=0)
     remove_low_count_gaussians: bool = opt("ubm.remove-low-count-gaussians", True, "Remove Gaussians with too little "
                                            "data after the last pass")
     full_num_iters: int = opt("ubm.full-num-iters", 0, "Passes in which full covariances are trained for the extractor "
-                              "to begin with; 0: it begins with diagonal ones, as in Kaldi's recipes")
-    ivector_dim: int = opt("ivector-dim", 100, "Dimension of the i-vectors")
-    num_iters: int = opt("num-iters", 10, "Iterations of training the extractor")
-    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most")
+                              "to begin with; 0: it begins with diagonal ones, as in Kaldi's recipes", least=0)
+    ivector_dim: int = opt("ivector-dim", 100, "Dimension of the i-vectors", least=1)
+    num_iters: int = opt("num-iters", 10, "Iterations of training the extractor", least=1)
+    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most", least=1)
     posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
-    min_post: float = opt("min-post", 0.025, "Least posterior that counts")
-    subsample: int = opt("subsample", 2, "One in so many frames counts in training the extractor")
+    min_post: float = opt("min-post", 0.025, "Least posterior that counts", least=0)
+    subsample: int = opt("subsample", 2, "One in so many frames counts in training the extractor", least=1)
     online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Let the extractor see normalized features")
     extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
-                                 "extract-ivectors does", effect=HARMLESS)
+                                 "extract-ivectors does", harmless=True)
 
     more_folders = ("online_cmvn_config", "transform_dir", "ubm_feat_dir", "extract_to")
-    least = {**WorkOptions.least, "pca_dim": 1, "pca_subsample": 1, "pca_max_utts": 1, "num_gauss": 1,
-             "ubm_num_iters": 1, "ubm_num_iters_init": 1, "ubm_num_frames": 1, "ubm_num_gselect": 1, "ubm_subsample": 1,
-             "min_gaussian_weight": 0, "full_num_iters": 0, "ivector_dim": 1, "num_iters": 1, "num_gselect": 1,
-             "subsample": 1, "min_post": 0}
 
     def check(self) -> None:
         super().check()
@@ -97,21 +91,20 @@ class IvectorOptions(WorkOptions):
     """Options of extract-ivectors."""
 
     extractor_dir: str = opt("extractor-dir", "", "Folder of the extractor, as train-ivector-extractor leaves it",
-                             effect=HARMLESS)
-    nj: int = opt("nj", 4, "Parts of the data, with a job each", effect=HARMLESS)
+                             harmless=True)
+    nj: int = opt("nj", 4, "Parts of the data, with a job each", harmless=True, least=1)
     utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into ones of that many utterances, 2 for "
-                                "training data, so that i-vectors vary; 0: as they are")
-    ivector_period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
-    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most")
-    min_post: float = opt("min-post", 0.025, "Least posterior that counts")
+                                "training data, so that i-vectors vary; 0: as they are", least=0)
+    ivector_period: int = opt("ivector-period", 10, "Frames from one i-vector to the next", least=1)
+    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most", least=1)
+    min_post: float = opt("min-post", 0.025, "Least posterior that counts", least=0)
     posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
-    max_count: float = opt("max-count", 0.0, "Frames, times the factor, from which on more count no more; 0: never")
+    max_count: float = opt("max-count", 0.0, "Frames, times the factor, from which on more count no more; 0: never",
+                           least=0)
     use_vad: bool = opt("use-vad", False, "Weight frames by vad.scp of the data")
     compress: bool = opt("compress", True, "Store i-vectors compressed")
 
     folders = (*WorkOptions.folders, "extractor_dir")
-    least = {**WorkOptions.least, "utts_per_spk_max": 0, "ivector_period": 1, "num_gselect": 1, "min_post": 0,
-             "max_count": 0}
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -119,14 +112,14 @@ class TreeOptions(WorkOptions):
     """Options of nnet3-build-tree."""
 
     lang: str = opt("lang", "", "Folder with topo, phones.txt and phones/: the topology may be another than that of "
-                    "the alignments", effect=HARMLESS)
+                    "the alignments", harmless=True)
     ali_dir: str = opt("ali-dir", "", "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt; perhaps "
-                       "also final.mat, trans.* and the options of their features", effect=HARMLESS)
+                       "also final.mat, trans.* and the options of their features", harmless=True)
     num_leaves: int = opt("num-leaves", 0, "Leaves of the tree, at most, such as 3500")
     context_opts: str = opt("context-opts", "", "Options on the window of phones; chain models take "
                             "'--context-width=2 --central-position=1', the phone and its left neighbor")
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per frame of the model; 3 for "
-                                        "chain models")
+                                        "chain models", least=1)
     alignment_subsampling_factor: int | None = opt("alignment-subsampling-factor", None, "Frames of the alignments per "
                                                    "frame of the model; blank: --frame-subsampling-factor")
     cluster_thresh: float = opt("cluster-thresh", -1.0, "Leaves that lose less when put together are merged. Negative: "
@@ -136,7 +129,6 @@ class TreeOptions(WorkOptions):
     cluster_phones_opts: str = opt("cluster-phones-opts", "", "Further options of cluster-phones")
 
     folders = (*WorkOptions.folders, "lang", "ali_dir")
-    least = {**WorkOptions.least, "frame_subsampling_factor": 1}
 
     def check(self) -> None:
         super().check()
@@ -152,16 +144,16 @@ class TreeOptions(WorkOptions):
 class FlatStartOptions(WorkOptions):
     """Options of prepare-e2e."""
 
-    feat_dir: str = opt("feat-dir", "", "Folder of data with text and utt2spk", effect=HARMLESS)
+    feat_dir: str = opt("feat-dir", "", "Folder of data with text and utt2spk", harmless=True)
     lang: str = opt("lang", "", "Folder with L.fst, words.txt, phones.txt, topo, phones/, and lexicon.txt or "
-                    "phones/align_lexicon.txt", effect=HARMLESS)
-    nj: int = opt("nj", 4, "Parts of the data, with a job each")
+                    "phones/align_lexicon.txt", harmless=True)
+    nj: int = opt("nj", 4, "Parts of the data, with a job each", least=1)
     type: str = opt("type", "mono", "mono: pdfs depend on the phone; biphone: also on the phone before, with a pdf for "
                     "each pair")
     shared_phones: bool = opt("shared-phones", True, "Phones on one line of phones/sets.int share pdfs")
     ci_silence: bool = opt("ci-silence", False, "Pdfs of silence do not depend on the phone before (biphone)")
     tree_dir: str | None = opt("tree-dir", None, "Folder with tree and final.mdl to use; blank: new ones are made",
-                               effect=HARMLESS)
+                               harmless=True)
     lm_opts: str = opt("lm-opts", "--num-extra-lm-states=2000", "Options of chain-est-phone-lm")
     edge_silprob: float = opt("edge-silprob", 0.8, "How probable silence is before the first word, and after the "
                               "last, in the phone language model")

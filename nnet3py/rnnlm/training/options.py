@@ -5,35 +5,19 @@ Where Kaldi's scripts (rnnlm/train_rnnlm.sh, rnnlm/choose_features.py) have such
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, opt, settings_of, with_values
 
 EXACT_UP_TO = 3000               # words whose scores are all computed; of more a sample
 DEFAULT_SAMPLES = 512
 DEFAULT_DIM = 200
 
 
-class _Checked:
-    """Options with the least value that each may have."""
-
-    def check(self) -> None:
-        """UsageError for a value that makes no sense."""
-        for field_ in fields(self):                        # type: ignore[arg-type]
-            least, value = field_.metadata.get("least"), getattr(self, field_.name)
-            if least is not None and not value >= least:
-                raise UsageError(f"--{field_.metadata['name']}={value:g}: expected {least:g} or more")
-
-    def binding(self) -> dict[str, Any]:
-        """All values by option name, but those that do not change the model."""
-        return {field_.metadata["name"]: getattr(self, field_.name) for field_ in fields(self)   # type: ignore[arg-type]
-                if "name" in field_.metadata and not field_.metadata.get("is_harmless")}
-
-
 @dataclass
-class FeatureOptions(_Checked):
+class FeatureOptions(CheckedOptions):
     """Which features words have; names and defaults are those of Kaldi's choose_features.py."""
 
     top_words: int = opt("top-word-features", 2000, "So many of the most frequent words have a feature of their own",
@@ -55,7 +39,7 @@ class FeatureOptions(_Checked):
 
 
 @dataclass
-class EmbeddingOptions(_Checked):
+class EmbeddingOptions(CheckedOptions):
     """How the embedding of words is trained."""
 
     rate_factor: float = opt("embedding-lrate-factor", 5.0, "The embedding's learning rate is the network's times this",
@@ -68,7 +52,7 @@ class EmbeddingOptions(_Checked):
 
 
 @dataclass
-class NetworkOptions(_Checked):
+class NetworkOptions(CheckedOptions):
     """The network between the embeddings."""
 
     network: str = opt("network", "", "File of layers (xconfig) or config lines of a network to train, with an input "
@@ -84,10 +68,10 @@ class NetworkOptions(_Checked):
 
 
 @dataclass
-class TrainRnnlmOptions(_Checked):
+class TrainRnnlmOptions(CheckedOptions):
     """Everything that ``nnet3py train-rnnlm`` takes."""
 
-    dir: str = opt("dir", "", "Folder to write", is_harmless=True)
+    dir: str = opt("dir", "", "Folder to write", harmless=True)
     words: str = opt("words", "", "File of words and their numbers, such as the words.txt of a lang folder; <brk> is "
                      "added (empty: all words of the texts)")
     unknown_word: str = opt("unknown-word", "<unk>", "Word that stands for those that are not among the words; with "
@@ -118,7 +102,7 @@ class TrainRnnlmOptions(_Checked):
     net: NetworkOptions = field(default_factory=NetworkOptions)
 
     @property
-    def parts(self) -> tuple[_Checked, ...]:
+    def parts(self) -> tuple[CheckedOptions, ...]:
         """The options that stand in structures of their own."""
         return self.embedding, self.features, self.net
 
