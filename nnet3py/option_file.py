@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from nnet3py.errors import Nnet3Error, UsageError
@@ -114,6 +113,8 @@ def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
 def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> Any:
     """Read the value of one option as the type of its default; UsageError for an unknown option or another type."""
     if name not in defaults:
+        from difflib import get_close_matches
+
         close = get_close_matches(name, defaults, 1)
         raise UsageError(f"--{name} is not an option here",
                          f"did you mean --{close[0]}?" if close else "remove it if the model works without")

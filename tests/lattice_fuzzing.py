@@ -57,7 +57,7 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.lattices.composition import Composer, difference, union
     from nnet3py.lattices.deterministic_lm import FstLm
     from nnet3py.lattices.determinize import determinize_pruned
-    from nnet3py.lattices.determinize_options import DeterminizeOptions
+    from nnet3py.lattices.determinize_options import DeterminizeOptions, PrunedCompositionOptions
     from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
     from nnet3py.lattices.linear import word_times
     from nnet3py.lattices.lm_rescoring import composed_with_const_arpa
@@ -66,7 +66,7 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.lattices.oracle import oracle
     from nnet3py.lattices.phone_alignment import with_phones_as_ids
     from nnet3py.lattices.phone_determinize import determinize_phone_pruned
-    from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
+    from nnet3py.lattices.pruned_composition import PrunedComposition
     from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
     from nnet3py.transducers.fst_text import read_fst
 

@@ -10,7 +10,8 @@ from runtime_cases import TDNN, TDNN_CONTEXT, class_example, parameters
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.averaging import average_nnets, normalized_weights
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 ROUNDING = 1e-6       # one float32 product and sum per model
 

@@ -15,7 +15,8 @@ from paths import DATA
 from nnet3py.chain.den_fst import make_den_fst
 from nnet3py.chain.minimize import COST_STEP
 from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from nnet3py.chain.options import PhoneLmOptions
+from nnet3py.chain.phone_lm import estimate_phone_lm
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.hmm.topology_kinds import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel

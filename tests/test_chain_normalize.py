@@ -14,7 +14,8 @@ from nnet3py.chain.acceptor import Acceptor, SupervisionError
 from nnet3py.chain.make_supervision import SupervisionMaker
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.chain.normalize import Normalizer
-from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_phones
+from nnet3py.chain.options import SupervisionOptions
+from nnet3py.chain.proto_supervision import proto_from_phones
 from nnet3py.chain.supervision_splitter import SupervisionSplitter, fst_state_times
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.egs.supervision import Supervision, merge_supervisions, read_supervisions

@@ -13,7 +13,8 @@ from paths import DATA
 
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.make_supervision import SupervisionMaker
-from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_lattice, proto_from_phones
+from nnet3py.chain.options import SupervisionOptions
+from nnet3py.chain.proto_supervision import proto_from_lattice, proto_from_phones
 from nnet3py.chain.supervision_splitter import fst_state_times
 from nnet3py.egs.supervision import read_supervisions
 from nnet3py.errors import Nnet3Error

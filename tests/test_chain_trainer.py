@@ -18,10 +18,10 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.training.chain_objective import ChainObjectiveComputation
 from nnet3py.training.chain_outputs import LWF_POSTERIORS, graph_folder, one_graph
 from nnet3py.training.chain_trainer import ChainTrainer
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
 
 STEP = 2e-5           # float32 sums of some tens of terms, of the largest element
 RATE, XENT, PDFS = 0.1, 0.25, 5

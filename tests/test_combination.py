@@ -15,8 +15,9 @@ from nnet3py.formats.general import to_dense
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.combination import CombineOptions, combine_nnets
+from nnet3py.training.combination import combine_nnets
 from nnet3py.training.diagnostics import NnetDiagnostics
+from nnet3py.training.options import CombineOptions
 
 BATCHNORM = """
 input-node name=input dim=3

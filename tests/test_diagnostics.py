@@ -13,7 +13,8 @@ from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import to_dense
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics, best_classes
+from nnet3py.training.diagnostics import NnetDiagnostics, best_classes
+from nnet3py.training.options import DiagnosticOptions
 
 IDENTITY = """
 input-node name=input dim=3

@@ -16,7 +16,7 @@ from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
 from nnet3py.training.discriminative_diagnostics import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
 from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import TrainerOptions
 
 EGS, MODEL = f"ark:{cases.FOLDER}/merged.degs", str(cases.FOLDER / "am-xent.mdl")
 WITHIN = 1e-4      # of the limit on a change: sums of squares are of float32

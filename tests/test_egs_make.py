@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from nnet3py.egs.make import ExampleMaker, simple_example
-from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+from nnet3py.egs.options import SplitOptions
+from nnet3py.egs.splitter import UtteranceSplitter
 from nnet3py.errors import ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.posteriors import Posterior, posterior_of_alignment

@@ -87,7 +87,8 @@ def test_options_as_words() -> None:
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["--nj"], "--nj: expected a value"), (["nj", "3"], "nj: expected an option"), (["--jobs=3"], "--jobs is not an option"),
+    (["--nj"], "--nj: expected a value"), (["nj", "3"], "nj: expected an option"),
+    (["--jobs=3"], "--jobs is not an option"),
     (["--nj=x"], "--nj=x: expected a whole number"), (["--compress", "2"], "expected true or false")])
 def test_words_that_are_no_options(words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -4,8 +4,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnet3py.egs.options import SplitOptions
 from nnet3py.egs.reorder import shuffle, shuffle_with_buffer, subset
-from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+from nnet3py.egs.splitter import UtteranceSplitter
 
 # Keys in tools/get-egs-uncompressed of the reference material: Kaldi's choice of 30 examples out of 2856.
 KALDI_SUBSET = [

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter, split_pools
+from nnet3py.egs.options import SplitOptions
+from nnet3py.egs.splitter import UtteranceSplitter, split_pools
 from nnet3py.errors import Nnet3Error
 
 # Lengths of the utterances behind Kaldi's logs in the reference material (tools/get-egs*).

@@ -18,9 +18,9 @@ from nnet3py.network.edits import apply_edits
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import constrain_orthonormal, set_learning_rate
 from nnet3py.ops import get_ops
-from nnet3py.training.minibatches import MinibatchOptions
+from nnet3py.training.options import MinibatchOptions, TrainerOptions
 from nnet3py.training.train import Progress
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 from nnet3py.training.training_data import training_data
 
 COMPOSITE = """

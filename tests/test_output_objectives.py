@@ -12,8 +12,9 @@ from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.loss_function import Loss
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.output_objectives import Frames, OutputObjectives, Wanted
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 MEANS = 1e-5        # of the largest parameter: derivatives divided by the number of frames, and multiplied again
 

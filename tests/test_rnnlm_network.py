@@ -11,7 +11,8 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.network import MOST_TOGETHER, RnnlmNetwork
 from nnet3py.rnnlm.options import RnnlmOptions
 from nnet3py.rnnlm.word_embedding import WordEmbedding
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 
 ROUNDING = 1.0e-5
 SENTENCE = [3, 5, 5, 14, 2, 1, 9, 3]

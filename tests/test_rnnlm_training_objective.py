@@ -18,7 +18,7 @@ from nnet3py.rnnlm.training.options import EmbeddingOptions, FeatureOptions
 from nnet3py.rnnlm.training.sampling import WordDistribution, WordSampler, draw, inclusion_probs
 from nnet3py.rnnlm.training.trainer import RnnlmTrainer
 from nnet3py.rnnlm.training.vocabulary import Vocabulary
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import TrainerOptions
 
 RNG = np.random.default_rng(5)
 STEP = 1e-3                      # of finite differences, in float32

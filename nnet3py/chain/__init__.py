@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from nnet3py.chain.normalize import Normalizer as Normalizer
     from nnet3py.chain.numerator import Numerator as Numerator
     from nnet3py.chain.numerator import compute_numerator as compute_numerator
-    from nnet3py.chain.phone_lm import PhoneLmOptions as PhoneLmOptions
+    from nnet3py.chain.options import PhoneLmOptions as PhoneLmOptions
+    from nnet3py.chain.options import SupervisionOptions as SupervisionOptions
     from nnet3py.chain.phone_lm import estimate_phone_lm as estimate_phone_lm
     from nnet3py.chain.proto_supervision import ProtoSupervision as ProtoSupervision
-    from nnet3py.chain.proto_supervision import SupervisionOptions as SupervisionOptions
     from nnet3py.chain.proto_supervision import proto_from_lattice as proto_from_lattice
     from nnet3py.chain.proto_supervision import proto_from_phones as proto_from_phones
     from nnet3py.chain.supervision_splitter import SupervisionSplitter as SupervisionSplitter
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "estimate_phone_lm": "nnet3py.chain.phone_lm",
-    "PhoneLmOptions": "nnet3py.chain.phone_lm",
+    "PhoneLmOptions": "nnet3py.chain.options",
     "make_den_fst": "nnet3py.chain.den_fst",
     "DenominatorGraph": "nnet3py.chain.den_graph",
     "read_den_graph": "nnet3py.chain.den_graph",
@@ -44,7 +44,7 @@ _PUBLIC = {
     "proto_from_phones": "nnet3py.chain.proto_supervision",
     "proto_from_lattice": "nnet3py.chain.proto_supervision",
     "ProtoSupervision": "nnet3py.chain.proto_supervision",
-    "SupervisionOptions": "nnet3py.chain.proto_supervision",
+    "SupervisionOptions": "nnet3py.chain.options",
     "SupervisionMaker": "nnet3py.chain.make_supervision",
     "Normalizer": "nnet3py.chain.normalize",
     "SupervisionSplitter": "nnet3py.chain.supervision_splitter",

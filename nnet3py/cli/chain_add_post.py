@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
+from nnet3py.cli.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.train_setup import CHAIN, TRAINER
 from nnet3py.errors import UsageError, within
 
 

@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.option_groups import DEVICE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_one, compute_options, model_for_test
+from nnet3py.cli.utterances import (
+    IVEC,
+    SIMPLE,
+    IvectorSource,
+    check_ivector_options,
+    compute_one,
+    compute_options,
+    model_for_test,
+)
 from nnet3py.errors import ShapeError
 
 if TYPE_CHECKING:

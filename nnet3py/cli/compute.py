@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.option_groups import DEVICE, with_default
 from nnet3py.cli.options import Options, option
 from nnet3py.cli.utterance_batches import with_ivectors, write_outputs
-from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
+from nnet3py.cli.utterances import IVEC, SIMPLE, IvectorSource, check_ivector_options, compute_options, model_for_test
 
 
 @kaldi_command("nnet3-compute", usage="""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import EGS_OF_FEATURES
+from nnet3py.cli.egs_options import EGS_OF_FEATURES
 from nnet3py.cli.options import Options, declared, fields_from
 from nnet3py.discriminative.splitting_options import SplittingOptions
 from nnet3py.errors import Nnet3Error, within

@@ -6,8 +6,9 @@ from contextlib import closing
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.discriminative_setup import DISCRIMINATIVE
-from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM, PROB, TRAINER
+from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.train_setup import PROB, TRAINER
 from nnet3py.errors import within
 
 _WITHOUT_EFFECT = ("l2-regularize-factor", "batchnorm-stats-scale", "backstitch-training-scale",

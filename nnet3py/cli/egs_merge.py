@@ -6,7 +6,8 @@ from typing import Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import MERGE, with_default
+from nnet3py.cli.egs_options import MERGE
+from nnet3py.cli.option_groups import with_default
 from nnet3py.cli.options import Options
 
 

@@ -9,8 +9,9 @@ from nnet3py.cli.decode_table import (
     decode_table,
     decoder_inputs,
 )
-from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
+from nnet3py.cli.option_groups import DEVICE
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.utterances import IVEC, SIMPLE
 
 _MAPPED = [*DECODER, option("acoustic-scale", float, 0.1, "Factor by which log-likelihoods are multiplied")]
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_features
-from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
+from nnet3py.cli.option_groups import DEVICE
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.utterances import IVEC, SIMPLE
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_features
 from nnet3py.cli.looped_options import LOOPED, looped_computer
-from nnet3py.cli.option_groups import DEVICE, IVEC
+from nnet3py.cli.option_groups import DEVICE
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.utterances import IVEC
 
 _STREAMS_HELP = """
 What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3py.cli.decode_table import Computes
-from nnet3py.cli.option_groups import SIMPLE, without
+from nnet3py.cli.option_groups import without
 from nnet3py.cli.options import Options, declared
+from nnet3py.cli.utterances import SIMPLE
 from nnet3py.recognition.option_tables import LOOPED_SETTINGS
 
 if TYPE_CHECKING:

@@ -162,7 +162,8 @@ class _Work:
 
     def _with_speakers(self, listed: Listed, result: Any) -> Any:
         """The result with the names of speakers, who are told apart in the whole sound."""
-        from nnet3py.recognition.diarization import DiarizationOptions, diarize, with_speakers
+        from nnet3py.recognition.diarization import diarize, with_speakers
+        from nnet3py.recognition.stream_options import DiarizationOptions
 
         options = self._options
         assert self._recognizer.speaker_model is not None           # the options were checked

@@ -1,11 +1,13 @@
 """What the optimizer may do. Kaldi: ``NnetOptimizeOptions``."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from nnet3py.option_fields import opt
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
+DEFAULT_CAPACITY = 64      # compiled computations
 
 
 @dataclass(frozen=True)
@@ -74,3 +76,19 @@ class OptimizeOptions:
         """Whether matrices are merged."""
         return ((self.remove_assignments or self.propagate_in_place or self.backprop_in_place)
                 and (self.allow_left_merge or self.allow_right_merge))
+
+
+@dataclass(frozen=True)
+class CompilerOptions:
+    """Options of compiling and of keeping compiled computations. Kaldi: CachingOptimizingCompilerOptions.
+
+    Attributes
+    ----------
+    cache_dir : as for :class:`nnet3py.compiler.cache.CachingCompiler`
+    """
+
+    use_shortcut: bool = opt("use-shortcut", True, "Compile for two sequences and extend to many")
+    cache_capacity: int = opt("cache-capacity", DEFAULT_CAPACITY, "Number of compiled computations kept")
+    cache_dir: str | os.PathLike[str] | None = opt(
+        "cache-dir", None, "Folder where compiled computations are kept, so that the next process need not compile "
+        "them (empty: $NNET3PY_COMPUTATION_CACHE, if that is set)")

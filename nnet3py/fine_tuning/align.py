@@ -38,7 +38,8 @@ from nnet3py.network.collapse import prepare_for_test
 from nnet3py.recognition.aligning import alignment_graph, best_alignment, graph_of_words
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst_file
 

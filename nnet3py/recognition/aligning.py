@@ -33,7 +33,8 @@ from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph, read_phrase_graph
 from nnet3py.recognition.results import aligner
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_text import read_fst_file
 

@@ -17,8 +17,8 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
 from nnet3py.lattices.deterministic_lm import ConstArpaLm
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.mbr import minimum_bayes_risk
-from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.word_alignment import Alignment

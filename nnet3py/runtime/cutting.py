@@ -8,17 +8,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.context import compute_simple_nnet_context
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import Nnet3Error
 from nnet3py.network.locality import is_local, lookahead_is_at_most
 from nnet3py.network.loops import is_recurrent
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.options import BatchOptions, ComputeOptions
 
 logger = logging.getLogger(__name__)
 
@@ -28,49 +27,6 @@ RECURRENT_CHUNKS = 64     # chunks of a minibatch with recurrence: products of f
 LENGTHS_PER_OCTAVE = 8    # of chunks that may be lengthened, between one power of two and the next
 RECURRENT_LENGTHS = 4     # the same with recurrence, but in all, so that minibatches are full
 MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wait for a full minibatch
-
-
-@dataclass
-class ComputeOptions:
-    """How utterances are cut and outputs scaled: the options of ``nnet3-compute``. Lengths in frames.
-
-    Attributes
-    ----------
-    extra_left_context, extra_right_context : beyond what the network needs, of each chunk
-    extra_left_context_initial, extra_right_context_final : of the first and of the last chunk; -1: as of others
-    frame_subsampling_factor : frames for each row of output
-    frames_per_chunk : frames of output at a time
-    acoustic_scale : factor of the output
-    debug : log every command as it runs
-    optimize, compiler : how computations are compiled, and where they are kept
-    """
-
-    extra_left_context: int = 0
-    extra_right_context: int = 0
-    extra_left_context_initial: int = -1    # -1: as extra_left_context
-    extra_right_context_final: int = -1     # -1: as extra_right_context
-    frame_subsampling_factor: int = 1
-    frames_per_chunk: int = 50
-    acoustic_scale: float = 1.0
-    debug: bool = False                     # log every command as it runs
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name, value, least in (
-                ("extra-left-context", self.extra_left_context, 0),
-                ("extra-right-context", self.extra_right_context, 0),
-                ("frame-subsampling-factor", self.frame_subsampling_factor, 1),
-                ("frames-per-chunk", self.frames_per_chunk, 1)):
-            if value < least:
-                raise UsageError(f"--{name}={value} must be {least} or more")
-
-    def extra_context(self, is_first: bool, is_last: bool) -> tuple[int, int]:
-        """A chunk's left and right context beyond what the network needs, in frames; it may be both first and last."""
-        initial, final = self.extra_left_context_initial, self.extra_right_context_final
-        return (initial if is_first and initial >= 0 else self.extra_left_context,
-                final if is_last and final >= 0 else self.extra_right_context)
 
 
 class Utterance(NamedTuple):
@@ -224,26 +180,6 @@ class ChunkAfterChunk(Cutter):
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
         frame = begin + (end - self.options.frame_subsampling_factor - begin) // 2
         return frame, frame
-
-
-@dataclass
-class BatchOptions:
-    """How chunks are cut and gathered; names and defaults are those of ``nnet3-compute-batch``."""
-
-    minibatch_size: int = 128
-    edge_minibatch_size: int = 32                # of chunks that have other context because they are first or last
-    ensure_exact_final_context: bool = False     # a short utterance is a chunk of its own length
-    partial_minibatch_factor: float = 0.5        # a minibatch that is not full has this times the size, or its square…
-    max_pending: int = MAX_PENDING               # beyond it minibatches are run though they are not full
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name, size in (("minibatch-size", self.minibatch_size), ("edge-minibatch-size", self.edge_minibatch_size)):
-            if size < 1:
-                raise UsageError(f"--{name}={size} must be 1 or more")
-        if not 0.0 <= self.partial_minibatch_factor < 1.0:
-            raise UsageError(f"--partial-minibatch-factor={self.partial_minibatch_factor:g} must be 0 or more, and "
-                             "less than 1")
 
 
 class EqualChunks(Cutter):

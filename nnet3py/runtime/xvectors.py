@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,27 +23,9 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.cutting import CPU_ROWS, Utterance
 from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
 
 MAX_PENDING = 256      # utterances that may wait for a minibatch of full chunks
-
-
-@dataclass(frozen=True)
-class XvectorOptions:
-    """How utterances are cut: the options of ``nnet3-xvector-compute``. Lengths in frames."""
-
-    chunk_size: int = -1            # -1: an utterance is one chunk
-    min_chunk_size: int = 100
-    pad_input: bool = True          # shorter chunks are continued on both sides; else they are left out
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        if self.chunk_size < 1 and self.chunk_size != -1:
-            raise UsageError(f"--chunk-size={self.chunk_size} must be 1 or more, or -1")
-        if self.min_chunk_size < 1:
-            raise UsageError(f"--min-chunk-size={self.min_chunk_size} must be 1 or more")
-        if not self.pad_input and 0 < self.chunk_size < self.min_chunk_size:
-            raise UsageError(f"--chunk-size={self.chunk_size} is less than --min-chunk-size={self.min_chunk_size}",
-                             "no chunk would be long enough; use --pad-input=true or another size")
 
 
 class _Chunks:
@@ -117,7 +99,7 @@ class XvectorComputer(_Queue):
                  training_mode: bool = False) -> None:
         self.options, nnet = options or XvectorOptions(), for_inference(nnet, training_mode)
         self.options.check()
-        self.compiler = (compiler or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
+        self.compiler = CachingCompiler.with_options(nnet, optimize, compiler)
         super().__init__(_Chunks(nnet, self.compiler, device, debug))
         self._full: list[tuple[_Pending, np.ndarray, np.float32]] = []      # full chunks that wait, and their weights
 
@@ -232,18 +214,6 @@ def pooling_context(nnet: Nnet) -> tuple[int, int]:
     return compute_simple_nnet_context(measured)
 
 
-@dataclass(frozen=True)
-class BatchedXvectorOptions:
-    """How chunks are cut and gathered, as the options of ``nnet3-xvector-compute-batched`` say."""
-
-    chunk_size: int = 150
-    batch_size: int = 32
-    pad_input: bool = True          # shorter utterances are continued with their last frame; else they are left out
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    debug: bool = False             # log every command as it runs
-
-
 class BatchedXvectorComputer(_Queue):
     """Computes the vectors of utterances from chunks of one length, those of many utterances at a time.
 
@@ -269,7 +239,7 @@ class BatchedXvectorComputer(_Queue):
         if self.options.chunk_size <= self._context:
             raise UsageError(f"--chunk-size={self.options.chunk_size} must be more than the network's context, "
                              f"{self.left_context} + {self.right_context} frames")
-        self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
+        self.compiler = CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
         super().__init__(_Chunks(nnet, self.compiler, device, self.options.debug))
         self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._chunks.io.input_dim),
                                dtype=np.float32)

@@ -13,7 +13,8 @@ from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.torch.memory import matrix_of, operations_for, wait
 from nnet3py.torch.sequences import Group, Supervised, grouped
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.training.chain_objective import ChainObjectiveComputation
+from nnet3py.training.options import ChainOptions
 from nnet3py.transducers.fst import Fst
 
 if TYPE_CHECKING:

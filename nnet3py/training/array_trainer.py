@@ -23,6 +23,7 @@ from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.array_minibatches import ArrayInputs, supervision_of
+from nnet3py.training.options import TrainerOptions, TrainerSettings
 from nnet3py.training.output_objectives import (
     Frames,
     LossLike,
@@ -32,7 +33,7 @@ from nnet3py.training.output_objectives import (
     loss_objective,
 )
 from nnet3py.training.tensors import as_array, is_array
-from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions, TrainerSettings
+from nnet3py.training.trainer import MinibatchTrainer, Part
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -10,10 +10,10 @@ from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.training.chain_objective import ChainOptions
 from nnet3py.training.chain_outputs import ChainOutputs, Counted, Graphs
 from nnet3py.training.example_request import HIDDEN, chain_request
 from nnet3py.training.objective_stats import per_frame
+from nnet3py.training.options import ChainOptions
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class ChainDiagnostics:
     def __init__(self, nnet: Nnet, graphs: Graphs, options: ChainDiagnosticOptions | None = None,
                  compiler: CachingCompiler | None = None) -> None:
         self.nnet, self.options = nnet, options or ChainDiagnosticOptions()
-        self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
+        self.compiler = compiler or CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
         self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._chain = ChainOutputs(self._computers.ops, graphs, self.options.chain)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,8 +12,8 @@ from nnet3py.chain.denominator import LIMIT, DenominatorComputation
 from nnet3py.chain.numerator import check_supervision, queued_numerator
 from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.egs.supervision import Supervision
-from nnet3py.errors import UsageError
 from nnet3py.log import kaldi_place
+from nnet3py.training.options import ChainOptions
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -27,31 +26,6 @@ RANGE_CHECK_INTERVAL = 100   # on average, minibatches between two checks of the
 
 _PLACE = kaldi_place("ComputeChainObjfAndDeriv", "chain-training.cc", 278)
 _RANGE = kaldi_place("DenominatorComputation", "chain-denominator.cc", 67)
-
-
-@dataclass
-class ChainOptions:
-    """Names and defaults of Kaldi's ``ChainTrainingOptions``."""
-
-    l2_regularize: float = 0.0                 # of the output
-    out_of_range_regularize: float = 0.01      # of output beyond +-30
-    leaky_hmm_coefficient: float = 1.0e-05
-    xent_regularize: float = 0.0               # of the output NAME-xent; 0: there is none
-    lwf_scale: float = 0.0                     # of posteriors that come with examples
-    lwf_den_scale: float = 0.0
-    numerator_graph_threads: int = -1          # Kaldi's; here the same threads compute numerators and all else
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name in ("l2_regularize", "out_of_range_regularize", "xent_regularize", "lwf_scale", "lwf_den_scale"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise UsageError(f"--{name.replace('_', '-')}={value:g} must be 0 or more")
-        if not 0.0 < self.leaky_hmm_coefficient < 1.0:
-            raise UsageError(f"--leaky-hmm-coefficient={self.leaky_hmm_coefficient:g} must be above 0 and below 1",
-                             "1e-05 is the default, and 0.1 what most recipes use")
-        if self.numerator_graph_threads < -1:
-            raise UsageError(f"--numerator-graph-threads={self.numerator_graph_threads} must be 0 (all cores) or more")
 
 
 class ChainObjective(NamedTuple):

@@ -14,8 +14,9 @@ from nnet3py.errors import Nnet3Error, ShapeError, within
 from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.training.chain_objective import ChainObjectiveComputation
 from nnet3py.training.example_request import HIDDEN, XENT
+from nnet3py.training.options import ChainOptions
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray

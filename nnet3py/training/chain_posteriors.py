@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 from nnet3py.chain.denominator import DenominatorComputation
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import Nnet3Error
@@ -34,7 +34,7 @@ class PosteriorAdder:
                  clip_threshold: float = 0.0, compiler_options: CompilerOptions | None = None,
                  optimize: OptimizeOptions | None = None, device: str = "cpu") -> None:
         self.nnet, self._denominator, self._apply_exp, self._clip = nnet, denominator, apply_exp, clip_threshold
-        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
+        self.compiler = CachingCompiler.with_options(nnet, optimize, compiler_options)
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def add(self, eg: NnetChainExample) -> NnetChainExample:

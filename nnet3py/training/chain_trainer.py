@@ -9,10 +9,10 @@ from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.example import NnetIo
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
-from nnet3py.training.chain_objective import ChainOptions
 from nnet3py.training.chain_outputs import ChainOutputs, Graphs
 from nnet3py.training.example_request import HIDDEN, chain_request
-from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, Part
 
 
 class ChainTrainer(MinibatchTrainer[NnetChainExample]):

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.errors import UsageError, within
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
@@ -21,29 +20,13 @@ from nnet3py.network.whole_model import (
     set_dropout_test_mode,
     zero_component_stats,
 )
-from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+from nnet3py.training.diagnostics import NnetDiagnostics
+from nnet3py.training.options import CombineOptions, DiagnosticOptions
 
 logger = logging.getLogger(__name__)
 
 _MAIN = kaldi_place("main", "nnet3-combine.cc", 190)
 _RECOMPUTE = kaldi_place("RecomputeStats", "nnet-utils.cc", 552)
-
-
-@dataclass
-class CombineOptions:
-    """Names and defaults are those of ``nnet3-combine``."""
-
-    max_objective_evaluations: int = 30
-    batchnorm_test_mode: bool = False
-    dropout_test_mode: bool = True
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    device: str = "cpu"
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        if self.max_objective_evaluations < 1:
-            raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
 
 
 class Diagnostics(Protocol):
@@ -154,7 +137,7 @@ class _Evaluator:
             set_batchnorm_test_mode(self._form, True)
         if options.dropout_test_mode:
             set_dropout_test_mode(self._form, True)
-        self.compiler = options.compiler.compiler(self._form, options.optimize)
+        self.compiler = CachingCompiler.with_options(self._form, options.optimize, options.compiler)
 
     def objective(self, nnet: Nnet) -> float:
         """Objective per frame over all outputs; minus infinity if it is not finite."""

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.formats.general import GeneralMatrix, to_dense
 from nnet3py.formats.sparse import SparseMatrix
@@ -15,6 +15,7 @@ from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.example_request import example_request
+from nnet3py.training.options import DiagnosticOptions
 from nnet3py.training.output_objectives import OutputObjectives
 
 if TYPE_CHECKING:
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts that report accuracies search for it
-
-
-@dataclass
-class DiagnosticOptions:
-    """What to compute; names and defaults are those of ``nnet3-compute-prob``."""
-
-    compute_accuracy: bool = True
-    compute_per_dim_accuracy: bool = False
-    store_component_stats: bool = False
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    debug: bool = False            # log every command as it runs
-    device: str = "cpu"
 
 
 @dataclass
@@ -67,7 +55,7 @@ class NnetDiagnostics:
                  compiler: CachingCompiler | None = None, objectives: OutputObjectives | None = None) -> None:
         self.nnet, self.options, self.gradient = nnet, options or DiagnosticOptions(), gradient
         self._objectives = objectives or OutputObjectives(nnet)
-        self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
+        self.compiler = compiler or CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
         self._computers = ComputerCache(nnet, self.compiler, update=gradient, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self.outputs: dict[str, OutputDiagnostics] = {}

@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.discriminative.objective import DiscriminativeObjective, DiscriminativeTotals
 from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
@@ -42,7 +42,7 @@ class DiscriminativeDiagnostics:
 
     def __init__(self, model: AcousticModel, options: DiscriminativeDiagnosticOptions | None = None) -> None:
         self.nnet, self.options = model.nnet, options or DiscriminativeDiagnosticOptions()
-        self.compiler = self.options.compiler.compiler(model.nnet, self.options.optimize)
+        self.compiler = CachingCompiler.with_options(model.nnet, self.options.optimize, self.options.compiler)
         self._computers = ComputerCache(model.nnet, self.compiler, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._outputs = DiscriminativeOutputs(DiscriminativeObjective(

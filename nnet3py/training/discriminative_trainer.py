@@ -16,7 +16,8 @@ from nnet3py.log import kaldi_place
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.discriminative_outputs import DiscriminativeOutputs, log_vectors
 from nnet3py.training.example_request import XENT, chain_request
-from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, Part
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
@@ -25,7 +25,7 @@ class ExampleOutputs:
 
     def __init__(self, nnet: Nnet, device: str = "cpu", compiler_options: CompilerOptions | None = None) -> None:
         self.nnet = nnet
-        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, OptimizeOptions())
+        self.compiler = CachingCompiler.with_options(nnet, options=compiler_options)
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,35 +11,18 @@ from nnet3py.egs.example import NnetExample
 from nnet3py.egs.make import ExampleMaker
 from nnet3py.egs.merger import ExampleMerger
 from nnet3py.egs.minibatch_size import MinibatchSizes
+from nnet3py.egs.options import SplitOptions
 from nnet3py.egs.reorder import shuffle
-from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+from nnet3py.egs.splitter import UtteranceSplitter
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
 from nnet3py.formats.posteriors import Posterior, posterior_of_alignment
 from nnet3py.io.tables import RandomAccessReader, SequentialReader
 from nnet3py.network.nnet import Nnet
+from nnet3py.training.options import MinibatchOptions
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class MinibatchOptions:
-    """How utterances become minibatches.
-
-    Attributes
-    ----------
-    left_context, right_context : frames around those with targets; -1: what the network needs
-    num_frames : frames with targets in an example, the usual length first: ``"8"``, ``"150,110,90"``
-    minibatch_size : examples of a minibatch, ``"64"``, ``"1:64"``
-    dense_targets : targets in tables are matrices (frames, dim), not integer vectors (frames,)
-    """
-
-    left_context: int = -1
-    right_context: int = -1
-    num_frames: str = "8"          # labeled frames per example, the usual length first
-    minibatch_size: str = "64"
-    dense_targets: bool = False    # targets are matrices (frames, dim), not integer vectors (frames,)
 
 
 class ExampleMinibatches:

@@ -14,7 +14,7 @@ from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
     from nnet3py.egs.example import NnetExample
-    from nnet3py.training.diagnostics import DiagnosticOptions
+    from nnet3py.training.options import DiagnosticOptions
 
 logger = logging.getLogger(__name__)
 

@@ -25,13 +25,8 @@ from nnet3py.random_sequence import philox
 from nnet3py.training.array_minibatches import LoaderMinibatches
 from nnet3py.training.class_outputs import check_class_output
 from nnet3py.training.data_types import Minibatches
-from nnet3py.training.minibatches import (
-    ExampleMinibatches,
-    MinibatchOptions,
-    TableMinibatches,
-    example_maker,
-    is_minibatch,
-)
+from nnet3py.training.minibatches import ExampleMinibatches, TableMinibatches, example_maker, is_minibatch
+from nnet3py.training.options import MinibatchOptions
 from nnet3py.training.targets import are_classes, as_supervision, as_targets, target_width
 from nnet3py.training.tensors import as_array, is_array, is_loader, items_of
 

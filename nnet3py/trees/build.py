@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -14,29 +13,13 @@ from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import Constant, ContextDependency, Map, Root, Split, Table, stub_tree
 from nnet3py.trees.clustering import bottom_up
 from nnet3py.trees.growing import Grown, grow
+from nnet3py.trees.options import BuildOptions
 from nnet3py.trees.questions import Questions
 from nnet3py.trees.stats import TreeStats, check_not_empty, objective, sum_float32
 
 logger = logging.getLogger(__name__)
 
 _MULTIPLE = 8          # leaves, when their number is rounded to a multiple
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """How a tree is built; the defaults are those of build-tree.
-
-    ``threshold``: a split must gain more; ``max_leaves`` 0: no limit; ``cluster_threshold``: leaves
-    closer than this are merged; negative: the smallest gain of a split; 0: none are; ``round_num_leaves``: to a
-    multiple of 8.
-    """
-
-    width: int = 3
-    position: int = 1
-    threshold: float = 300.0
-    max_leaves: int = 0
-    cluster_threshold: float = -1.0
-    round_num_leaves: bool = True
 
 
 def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:

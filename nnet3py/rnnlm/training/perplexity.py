@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.errors import UsageError
 from nnet3py.fst.arpa import Arpa
 from nnet3py.fst.const_arpa import build_const_arpa
@@ -51,7 +51,7 @@ def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: V
     vectors : float32 (words, dim), the words' embeddings
     """
     form = for_inference(nnet)
-    computers = ComputerCache(form, CompilerOptions().compiler(form, OptimizeOptions()))
+    computers = ComputerCache(form, CachingCompiler(form))
     log_probs, log_zs = [], []
     for eg in minibatches(sentences, vocabulary, _LONGEST, _MINIBATCH):
         computer = computers.computer(words_request(eg.inputs.shape[0], eg.inputs.shape[1], trains=False))

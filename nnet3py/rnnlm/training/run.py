@@ -30,8 +30,8 @@ from nnet3py.rnnlm.training.sampling import WordDistribution, WordSampler, estim
 from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, read_sentences
 from nnet3py.rnnlm.training.trainer import RnnlmTrainer
 from nnet3py.rnnlm.training.vocabulary import Vocabulary
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.train import rate_of_pass
-from nnet3py.training.trainer import TrainerOptions
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from nnet3py.rnnlm.training.embedding import TrainedEmbedding
 from nnet3py.rnnlm.training.objective import compare
 from nnet3py.rnnlm.training.sampling import WordSampler
 from nnet3py.runtime.computer import Computer
-from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer
 
 _ROWS_TOGETHER = 128             # of the output, that are compared with the same sample of words
 
