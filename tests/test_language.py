@@ -20,8 +20,8 @@ BRITISH = re.compile(
 
 # Rooms whose docstrings were gone through. Those that are not here yet may still begin with what they like.
 CHECKED: tuple[str, ...] = ()
-OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|With|"
-                     r"In|Such|So|Also|Same|The one|The ones)\b")
+OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|"
+                     r"With|In|Such|So|Also|Same|The one|The ones)\b")
 
 
 def sources() -> list[Path]:
