@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nnet3py.drivers.options import CommonOptions
+from nnet3py.chain.options import SupervisionOptions
+from nnet3py.drivers.options import CommonOptions, RnnPart
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
-
-_OPTIMIZATION = "trainer.optimization."
+from nnet3py.option_fields import like, opt
+from nnet3py.training.options import ChainOptions as ObjectiveOptions
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -32,23 +32,20 @@ class ChainOptions(CommonOptions):
                     "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
 
     chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk; several with commas between")
-    chunk_left_context: int = opt("egs.chunk-left-context", 0, "Frames to the left of a chunk, besides the network's")
-    chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
-    chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,
-                                          "The same on the left at the start of utterances (-1: no other)")
-    chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
-                                         "The same on the right at the end of utterances (-1: no other)")
+    chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0)
+    chunk_right_context: int = like(RnnPart, "chunk_right_context")
+    chunk_left_context_initial: int = like(RnnPart, "chunk_left_context_initial")
+    chunk_right_context_final: int = like(RnnPart, "chunk_right_context_final")
     egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: as many as is usual)")
 
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
     phone_lm: str | None = opt("chain.phone-lm", None, "A phone language model that is there already; blank: one of "
                                "the phones in --tree-dir")
-    l2_regularize: float = opt("chain.l2-regularize", 0.0, "Factor of the penalty on the square of the outputs")
-    xent_regularize: float = opt("chain.xent-regularize", 0.0, "Factor of the cross-entropy of output-xent")
-    left_tolerance: int = opt("chain.left-tolerance", 5, "Frames by which phones may begin earlier")
-    right_tolerance: int = opt("chain.right-tolerance", 5, "Frames by which phones may end later")
-    leaky_hmm_coefficient: float = opt("chain.leaky-hmm-coefficient", 0.00001,
-                                       "Probability of jumping to any state of the denominator graph, per frame")
+    l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize")
+    xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize")
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance")
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance")
+    leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient")
     apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives with the weights of the "
                                     "examples' frames")
     frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame")
@@ -63,11 +60,10 @@ class ChainOptions(CommonOptions):
     minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
                               "150=64,32/90=128")
     num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts")
-    initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0002, "Learning rate at first")
-    final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00002, "Learning rate at the end")
-    shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 1.0, "Factor of the parameters while saturated")
-    shrink_saturation_threshold: float = opt(f"{_OPTIMIZATION}shrink-saturation-threshold", 0.40,
-                                             "Saturation (0 to 1) above which parameters shrink")
+    initial_effective_lrate: float = like(CommonOptions, "initial_effective_lrate", default=0.0002)
+    final_effective_lrate: float = like(CommonOptions, "final_effective_lrate", default=0.00002)
+    shrink_value: float = like(RnnPart, "shrink_value", default=1.0)
+    shrink_saturation_threshold: float = like(RnnPart, "shrink_saturation_threshold")
     deriv_truncate_margin: int | None = opt("trainer.deriv-truncate-margin", None,
                                             "Frames beyond a chunk and its context up to which derivatives go; blank: "
                                             "all")

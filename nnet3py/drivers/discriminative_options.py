@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.drivers.preparation_options import WorkOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import like, opt
+from nnet3py.training.options import TrainerOptions
 
 _CRITERIA = ("mmi", "mpfe", "smbr")
 
@@ -55,14 +57,13 @@ class DiscriminativeTrainingOptions(LatticesOptions):
                                least=1)
     num_utts_subset: int = opt("egs.num-utts-subset", 80, "Utterances held out, and as many of the training data, for "
                                "objectives; at most a tenth of all", least=1)
-    criterion: str = opt("trainer.criterion", "smbr", "The objective: mmi, mpfe or smbr")
-    boost: float = opt("trainer.boost", 0.0, "MMI: boosting factor", least=0)
-    drop_frames: bool = opt("trainer.drop-frames", False, "MMI: no derivative in frames where the lattice does not "
-                            "have the reference's pdf")
-    one_silence_class: bool = opt("trainer.one-silence-class", True, "MPFE and sMBR: silence phones count as one")
-    l2_regularize: float = opt("trainer.l2-regularize", 0.0, "Factor of the squares of the network's output", least=0)
-    xent_regularize: float = opt("trainer.xent-regularize", 0.0, "Factor of the cross-entropy of an output output-xent",
-                                 least=0)
+    criterion: str = like(DiscriminativeOptions, "criterion", "trainer.criterion")
+    boost: float = like(DiscriminativeOptions, "boost", "trainer.boost", least=0)
+    drop_frames: bool = like(DiscriminativeOptions, "drop_frames", "trainer.drop-frames")
+    one_silence_class: bool = like(DiscriminativeOptions, "one_silence_class", "trainer.one-silence-class",
+                                   default=True)
+    l2_regularize: float = like(DiscriminativeOptions, "l2_regularize", "trainer.l2-regularize", least=0)
+    xent_regularize: float = like(DiscriminativeOptions, "xent_regularize", "trainer.xent-regularize", least=0)
     learning_rate: float = opt("trainer.learning-rate", 0.00002, "Learning rate of all components, for all of the "
                                "training; chain models take 0.000005 or less", least=0)
     num_epochs: int = opt("trainer.num-epochs", 4, "Passes over the examples; with frame shifts each is as many as the "
@@ -70,8 +71,8 @@ class DiscriminativeTrainingOptions(LatticesOptions):
     num_jobs: int = opt("trainer.num-jobs", 4, "Training jobs of an iteration, whose networks are averaged; at most as "
                         "many as there are archives", least=1)
     minibatch_size: str = opt("trainer.minibatch-size", "64", "Examples of a minibatch")
-    max_param_change: float = opt("trainer.max-param-change", 2.0, "Largest change of a minibatch, a 2-norm", least=0)
-    momentum: float = opt("trainer.momentum", 0.0, "Part of a change that is carried over to the next", least=0)
+    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
+    momentum: float = like(TrainerOptions, "momentum", "trainer.momentum", least=0)
     apply_deriv_weights: bool = opt("trainer.apply-deriv-weights", True, "Frames that several examples have count once")
     use_frame_shift: bool = opt("trainer.use-frame-shift", False, "Shift the input of chain models by some frames, "
                                 "others in each pass")

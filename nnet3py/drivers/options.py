@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, opt
+from nnet3py.option_fields import CheckedOptions, like, opt
+from nnet3py.training.options import CombineOptions, TrainerOptions
 
 _OPTIMIZATION = "trainer.optimization."
 
@@ -82,11 +83,11 @@ class CommonOptions(JobOptions):
     egs_opts: str | None = opt("egs.opts", None, "Further options of making the examples")
     egs_cmd: str | None = opt("egs.cmd", None, "As --cmd, for making the examples", harmless=True)
 
-    srand: int = opt("trainer.srand", 0, "Seed of all random choices")
+    srand: int = like(TrainerOptions, "srand", "trainer.srand")
     num_epochs: float = opt("trainer.num-epochs", 8.0, "Passes over the data")
     shuffle_buffer_size: int = opt("trainer.shuffle-buffer-size", 5000,
                                    "Examples that are held back to be shuffled (0: all)", least=0)
-    max_param_change: float = opt("trainer.max-param-change", 2.0, "Largest change of all parameters per minibatch")
+    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
     samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Examples per archive, roughly", least=1)
     rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform")
     max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Most jobs, and archives, for the LDA-like transform",
@@ -100,21 +101,20 @@ class CommonOptions(JobOptions):
     num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this")
     max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Most models that are combined",
                                   aliases=("trainer.max-models-combine",), least=1)
-    max_objective_evaluations: int = opt(f"{_OPTIMIZATION}max-objective-evaluations", 30,
-                                         "Most averages of models that are tried in combination", harmless=True,
-                                         least=1)
+    max_objective_evaluations: int = like(CombineOptions, "max_objective_evaluations",
+                                          f"{_OPTIMIZATION}max-objective-evaluations", least=1, harmless=True)
     do_final_combination: bool = opt(f"{_OPTIMIZATION}do-final-combination", True, "Combine the last models")
     combine_sum_to_one_penalty: float = opt(f"{_OPTIMIZATION}combine-sum-to-one-penalty", 0.0,
                                             "No effect, as in Kaldi", harmless=True)
-    momentum: float = opt(f"{_OPTIMIZATION}momentum", 0.0, "Part of a minibatch's change carried over to the next")
+    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0)
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
                                        "Dropout proportions as training goes on, such as 0,0.3@0.20,0.3@0.50,0")
     add_option: tuple[str, ...] = opt("trainer.add-option", (), "A further option of the training program; repeatable")
-    backstitch_scale: float = opt(f"{_OPTIMIZATION}backstitch-training-scale", 0.0,
-                                  "Size of the backward step of backstitch training (0: none)")
-    backstitch_interval: int = opt(f"{_OPTIMIZATION}backstitch-training-interval", 1,
-                                   "Minibatches from one with backstitch to the next", least=1)
+    backstitch_scale: float = like(TrainerOptions, "backstitch_training_scale",
+                                   f"{_OPTIMIZATION}backstitch-training-scale")
+    backstitch_interval: int = like(TrainerOptions, "backstitch_training_interval",
+                                    f"{_OPTIMIZATION}backstitch-training-interval", least=1)
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
                                          "Also log the accuracy of every class on training data", harmless=True)
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
@@ -139,10 +139,8 @@ class CommonOptions(JobOptions):
         if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
             raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
         super().check()
-        if not 0.0 <= self.momentum < 1.0:
+        if not self.momentum < 1.0:
             raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
-        if self.max_param_change < 0.0:
-            raise UsageError(f"--trainer.max-param-change={self.max_param_change:g}: expected 0 (no limit) or more")
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -202,7 +200,7 @@ class RnnPart(DriverOptions):
     chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
                                          "The same on the right at the end of utterances (-1: no other)")
     samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Chunks per archive, roughly", least=1)
-    momentum: float = opt(f"{_OPTIMIZATION}momentum", 0.5, "Part of a minibatch's change carried over to the next")
+    momentum: float = like(CommonOptions, "momentum", default=0.5)
     shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 0.99, "Factor of the parameters while saturated")
     shrink_saturation_threshold: float = opt(f"{_OPTIMIZATION}shrink-saturation-threshold", 0.40,
                                              "Saturation (0 to 1) above which parameters shrink")

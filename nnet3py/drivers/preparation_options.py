@@ -11,7 +11,9 @@ from typing import ClassVar
 from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.drivers.options import JobOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.ivectors.options import OnlineSettings
+from nnet3py.option_fields import like, opt
+from nnet3py.trees.options import BuildOptions
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -65,9 +67,9 @@ class ExtractorOptions(WorkOptions):
                               "to begin with; 0: it begins with diagonal ones, as in Kaldi's recipes", least=0)
     ivector_dim: int = opt("ivector-dim", 100, "Dimension of the i-vectors", least=1)
     num_iters: int = opt("num-iters", 10, "Iterations of training the extractor", least=1)
-    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most", least=1)
-    posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
-    min_post: float = opt("min-post", 0.025, "Least posterior that counts", least=0)
+    num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
+    posterior_scale: float = like(OnlineSettings, "posterior_scale")
+    min_post: float = like(OnlineSettings, "min_post", least=0)
     subsample: int = opt("subsample", 2, "One in so many frames counts in training the extractor", least=1)
     online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Let the extractor see normalized features")
     extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
@@ -95,12 +97,11 @@ class IvectorOptions(WorkOptions):
     nj: int = opt("nj", 4, "Parts of the data, with a job each", harmless=True, least=1)
     utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into ones of that many utterances, 2 for "
                                 "training data, so that i-vectors vary; 0: as they are", least=0)
-    ivector_period: int = opt("ivector-period", 10, "Frames from one i-vector to the next", least=1)
-    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most", least=1)
-    min_post: float = opt("min-post", 0.025, "Least posterior that counts", least=0)
-    posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
-    max_count: float = opt("max-count", 0.0, "Frames, times the factor, from which on more count no more; 0: never",
-                           least=0)
+    ivector_period: int = like(OnlineSettings, "period", least=1)
+    num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
+    min_post: float = like(OnlineSettings, "min_post", least=0)
+    posterior_scale: float = like(OnlineSettings, "posterior_scale")
+    max_count: float = like(OnlineSettings, "max_count", least=0)
     use_vad: bool = opt("use-vad", False, "Weight frames by vad.scp of the data")
     compress: bool = opt("compress", True, "Store i-vectors compressed")
 
@@ -122,8 +123,7 @@ class TreeOptions(WorkOptions):
                                         "chain models", least=1)
     alignment_subsampling_factor: int | None = opt("alignment-subsampling-factor", None, "Frames of the alignments per "
                                                    "frame of the model; blank: --frame-subsampling-factor")
-    cluster_thresh: float = opt("cluster-thresh", -1.0, "Leaves that lose less when put together are merged. Negative: "
-                                "the smallest gain of a split; 0: none are")
+    cluster_thresh: float = like(BuildOptions, "cluster_threshold")
     repeat_frames: bool = opt("repeat-frames", False, "Repeat the converted alignments' frames, for the full rate")
     tree_stats_opts: str = opt("tree-stats-opts", "", "Further options of acc-tree-stats")
     cluster_phones_opts: str = opt("cluster-phones-opts", "", "Further options of cluster-phones")

@@ -21,7 +21,7 @@ class OnlineSettings:
     num_gselect: int = opt("num-gselect", 5, "Gaussians that are kept for each frame")
     min_post: float = opt("min-post", 0.025, "Smaller posteriors of Gaussians are left out")
     posterior_scale: float = opt("posterior-scale", 0.1,
-                                 "What posteriors count, as frames are not independent of each other")
+                                 "Factor of the posteriors, as neighboring frames are not independent")
     max_count: float = opt("max-count", 0.0,
                            "Frames, times --posterior-scale, from which on more count no more; 0 for never")
     max_remembered_frames: float = opt("max-remembered-frames", 1000.0, "Frames of a speaker that are remembered")

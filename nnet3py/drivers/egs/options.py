@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.drivers.options import DriverOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import defaults, opt, settings_of, with_values
+from nnet3py.option_fields import defaults, like, opt, settings_of, with_values
 from nnet3py.option_file import checked_value, split
 
 Self = TypeVar("Self", bound="CommonEgsOptions")
@@ -92,9 +93,8 @@ class ChainEgsOptions(CommonEgsOptions):
     num_valid_egs_combine: int = opt("num-valid-egs-combine", 0, "Held-out examples for combining models", least=0)
     num_train_egs_combine: int = opt("num-train-egs-combine", 1000, "Training examples for combining models", least=1)
     num_egs_diagnostic: int = opt("num-egs-diagnostic", 400, "Examples for each of the diagnostics", least=1)
-    left_tolerance: int = opt("left-tolerance", 5, "Frames of the alignment by which a phone may begin earlier",
-                              least=0)
-    right_tolerance: int = opt("right-tolerance", 5, "Frames of the alignment by which a phone may end later", least=0)
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance", least=0)
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance", least=0)
     lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor of lattices' graph costs that stay, below 1")
     lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Beam that lattices are pruned to (0: as they are)")
     acwt: float = opt("acwt", 0.1, "Factor of their acoustic costs, for pruning")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, opt, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, like, opt, settings_of, with_values
+from nnet3py.training.options import TrainerOptions
 
 EXACT_UP_TO = 3000               # words whose scores are all computed; of more a sample
 DEFAULT_SAMPLES = 512
@@ -95,7 +96,7 @@ class TrainRnnlmOptions(CheckedOptions):
     self_normalize: float = opt("self-normalize", 1.0, "How strongly outputs are trained to be log-probabilities "
                                 "without being normalized", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)
-    momentum: float = opt("momentum", 0.0, "Part of a minibatch's change that is added to the next one's", least=0)
+    momentum: float = like(TrainerOptions, "momentum", least=0)
     seed: int = opt("seed", 0, "Of random parameters, the order of sentences, and samples")
     embedding: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     features: FeatureOptions = field(default_factory=FeatureOptions)
