@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from nnet3py.drivers import display
+from nnet3py.drivers import diagnostics as display
 from nnet3py.drivers.commands import Step
 from nnet3py.drivers.schedules import Plan
 from nnet3py.report.training_logs import TrainLog
@@ -70,7 +70,7 @@ from nnet3py import log
 from nnet3py.cli import train_drivers
 from nnet3py.drivers import frame_level
 from nnet3py.drivers.commands import Step
-from nnet3py.drivers.display import Display
+from nnet3py.drivers.diagnostics import Display
 from nnet3py.drivers.schedules import Plan
 
 def train_dnn(options, terminal):

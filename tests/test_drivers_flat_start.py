@@ -1,4 +1,4 @@
-"""nnet3py/drivers/flat_start.py, and train-chain --e2e: from words to a chain model, without alignments."""
+"""nnet3py/drivers/trees.py, and train-chain --e2e: from words to a chain model, without alignments."""
 from __future__ import annotations
 
 import shutil
@@ -13,13 +13,13 @@ from job_recorder import Recorder
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
-from nnet3py.drivers.chain_options import ChainOptions
+from nnet3py.drivers.chain_languages import train_chain
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
 from nnet3py.drivers.egs.options import ChainEgsOptions
-from nnet3py.drivers.flat_start import FlatStart
-from nnet3py.drivers.preparation_options import FlatStartOptions
-from nnet3py.drivers.train_chain import train_chain
+from nnet3py.drivers.options import ChainOptions
+from nnet3py.drivers.staged_options import FlatStartOptions
+from nnet3py.drivers.trees import FlatStart
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.tree import ContextDependency

@@ -1,4 +1,4 @@
-"""nnet3py/drivers/tree.py: a tree and converted alignments, by real programs; and the commands for other features."""
+"""nnet3py/drivers/trees.py: a tree and converted alignments, by real programs; and the commands for other features."""
 from __future__ import annotations
 
 import shutil
@@ -12,11 +12,11 @@ from job_recorder import Recorder
 from preparation_cases import NUM_PHONES, make_data
 
 from nnet3py.cli.main import load
-from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.chain_training import ChainTraining
-from nnet3py.drivers.egs.ali_folder import AliFolder
-from nnet3py.drivers.preparation_options import TreeOptions
-from nnet3py.drivers.tree import build_tree
+from nnet3py.drivers.egs.data_folder import AliFolder
+from nnet3py.drivers.options import ChainOptions
+from nnet3py.drivers.staged_options import TreeOptions
+from nnet3py.drivers.trees import build_tree
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts

@@ -1,4 +1,4 @@
-"""nnet3py/drivers/egs/combine.py: lists of several folders' examples."""
+"""nnet3py/drivers/egs/egs_folder.py: lists of several folders' examples."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from driver_chain_cases import NUM_EGS, write_chain_egs
 
-from nnet3py.drivers.egs.combine import Source, combine_egs
+from nnet3py.drivers.egs.egs_folder import Source, combine_egs
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io.tables import TableWriter

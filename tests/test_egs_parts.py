@@ -8,8 +8,7 @@ import pytest
 from job_recorder import Recorder
 
 from nnet3py.drivers.egs.options import EgsOptions
-from nnet3py.drivers.egs.parts import ArchivePlan, choose_subsets, plan_archives, split
-from nnet3py.drivers.egs.steps import Steps, check_plain
+from nnet3py.drivers.egs.parts import ArchivePlan, Steps, check_plain, choose_subsets, plan_archives, split
 from nnet3py.drivers.jobs.executor import Job, JobsFailed
 from nnet3py.errors import UsageError
 

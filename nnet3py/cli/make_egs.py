@@ -43,7 +43,7 @@ def make_egs(args: list[str], options: Options) -> int:
     import os
 
     from nnet3py.drivers.egs import make_egs as maker
-    from nnet3py.drivers.jobs.choice import make_executor
+    from nnet3py.drivers.jobs.executors import make_executor
 
     data, labels, folder = args
     values = fields_from(options, _EGS())
@@ -71,7 +71,7 @@ See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-e
 def make_chain_egs(args: list[str], options: Options) -> int:
     """Make a folder of chain examples."""
     from nnet3py.drivers.egs import make_chain_egs as maker
-    from nnet3py.drivers.jobs.choice import make_executor
+    from nnet3py.drivers.jobs.executors import make_executor
 
     data, chain, labels, folder = args
     values = fields_from(options, _CHAIN())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, declared
 from nnet3py.cli.staged_work import RESUMES, run_work
-from nnet3py.drivers.preparation_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
+from nnet3py.drivers.staged_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
 from nnet3py.option_fields import settings_of
 
 
@@ -27,7 +27,7 @@ See also: extract-ivectors, ivector-extract-online2
 """, arguments=(0, 0), options=declared(settings_of(ExtractorOptions)), detached_values=True)
 def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
     """Train an extractor."""
-    return run_work("ivector_extractor", "train_ivector_extractor", ExtractorOptions, options)
+    return run_work("ivectors", "train_ivector_extractor", ExtractorOptions, options)
 
 
 @kaldi_command("extract-ivectors", usage=f"""
@@ -45,7 +45,7 @@ See also: train-ivector-extractor, ivector-extract-online2, train-chain
 """, arguments=(0, 0), options=declared(settings_of(IvectorOptions)), detached_values=True)
 def extract_ivectors(args: Sequence[str], options: Options) -> int:
     """Extract i-vectors."""
-    return run_work("ivector_extraction", "extract_ivectors", IvectorOptions, options)
+    return run_work("ivectors", "extract_ivectors", IvectorOptions, options)
 
 
 @kaldi_command("nnet3-build-tree", usage=f"""
@@ -66,7 +66,7 @@ See also: build-tree, tree-info, draw-tree, train-chain
 """, arguments=(0, 0), options=declared(settings_of(TreeOptions)), detached_values=True)
 def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
     """Build a tree."""
-    return run_work("tree", "build_tree", TreeOptions, options)
+    return run_work("trees", "build_tree", TreeOptions, options)
 
 
 @kaldi_command("prepare-e2e", usage=f"""
@@ -85,4 +85,4 @@ See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
 """, arguments=(0, 0), options=declared(settings_of(FlatStartOptions)), detached_values=True)
 def prepare_e2e(args: Sequence[str], options: Options) -> int:
     """Prepare a flat start."""
-    return run_work("flat_start", "prepare_e2e", FlatStartOptions, options)
+    return run_work("trees", "prepare_e2e", FlatStartOptions, options)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, declared
 from nnet3py.cli.staged_work import RESUMES, run_work
-from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions, LatticesOptions
+from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, LatticesOptions
 from nnet3py.option_fields import settings_of
 
 
@@ -46,4 +46,4 @@ See also: train-discriminative, nnet3-discriminative-get-egs
 """, arguments=(0, 0), options=declared(settings_of(LatticesOptions)), detached_values=True)
 def make_denlats(args: Sequence[str], options: Options) -> int:
     """Make denominator lattices."""
-    return run_work("denominator_lattices", "make_denlats", LatticesOptions, options)
+    return run_work("discriminative_training", "make_denlats", LatticesOptions, options)

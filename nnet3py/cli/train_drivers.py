@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, declared
 from nnet3py.cli.staged_work import run_work
-from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+from nnet3py.drivers.options import ChainOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 from nnet3py.option_fields import settings_of
 
 _COMMON = """
@@ -81,4 +80,4 @@ graph made with --self-loop-scale=1.0. With --e2e=true it begins without alignme
     arguments=(0, 0), options=declared(settings_of(ChainOptions)), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model with the LF-MMI objective."""
-    return run_work("train_chain", "train_chain", ChainOptions, options)
+    return run_work("chain_languages", "train_chain", ChainOptions, options)

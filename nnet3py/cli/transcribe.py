@@ -216,8 +216,8 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
     """Run the jobs that write results into a folder."""
     from pathlib import Path
 
-    from nnet3py.drivers.jobs.choice import make_executor
     from nnet3py.drivers.jobs.executor import JobsFailed
+    from nnet3py.drivers.jobs.executors import make_executor
     from nnet3py.recognition.sound_list import split, to_do
 
     ending = ENDINGS[options.format]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from nnet3py.drivers.preparation_options import WorkOptions
+from nnet3py.drivers.staged_options import WorkOptions
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 

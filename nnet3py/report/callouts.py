@@ -96,7 +96,7 @@ def wrapped(text: str, room: float) -> list[str]:
 
 
 def _anchors(bar: Area) -> list[Point]:
-    """The middle of a bar, and points near its ends."""
+    """Return the middle of a bar, and points near its ends."""
     left, top, right, bottom = bar
     inset = min(4.0, (right - left) / 2)
     return [(x, (top + bottom) / 2) for x in ((left + right) / 2, left + inset, right - inset)]
@@ -117,7 +117,7 @@ def crosses(line: tuple[Point, Point], areas: np.ndarray) -> np.ndarray:
 
 
 def _cross(first: tuple[Point, Point], second: tuple[Point, Point]) -> bool:
-    """Whether two straight lines cross."""
+    """Return whether two straight lines cross."""
     def side(a: Point, b: Point, c: Point) -> float:
         return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 

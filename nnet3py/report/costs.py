@@ -103,7 +103,7 @@ class Share:
 
 
 def shares(computation: Computation, nnet: Nnet) -> list[Share]:
-    """The costs by component (in the order of the network), then those of commands that move rows, by kind.
+    """Return the costs by component (in the order of the network), then those of commands that move rows, by kind.
 
     The parts of fused commands are counted one by one, since they belong to several components.
     """

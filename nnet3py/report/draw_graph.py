@@ -56,12 +56,12 @@ def draw_graph(nnet: Nnet, request: ComputationRequest, title: str = "Computatio
 
 
 def _columns(graph: Graph) -> np.ndarray:
-    """The distinct (t, x) of the first shape of sequences."""
+    """Return the distinct (t, x) of the first shape of sequences."""
     return np.unique(graph.indexes[graph.indexes[:, 0] == 0][:, 1:], axis=0)
 
 
 def _used_only(graph: Graph) -> Graph:
-    """The graph without given rows that nothing uses."""
+    """Return the graph without given rows that nothing uses."""
     used = np.zeros(len(graph.indexes), bool)
     used[graph.dependencies] = True
     keep = used | ~graph.is_input
@@ -89,7 +89,7 @@ class _Picture:
         self.cells = {int(c): self._cell(int(c)) for c in np.flatnonzero(first) if int(self.nodes[c]) in self.rows}
 
     def is_small(self) -> bool:
-        """Whether the drawing would be readable."""
+        """Return whether the drawing would be readable."""
         return len(self.columns) <= MOST_COLUMNS and len(self.rows) <= MOST_ROWS
 
     def _cell(self, c: int) -> Cell:
@@ -103,7 +103,7 @@ class _Picture:
         return np.unique(sources).tolist()
 
     def _is_pointwise(self, node: int) -> bool:
-        """Whether each of its rows is made of one row of another node, of the same index."""
+        """Return whether each of its rows is made of one row of another node, of the same index."""
         if self.nnet.is_input(node) or node in self.outputs:
             return False
         for c in range(*self.graph.rows(node).indices(len(self.nodes))):
@@ -113,14 +113,14 @@ class _Picture:
         return True
 
     def _sources(self, c: int) -> list[int]:
-        """The shown cindexes that a shown one depends on."""
+        """Return the shown cindexes that a shown one depends on."""
         sources: list[int] = []
         for source in self._direct_sources(c):
             sources += self._sources(source) if int(self.nodes[source]) in self.hidden else [source]
         return sorted(set(sources))
 
     def draw(self, title: str) -> Drawing:
-        """The drawing."""
+        """Return the drawing."""
         drawing = Drawing(title)
         sources = {c: self._sources(c) for c in self.cells}
         used = set().union(*sources.values())

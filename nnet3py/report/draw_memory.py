@@ -56,7 +56,7 @@ class _Picture:
                 bottom)
 
     def draw(self, title: str) -> Drawing:
-        """The drawing."""
+        """Return the drawing."""
         drawing = Drawing(title)
         self._axes(drawing)
         for c in self._markers():      # lines lie under the bars, so that none goes through a label
@@ -74,7 +74,7 @@ class _Picture:
         return drawing
 
     def _markers(self) -> list[int]:
-        """The commands at which the backward pass begins."""
+        """Return the commands at which the backward pass begins."""
         return [c for c, command in enumerate(self.computation.commands)
                 if command.type == CommandType.NO_OPERATION_MARKER]
 
@@ -95,7 +95,7 @@ class _Picture:
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
     def _names(self, drawing: Drawing) -> None:
-        """A name in each bar that has room for it, else beside it or as a tag; shortened ones are in the list below."""
+        """Return a name in each bar that has room for it, else beside it or as a tag; shortened ones are in the list below."""
         shown: dict[int, str] = {}
         beside = []
         for life, area in zip(self.lives, self.bars, strict=True):
@@ -143,7 +143,7 @@ class _Picture:
         return ""
 
     def _peak(self, drawing: Drawing) -> None:
-        """A line at the command with the most memory in use, and above the bars how the use rises and falls."""
+        """Return a line at the command with the most memory in use, and above the bars how the use rises and falls."""
         used = np.zeros(self.num_commands, np.int64)
         for life in self.lives:
             used[life.begin:life.end] += life.num_bytes
@@ -178,7 +178,7 @@ def _bar(drawing: Drawing, life: Lifetime, area: Area) -> None:
 
 
 def _wordings(life: Lifetime) -> list[str]:
-    """The names that a bar may have, the longest first; a derivative is never called by its node alone."""
+    """Return the names that a bar may have, the longest first; a derivative is never called by its node alone."""
     if life.kind == "derivative" or life.contents.startswith("derivative"):
         return [f"m{life.matrix} derivative of {life.nodes}", f"m{life.matrix} ∂{life.nodes}", f"m{life.matrix}"]
     return [f"m{life.matrix} {life.nodes}", f"m{life.matrix}"]
@@ -189,7 +189,7 @@ def _overlap(first: Area, second: Area) -> bool:
 
 
 def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
-    """The command after the last use of each matrix that is swapped away: the plan gives its place away then."""
+    """Return the command after the last use of each matrix that is swapped away: the plan gives its place away then."""
     matrix_of = [sub.matrix for sub in computation.submatrices]
     givers = {matrix_of[command.args[1]] for command in computation.commands if command.type == CommandType.SWAP_MATRIX}
     if not givers:
@@ -200,7 +200,7 @@ def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
 
 
 def _step(total: int) -> int:
-    """A round number that divides ``total`` into at most _TICKS parts."""
+    """Return a round number that divides ``total`` into at most _TICKS parts."""
     step = 1
     while total / step > _TICKS:
         step = step * 5 // 2 if str(step).startswith("2") else step * 2      # 1, 2, 5, 10, …

@@ -20,7 +20,7 @@ HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,
 
 
 def page(title: str, where: str, parts: Sequence[str]) -> str:
-    """A page of parts, which are HTML; title and the line below it are text."""
+    """Return a page of parts, which are HTML; title and the line below it are text."""
     return "\n".join(["<!DOCTYPE html>",
                       f'<html lang="en"><head>{HEAD}<title>{html.escape(title)}</title>',
                       f"<style>{STYLE}</style></head><body>", f"<h1>{html.escape(title)}</h1>",

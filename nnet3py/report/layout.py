@@ -57,7 +57,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: 
 
 
 def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
-    """The edges to remove so that no cycle is left: those that a depth-first search finds leading back to its path."""
+    """Return the edges to remove so that no cycle is left: those that a depth-first search finds leading back to its path."""
     followers: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
         followers[a].append(b)
@@ -83,7 +83,7 @@ def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
 
 
 def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
-    """The edges beside which a longer way leads to the same box; those that lead back do not count."""
+    """Return the edges beside which a longer way leads to the same box; those that lead back do not count."""
     after: dict[int, set[int]] = {}
     waiting: dict[int, int] = {}            # vertex -> edges out of it to vertices that are not done
     before: dict[int, list[int]] = {}
@@ -106,7 +106,7 @@ def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
 
 
 def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
-    """The layer of each vertex: one below the lowest of those before it; sources stand just above their first user."""
+    """Return the layer of each vertex: one below the lowest of those before it; sources stand just above their first user."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
@@ -128,7 +128,7 @@ def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _ordered_rows(layer: Sequence[int], links: Sequence[Edge]) -> list[list[int]]:
-    """The vertices of each layer from left to right: near the middle of their neighbors in the layer before."""
+    """Return the vertices of each layer from left to right: near the middle of their neighbors in the layer before."""
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for vertex, number in enumerate(layer):
         rows[number].append(vertex)

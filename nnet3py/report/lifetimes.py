@@ -98,7 +98,7 @@ def memory_in_use(computation: Computation) -> np.ndarray:
 
 
 def peak_memory(computation: Computation) -> tuple[int, int]:
-    """The most bytes in use at any command, and the first command at which they are."""
+    """Return the most bytes in use at any command, and the first command at which they are."""
     used = memory_in_use(computation)
     if not len(used):
         return 0, 0

@@ -38,7 +38,7 @@ class Monitor:
         self._told: set[tuple[str, str]] = set()
 
     def check(self, iterations: Sequence[Iteration]) -> list[str]:
-        """The problems of ``iterations``, all up to now in order, that were not told before; one per line."""
+        """Return the problems of ``iterations``, all up to now in order, that were not told before; one per line."""
         lines = []
         for problem in find_problems(iterations):
             if (problem.kind, problem.place) not in self._told:
@@ -69,7 +69,7 @@ def _failed(iteration: Iteration) -> Iterator[Problem]:
 
 
 def _job_objective(iteration: Iteration) -> float:
-    """The mean over the jobs of an iteration; NaN if one of them is, and where none has finished."""
+    """Return the mean over the jobs of an iteration; NaN if one of them is, and where none has finished."""
     values = [job.objectives["output"] for job in iteration.jobs.values() if "output" in job.objectives]
     return sum(values) / len(values) if values else math.nan
 
@@ -140,7 +140,7 @@ def _saturated(component: ComponentLine) -> Iterator[Problem]:
 
 
 def mean_derivatives(component: ComponentLine) -> Iterator[tuple[str, Summary]]:
-    """The mean derivatives of a sigmoid or tanh, or of those inside a recurrent cell."""
+    """Return the mean derivatives of a sigmoid or tanh, or of those inside a recurrent cell."""
     own = component.summary("deriv-avg")
     if own is not None and component.type in _LARGEST_DERIVATIVE:
         yield component.type, own

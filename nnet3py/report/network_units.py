@@ -40,7 +40,7 @@ class Link:
     optional: bool = True
 
     def label(self) -> str:
-        """The shifts, or nothing if it is the same time only."""
+        """Return the shifts, or nothing if it is the same time only."""
         return "" if self.shifts == ["0"] else ", ".join(self.shifts)
 
 
@@ -80,7 +80,7 @@ def _optional_leaves(part: Part, inside: bool = False) -> Iterable[tuple[Leaf, b
 
 
 def node_units(nnet: Nnet) -> tuple[list[Unit], Links]:
-    """A unit for each node but the inputs of components, which are part of theirs; and the links between units."""
+    """Return a unit for each node but the inputs of components, which are part of theirs; and the links between units."""
     units: list[Unit] = []
     number: dict[int, int] = {}
     for i, node in enumerate(nnet.nodes):
@@ -125,13 +125,13 @@ def _node_text(nnet: Nnet, i: int) -> tuple[str, list[str]]:
 
 
 def _parameters(components: Iterable[Any]) -> list[str]:
-    """A line with the number of parameters; none where there are none."""
+    """Return a line with the number of parameters; none where there are none."""
     count = sum(component.num_parameters() for component in components)
     return [f"{count:,} parameter{'s' if count != 1 else ''}"] if count else []
 
 
 def own_offsets(component: Any) -> str:
-    """The time offsets of a component that looks at other times by itself."""
+    """Return the time offsets of a component that looks at other times by itself."""
     offsets = getattr(component, "time_offsets", None)
     return f" at {', '.join(minus(f'{int(t):+d}') if t else '0' for t in offsets)}" if offsets is not None else ""
 
@@ -153,7 +153,7 @@ def _wrapped(text: str, most: int, blank: str = " ") -> list[str]:
 
 
 def network_units(nnet: Nnet, most: int = MOST_NODES) -> tuple[list[Unit], Links]:
-    """The boxes of a network and what goes between them: nodes, or layers where there are more than ``most`` nodes.
+    """Return the boxes of a network and what goes between them: nodes, or layers where there are more than ``most`` nodes.
 
     A layer is what shares a name up to the first dot. Runs of layers that look the same become one box.
     """
@@ -207,7 +207,7 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
 
 
 def _bypassed(count: int, links: Links, group_of: Mapping[int, int]) -> set[int]:
-    """The groups that take something both at their beginning and past that: one arrow, which does not show it."""
+    """Return the groups that take something both at their beginning and past that: one arrow, which does not show it."""
     edges = [edge for edge in links if edge[0] != edge[1]]
     past = bypasses(edges, backward_edges(count, edges))
     kinds: dict[tuple[int, int], set[bool]] = {}
@@ -231,7 +231,7 @@ def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:
 
 
 def _runs(units: list[Unit], links: Links) -> list[list[int]]:
-    """The layers in order, neighbors with the same text and the same kinds of arrows from before put together."""
+    """Return the layers in order, neighbors with the same text and the same kinds of arrows from before put together."""
     def look(i: int) -> tuple[Any, ...]:
         into = sorted((i - a, link.label()) for (a, b), link in links.items() if b == i)
         return units[i].kind, tuple(units[i].lines), tuple(into)

@@ -55,7 +55,7 @@ class Drawing:
 
     def box(self, x: float, y: float, width: float, height: float, color: str = BLUE, fill: str | None = None,
             radius: float = 6.0, border: float = 1.5, tip: str = "") -> None:
-        """A rectangle with its upper left corner at (x, y); ``tip`` shows when the mouse is on it."""
+        """Return a rectangle with its upper left corner at (x, y); ``tip`` shows when the mouse is on it."""
         self._cover((x, y), (x + width, y + height))
         inner = f"<title>{escape(tip)}</title>" if tip else ""
         self.shapes.append(
@@ -65,7 +65,7 @@ class Drawing:
 
     def text(self, x: float, y: float, text: str, size: float = 14.0, anchor: str = "start", color: str = INK,
              bold: bool = False, mono: bool = False) -> None:
-        """A line of text whose baseline is at y; ``anchor`` is start, middle or end."""
+        """Return a line of text whose baseline is at y; ``anchor`` is start, middle or end."""
         width = text_width(text, size, bold, mono)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         area = (left, y - 0.8 * size, left + width, y + 0.25 * size)
@@ -77,7 +77,7 @@ class Drawing:
 
     def line(self, points: Sequence[Point], color: str = GRAY, width: float = 1.5, dashed: bool = False,
              arrow: bool = False) -> None:
-        """A line through ``points``, with an arrow's head at the last one on request."""
+        """Return a line through ``points``, with an arrow's head at the last one on request."""
         ends = list(points)
         if arrow:
             self._head(ends[-2], ends[-1], color, width)
@@ -87,7 +87,7 @@ class Drawing:
 
     def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GRAY, width: float = 1.5,
               dashed: bool = False, arrow: bool = False) -> None:
-        """A cubic Bézier curve, with an arrow's head at its end on request."""
+        """Return a cubic Bézier curve, with an arrow's head at its end on request."""
         last = end
         if arrow:
             self._head(control2, end, color, width)
@@ -124,7 +124,7 @@ class Drawing:
             x += 3.2 * size + text_width(words, size)
 
     def svg(self, margin: float = 20.0) -> str:
-        """The file's text."""
+        """Return the file's text."""
         return _page(self.title, self.bounds, self.shapes, margin)
 
 
@@ -150,7 +150,7 @@ def _page(title: str, bounds: tuple[float, float, float, float], shapes: Sequenc
 
 
 def _shortened(before: Point, tip: Point) -> Point:
-    """The end of the line under an arrow's head, so that the line does not stick out at its tip."""
+    """Return the end of the line under an arrow's head, so that the line does not stick out at its tip."""
     dx, dy = tip[0] - before[0], tip[1] - before[1]
     length = math.hypot(dx, dy) or 1.0
     return tip[0] - 0.7 * _HEAD * dx / length, tip[1] - 0.7 * _HEAD * dy / length

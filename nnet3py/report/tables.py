@@ -26,7 +26,7 @@ Step = tuple[str, "Computation"]
 
 
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
-    """The unoptimized computation of the whole request, then what each pass makes of it, by the passes' option names.
+    """Return the unoptimized computation of the whole request, then what each pass makes of it, by the passes' option names.
 
     The last one is what runs.
 
@@ -45,7 +45,7 @@ def compilation_steps(nnet: Nnet, request: ComputationRequest, options: Optimize
 
 
 def chosen_passes(text: str, steps: Sequence[Step]) -> list[str]:
-    """The steps' names in ``text``, with commas; ``all`` stands for all. Raises UsageError for one that did not run."""
+    """Return the steps' names in ``text``, with commas; ``all`` stands for all. Raises UsageError for one that did not run."""
     names = list(dict.fromkeys(name for name, _ in steps))
     chosen = [word.strip() for word in text.split(",") if word.strip()]
     if chosen == ["all"]:
@@ -94,7 +94,7 @@ def _scaled(count: int, units: Sequence[str]) -> str:
 
 
 def passes_table(steps: Sequence[Step], nnet: Nnet) -> str:
-    """A line for each step: how many commands and matrices there are after it, the peak memory, and the work."""
+    """Return a line for each step: how many commands and matrices there are after it, the peak memory, and the work."""
     rows = []
     for name, computation in steps:
         costs = Costs.of(computation, nnet)
@@ -114,7 +114,7 @@ def kinds_table(steps: Sequence[Step]) -> str:
 
 
 def _kind(computation: Computation, command: Command) -> tuple[CommandType, str]:
-    """A command's type, and its name; that of the pass for a fused one."""
+    """Return a command's type, and its name; that of the pass for a fused one."""
     is_fused = command.type == CommandType.FUSED
     return command.type, computation.parts[command.args[0]].fusion if is_fused else COMMANDS[command.type].name
 
@@ -140,7 +140,7 @@ def shares_table(computation: Computation, nnet: Nnet) -> str:
 
 
 def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
-    """The listings after the steps of the names ``chosen``, each under a heading; a pass may run several times."""
+    """Return the listings after the steps of the names ``chosen``, each under a heading; a pass may run several times."""
     texts = []
     for number, (name, computation) in enumerate(steps):
         if name in chosen:
@@ -151,7 +151,7 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
 
 
 def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
-    """The commands that ``after`` has lost (``-``) and gained (``+``), without their numbers, a blank line per gap."""
+    """Return the commands that ``after`` has lost (``-``) and gained (``+``), without their numbers, a blank line per gap."""
     from difflib import SequenceMatcher  # slow to load
 
     old, new = ([CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")
@@ -166,7 +166,7 @@ def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
 
 def report(nnet: Nnet, request: ComputationRequest, steps: Sequence[Step], chosen: Sequence[str] = (),
            summary: bool = False) -> str:
-    """The whole report: request, passes, listings (of the steps ``chosen``, then the last), matrices, peak, costs.
+    """Return the whole report: request, passes, listings (of the steps ``chosen``, then the last), matrices, peak, costs.
 
     With ``summary`` the last listing and the matrices are left out.
     """

@@ -66,7 +66,7 @@ def write_events(trainings: Trainings, output: Path, end: float) -> Path:
 
 
 def scalars(iterations: Sequence[Iteration]) -> Iterator[Scalar]:
-    """All curves of a training: those of held-out data in the run ``valid``, all others in ``train``."""
+    """Return all curves of a training: those of held-out data in the run ``valid``, all others in ``train``."""
     for kind in ("objective", "accuracy"):
         for output in diagnosed_outputs(iterations, kind):
             for data in ("train", "valid"):

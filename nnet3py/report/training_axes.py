@@ -76,12 +76,12 @@ def choose_axes(trainings: Trainings, epochs: Epochs) -> list[Axis]:
 
 
 def figure_name(name: str, axis: Axis, axes: Sequence[Axis]) -> str:
-    """The name of a plot over ``axis``: for the first of ``axes`` the plot's name alone."""
+    """Return the name of a plot over ``axis``: for the first of ``axes`` the plot's name alone."""
     return name if axis is axes[0] else f"{name}{_BY}{axis.name}"
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The plot and its axis, which is empty where the name does not say."""
+    """Return the plot and its axis, which is empty where the name does not say."""
     plot, _, axis = name.rpartition(_BY)
     return (plot, axis) if axis in AXES else (name, "")
 

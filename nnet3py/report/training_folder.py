@@ -79,7 +79,7 @@ def _before(iterations: Sequence[Iteration], amounts: Sequence[float]) -> dict[i
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a driver of this package trains in the folder now."""
+    """Return whether a driver of this package trains in the folder now."""
     try:
         with open(folder / LOCK, "r+", encoding="utf-8") as stream:
             return bool(stream.read().strip()) and not system.lock_open_file(stream.fileno())

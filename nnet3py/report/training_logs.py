@@ -53,12 +53,12 @@ class ComponentLine:
     fields: dict[str, float | str | Summary | dict]
 
     def number(self, key: str) -> float:
-        """The field as a number; NaN where there is none."""
+        """Return the field as a number; NaN where there is none."""
         value = self.fields.get(key)
         return value if isinstance(value, float) else math.nan
 
     def summary(self, key: str) -> Summary | None:
-        """The field as a summary; None where there is none (vectors of fewer than 10 values have none)."""
+        """Return the field as a summary; None where there is none (vectors of fewer than 10 values have none)."""
         value = self.fields.get(key)
         return value if isinstance(value, Summary) else None
 
@@ -121,7 +121,7 @@ def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -
 
 
 def diagnosed_outputs(iterations: Sequence[Iteration], kind: str) -> list[str]:
-    """The outputs that diagnostics have an "objective" or "accuracy" of, in order of appearance.
+    """Return the outputs that diagnostics have an "objective" or "accuracy" of, in order of appearance.
 
     ``output`` comes first: it is the one that counts, others regularize or belong to other languages.
     """
@@ -193,7 +193,7 @@ def read_progress_log(path: Path) -> ProgressLog:
 
 
 def parse_component_line(line: str) -> ComponentLine | None:
-    """A component's line of nnet3-info; None for any other line."""
+    """Return a component's line of nnet3-info; None for any other line."""
     matched = _COMPONENT.match(line)
     return ComponentLine(matched[1], matched[2], _fields(matched[3])) if matched else None
 

@@ -145,7 +145,7 @@ def training_table(trainings: Trainings) -> str:
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """The folders' last names, or the whole paths where two share one."""
+    """Return the folders' last names, or the whole paths where two share one."""
     names = [folder.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
@@ -156,7 +156,7 @@ def _warnings(iterations: Sequence[Iteration]) -> list[str]:
 
 
 def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str:
-    """The drawing of the last model in the folder, layers collapsed; a sentence where there is none."""
+    """Return the drawing of the last model in the folder, layers collapsed; a sentence where there is none."""
     names = ["final.mdl", "final.raw", *(f"{number}.{ending}" for number in _numbers(iterations)
                                          for ending in ("mdl", "raw"))]
     for name in names:
@@ -195,7 +195,7 @@ def _page(folder: Path, trainings: Trainings, overviews: Overviews, drawings: Ma
 
 
 def _figures(drawings: Mapping[str, str]) -> str:
-    """The plots with their captions; where some are drawn over several axes, a choice between these."""
+    """Return the plots with their captions; where some are drawn over several axes, a choice between these."""
     if not drawings:
         return f"<p>{html.escape(why_no_plots())}</p>"
     names = {name: split_name(name) for name in drawings}
@@ -216,14 +216,14 @@ def _figures(drawings: Mapping[str, str]) -> str:
 
 
 def _axis_choice(axes: Sequence[str]) -> str:
-    """A button for each axis; the style of the page shows the figures of the one that is pressed."""
+    """Return a button for each axis; the style of the page shows the figures of the one that is pressed."""
     return "Over " + "".join(
         f'<input type="radio" name="axis" id="axis-{axis}"{" checked" * (axis == axes[0])}>'
         f'<label class="axis" for="axis-{axis}"> {axis if axis.endswith("s") else axis + "s"}</label>' for axis in axes)
 
 
 def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:
-    """Whether the training runs, and how far it is."""
+    """Return whether the training runs, and how far it is."""
     done = sum(1 for iteration in iterations for job in iteration.jobs.values() if job.objectives)
     part = min(done / overview.archives, 1.0) if overview.archives > 0 else math.nan
     if overview.is_finished:
@@ -241,7 +241,7 @@ def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:
 
 
 def _how(overview: Overview) -> str:
-    """The command, and the options folded away; nothing where they are not known."""
+    """Return the command, and the options folded away; nothing where they are not known."""
     parts = []
     if overview.command:
         parts.append(f"<h2>Command</h2><pre>{html.escape(_lines(overview.command))}</pre>")
@@ -253,7 +253,7 @@ def _how(overview: Overview) -> str:
 
 
 def _lines(command: str) -> str:
-    """A command with one option per line, still valid for a shell; unchanged if it cannot be taken apart."""
+    """Return a command with one option per line, still valid for a shell; unchanged if it cannot be taken apart."""
     try:
         return " \\\n  ".join(map(shlex.quote, shlex.split(command)))
     except ValueError:
@@ -261,7 +261,7 @@ def _lines(command: str) -> str:
 
 
 def _folded_list(lines: Sequence[str]) -> str:
-    """The first lines; if there are many, the rest is shown by a click."""
+    """Return the first lines; if there are many, the rest is shown by a click."""
     rest = lines[_SHOWN_WARNINGS:]
     more = f"<details><summary>{len(rest)} more</summary>{list_of(rest)}</details>" if rest else ""
     return list_of(lines[:_SHOWN_WARNINGS]) + more
@@ -277,7 +277,7 @@ def _inline(svg: str, prefix: str = "network") -> str:
 
 
 def _summary(trainings: Trainings, overviews: Overviews) -> str:
-    """A table with a column for each training; without a heading if there is one."""
+    """Return a table with a column for each training; without a heading if there is one."""
     results = [_results(iterations, overviews[label]) for label, iterations in trainings.items()]
     efforts = [_effort(iterations, overviews[label]) for label, iterations in trainings.items()]
     names = list(dict.fromkeys(name for facts in (*results, *efforts) for name in facts))

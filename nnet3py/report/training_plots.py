@@ -217,7 +217,7 @@ def _mean(fields: Mapping[str, Any], key: str) -> float:
 
 
 def _map(title: str, values: Values, log: bool) -> Figure:
-    """A row for each component, a column for each iteration, the value as a color."""
+    """Return a row for each component, a column for each iteration, the value as a color."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
@@ -248,7 +248,7 @@ def _map(title: str, values: Values, log: bool) -> Figure:
 
 
 def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Summary]]:
-    """The summaries of each nonlinearity's values or derivatives, by iteration."""
+    """Return the summaries of each nonlinearity's values or derivatives, by iteration."""
     summaries: dict[str, dict[int, Summary]] = {}
     for iteration in iterations:
         for component in iteration.progress.components.values() if iteration.progress is not None else ():
@@ -262,7 +262,7 @@ def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Sum
 
 
 def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
-    """A small plot for each nonlinearity: the median unit, and the band that holds nine units of ten."""
+    """Return a small plot for each nonlinearity: the median unit, and the band that holds nine units of ten."""
     rows = -(-len(bands) // _GRID_COLUMNS)
     with _style():
         figure = _figure(_WIDTH, 0.5 + _GRID_HEIGHT * rows)

@@ -1,4 +1,4 @@
-"""The options of making examples: Kaldi's names, defaults and meanings, declared once."""
+"""Options of making folders of examples: Kaldi's names, defaults and meanings."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Self = TypeVar("Self", bound="CommonEgsOptions")
 
 @dataclass(init=False, repr=False, eq=False)
 class CommonEgsOptions(DriverOptions):
-    """How examples of any kind are made. Names and defaults are Kaldi's."""
+    """Options of making examples of any kind; names and defaults are Kaldi's."""
 
     frames_per_eg: str = opt("frames-per-eg", "8", "Labeled frames per example; several with commas between")
     left_context: int = opt("left-context", 4, "Input frames to the left")
@@ -43,7 +43,7 @@ class CommonEgsOptions(DriverOptions):
     stage: int = opt("stage", 0, "Steps of lower numbers count as complete")
 
     def check(self) -> None:
-        """UsageError for a value that cannot be used."""
+        """Raise UsageError for a value that cannot be used."""
         from nnet3py.drivers.egs.egs_folder import is_chunk_width
 
         if not is_chunk_width(self.frames_per_eg):
@@ -71,7 +71,7 @@ class CommonEgsOptions(DriverOptions):
 
 @dataclass(init=False, repr=False, eq=False)
 class EgsOptions(CommonEgsOptions):
-    """How frame-level examples are made."""
+    """Options of making frame-level examples."""
 
     num_valid_frames_combine: int = opt("num-valid-frames-combine", 0, "Held-out frames for combining models", least=0)
     num_train_frames_combine: int = opt("num-train-frames-combine", 60000, "Training frames for combining models",
@@ -83,7 +83,7 @@ class EgsOptions(CommonEgsOptions):
 
 @dataclass(init=False, repr=False, eq=False)
 class ChainEgsOptions(CommonEgsOptions):
-    """How chain examples are made."""
+    """Options of making chain examples."""
 
     frames_per_eg: str = opt("frames-per-eg", "25", "Input frames per example; several with commas between")
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 3, "Input frames per output frame", least=1)

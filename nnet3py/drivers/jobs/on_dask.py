@@ -26,7 +26,7 @@ _OWN_VARIABLES = ("NNET3PY_PYTHON", "NNET3PY_NUM_THREADS")      # a worker has i
 
 
 class DaskExecutor(Executor):
-    """Runs jobs as tasks of a dask cluster.
+    """Executor of jobs as tasks of a dask cluster.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _distributed() -> Any:
 
 
 def _connect(distributed: Any, target: Any, name: str) -> Any:
-    """A client of the scheduler that has at least one worker."""
+    """Return a client of the scheduler that has at least one worker."""
     try:
         client = distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -97,7 +97,7 @@ def _connect(distributed: Any, target: Any, name: str) -> Any:
 
 
 def _appears(log: Path) -> bool:
-    """Whether a file can be seen here, perhaps after a moment."""
+    """Return whether a file can be seen here, perhaps after a moment."""
     deadline = time.monotonic() + _SHARED_SECONDS
     while not log.exists():
         if time.monotonic() > deadline:
