@@ -9,8 +9,7 @@ import pytest
 
 from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.options import RawDnnOptions
-from nnet3py.report.training_folder import is_running, read_overview, seconds_before
-from nnet3py.report.training_logs import Iteration, TrainLog
+from nnet3py.report.training_logs import Iteration, TrainLog, is_running, read_overview, seconds_before
 
 HEAD = "# Started at Tue Nov  3 23:59:30 UTC 2026\n"
 TAIL = "# Ended (code 0) at Wed Nov  4 00:01:00 +03 2026, elapsed time 90 seconds\n"

@@ -28,7 +28,7 @@ class Measured:
 
 def _operations(nnet: Any, request: Any) -> int:
     from nnet3py.compiler import compile as compile_request
-    from nnet3py.report.costs import Costs
+    from nnet3py.report.tables import Costs
 
     return int(Costs.of(compile_request(nnet, request), nnet).operations.sum())
 

@@ -57,7 +57,7 @@ class Step:
 
     @property
     def is_first(self) -> bool:
-        """Whether the iteration is the first: smaller steps, and the best job's network instead of the average."""
+        """True for the first iteration: smaller steps, and the best job's network instead of the average."""
         return self.iteration == 0
 
 
@@ -253,7 +253,7 @@ class FrameCommands:
                       f'"{self.diagnostic_minibatches("combine", self.combined_size)}"', target)
 
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
-        """Return the command of job ``job`` of ``num_jobs`` that sums a model's outputs on examples of an archive."""
+        """Return the command of job ``job`` of ``num_jobs`` that sums a model's outputs on some examples."""
         archive = 1 if num_jobs > self.egs.num_archives else job
         few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # most or all would be left over: merge them, too
         size = f"1:{POSTERIOR_MINIBATCH}" if few else f"{POSTERIOR_MINIBATCH}"
@@ -393,9 +393,9 @@ class ChainCommands(FrameCommands):
 
     @staticmethod
     def phone_lm(options: ChainOptions, model: str, alignments: str) -> str:
-        """Return the command that estimates the phone language model from alignments with the transition model ``model``.
+        """Return the command that estimates the phone language model from alignments with transition model ``model``.
 
-        In semi-supervised training from the best paths of lattices, too, each as often as --semisup.lm-repeats says.
+        In semi-supervised training it also uses best paths of lattices; --semisup.lm-repeats has the weights.
         Kaldi: make_weighted_den_fst.sh.
         """
         estimate = " ".join(["chain-est-phone-lm", *(options.lm_opts or "").split()])

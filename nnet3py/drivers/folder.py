@@ -13,7 +13,7 @@ from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io import temporary_files
 from nnet3py.io.streams import write_text
-from nnet3py.report.training_folder import LOCK, RECORD
+from nnet3py.report.training_logs import LOCK, RECORD
 
 
 class FolderInUse(Nnet3Error):

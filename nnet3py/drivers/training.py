@@ -24,8 +24,7 @@ from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
-from nnet3py.report.training_folder import COMMAND, EGS_INFO, FINISHED, PLAN
-from nnet3py.report.training_logs import TrainLog
+from nnet3py.report.training_logs import COMMAND, EGS_INFO, FINISHED, PLAN, TrainLog
 
 logger = logging.getLogger(__name__)
 

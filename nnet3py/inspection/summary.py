@@ -8,7 +8,7 @@ from nnet3py.inspection.facts import NetworkFacts
 from nnet3py.inspection.model import network_facts
 from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.nodes import ComponentNode, DimRangeNode
-from nnet3py.report.network_units import node_units, own_offsets
+from nnet3py.report.draw_network import node_units, own_offsets
 from nnet3py.report.tables import table
 from nnet3py.shown import Shown
 
