@@ -26,7 +26,7 @@ from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.report.training_logs import TrainLog
 
-_NAME = re.compile(r"[A-Za-z0-9_.]+")           # it becomes part of the names of nodes and folders
+_NAME = re.compile(r"[A-Za-z0-9_.]+")           # a language names nodes and folders
 
 
 @dataclass
@@ -87,7 +87,7 @@ class LanguageCommands(ChainCommands):
     train_program = "nnet3-chain-train2"
     combine_program = "nnet3-chain-combine2"
     merge_egs = "nnet3-chain-merge-egs --multilingual-eg=true"
-    lda_egs: EgsFolder                   # of one language, since classes of several cannot be told apart together
+    lda_egs: EgsFolder                   # of one language: LDA statistics need one set of classes
 
     @property
     def den_fst(self) -> str:

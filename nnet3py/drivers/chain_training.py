@@ -105,7 +105,7 @@ class ChainTraining(FrameLevelTraining):
 
     @cached_property
     def teacher(self) -> Nnet | None:
-        """Path of the network whose posteriors are learned, too (--chain.lwf-model)."""
+        """Network whose posteriors are learned, too (--chain.lwf-model); None without one."""
         if not self.options.lwf_model:
             return None
         from nnet3py.network.model_file import read_nnet

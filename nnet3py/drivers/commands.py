@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nnet3py.drivers.egs.egs_folder import EgsFolder
 
 PRINT_INTERVAL = 10
-VERBOSE_EVERY = 20           # one iteration in so many has a more verbose training log
+VERBOSE_EVERY = 20           # every N-th iteration has a more verbose training log
 FULL_PROGRESS_EVERY = 10
 POSTERIOR_MINIBATCH = 128
 FEW_EGS = 4 * POSTERIOR_MINIBATCH
@@ -32,7 +32,7 @@ class ModelFiles:
 
     suffix: str
     wrapped: bool
-    to_raw: str = "nnet3-copy"         # makes a raw network of a model, with a learning rate and a scale
+    to_raw: str = "nnet3-copy"         # program that makes a raw network of a model, with learning rate and scale
     info: str = "nnet3-info"
 
     def name(self, folder: str, which: int | str) -> str:
@@ -50,7 +50,7 @@ class Step:
 
     iteration: int
     num_jobs: int
-    processed: int               # archives gone through before
+    processed: int               # archives processed before
     learning_rate: float         # effective rate times jobs
     shrink: float = 1.0
     dropout_edits: str = ""
@@ -255,7 +255,7 @@ class FrameCommands:
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
         """Return the command of job ``job`` of ``num_jobs`` that sums a model's outputs on some examples."""
         archive = 1 if num_jobs > self.egs.num_archives else job
-        few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # most or all would be left over: merge them, too
+        few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # fewer than a full minibatch: merge them, too
         size = f"1:{POSTERIOR_MINIBATCH}" if few else f"{POSTERIOR_MINIBATCH}"
         copying = _words(self.copy_egs, *self.egs.multitask_options("egs", archive),
                          self.egs.training_rspecifier(archive), "ark:-")
@@ -315,7 +315,7 @@ def _words(*words: str) -> str:
 
 CHAIN = ModelFiles("mdl", wrapped=True, to_raw="nnet3-am-copy --raw=true", info="nnet3-am-info")
 BACKSTITCH_RAMP = 15         # iterations in which the backward steps grow to their size
-WHOLE_UTTERANCES_COMBINED = "1:64"     # a minibatch for combining models, of whole utterances
+WHOLE_UTTERANCES_COMBINED = "1:64"     # minibatch sizes of whole utterances when models are combined
 
 
 class ChainCommands(FrameCommands):
@@ -387,7 +387,7 @@ class ChainCommands(FrameCommands):
         return False
 
     def combine_options(self) -> list[str]:
-        return self._objective_options()       # without the cross-entropy, which would count
+        return self._objective_options()       # without the cross-entropy, which would change the objective
 
     # -- before the first iteration ------------------------------------------------------------------------------------
 

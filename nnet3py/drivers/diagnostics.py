@@ -58,7 +58,7 @@ class Diagnostics:
     def __init__(self, folder: TrainingFolder, commands: FrameCommands, executor: Executor,
                  warn: Callable[[str], None] = logger.warning) -> None:
         self.folder, self.commands, self.executor, self.warn = folder, commands, executor, warn
-        self.iterations: list[Iteration] = []        # complete ones, in order
+        self.iterations: list[Iteration] = []        # complete iterations, in order
         self._running: dict[int | str, Started] = {}
         self._monitor = Monitor()
 

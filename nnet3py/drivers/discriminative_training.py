@@ -104,8 +104,8 @@ class LatticeMaking(StagedWork):
         return " ".join([*words, *(self.ivectors.options if self.ivectors else [])])
 
     def steps(self) -> list[Step]:
-        return [Step(LISTS, "lists", "Looking at the data", action=self.write_lists), *self.lattice_steps(),
-                Step(LATTICES, "count", "Counting them",
+        return [Step(LISTS, "lists", "Checking the data", action=self.write_lists), *self.lattice_steps(),
+                Step(LATTICES, "count", "Counting the lattices",
                      action=lambda: write_text(str(self.product), f"{len(self.parts)}\n"))]
 
     def write_lists(self) -> None:
@@ -138,8 +138,8 @@ def make_denlats(options: LatticesOptions, executor: Executor | None = None, ter
 
 ALIGN, EGS = -3, -1                                   # stages; the iterations are 0 and up
 _SUBSETS = ("valid", "train")
-_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # priors are estimated from at most so many, by so many jobs
-_SHUFFLED = 1000                                      # the next example is drawn from so many
+_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # largest number of examples for priors; jobs
+_SHUFFLED = 1000                                      # examples in the buffer of shuffling
 
 
 class DiscriminativeTraining(LatticeMaking):
@@ -180,7 +180,7 @@ class DiscriminativeTraining(LatticeMaking):
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        return [Step(LISTS, "lists", "Looking at the data", action=self.write_lists), self._align_step(),
+        return [Step(LISTS, "lists", "Checking the data", action=self.write_lists), self._align_step(),
                 *self.lattice_steps(), *self._egs_steps(), *self._iterations(), self._last_step()]
 
     def write_lists(self) -> None:

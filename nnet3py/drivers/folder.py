@@ -128,7 +128,7 @@ class TrainingFolder:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """List the differences between two records of options, as far as both have an option."""
-    after = json.loads(json.dumps(dict(now)))       # tuples become lists, as they did before
+    after = json.loads(json.dumps(dict(now)))       # tuples become lists, as in the record
     return [f"{name} was {_shown(before[name])} and is {_shown(after[name])}"
             for name in sorted(before) if name in after and before[name] != after[name]]
 

@@ -217,7 +217,7 @@ class FrameLevelTraining(Training):
 
     # -- shrinkage -----------------------------------------------------------------------------------------------------
 
-    unsaturated_shrink: ClassVar[float | None] = None      # of recurrent networks; None: the proportional shrinkage
+    unsaturated_shrink: ClassVar[float | None] = None      # of recurrent networks; None: proportional shrinkage
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
         proportional = super().shrink(iteration, learning_rate)

@@ -26,9 +26,9 @@ from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.script import sort_key
 from nnet3py.io.streams import write_text
 
-# The stages; that of each iteration of the extractor is its number, and extraction comes after the last.
+# Stages; an iteration of the extractor has its number as stage, and extraction comes last.
 LISTS, TRANSFORM, MIXTURE, PASSES, FULL, POSTERIORS = -6, -5, -4, -3, -2, -1
-_FULL_GSELECT = 20                  # Gaussians of a frame that count for full covariances
+_FULL_GSELECT = 20                  # selected Gaussians of each frame for full covariances
 
 
 class _Mixture(NamedTuple):
@@ -144,7 +144,7 @@ class ExtractorTraining(StagedWork):
 
     def _preparation(self) -> Iterator[Step]:
         options = self.options
-        yield Step(LISTS, "lists", "Looking at the data", action=self._write_lists, jobs=[
+        yield Step(LISTS, "lists", "Checking the data", action=self._write_lists, jobs=[
             self.job(self.ubm_features.global_stats_command, "global_cmvn_stats")])
         if not options.transform_dir:
             features = (f"ark:apply-cmvn-online --config={self.path}/online_cmvn.conf {self.path}/global_cmvn.stats "
@@ -218,7 +218,7 @@ class ExtractorTraining(StagedWork):
             self.job(f"gmm-gselect --n={_FULL_GSELECT} {path}/final.dubm {self._for_mixture(number)} "
                      f'"ark:| gzip -c > {path}/gselect.full.{number}.gz"', f"gselect.full.{number}")
             for number in numbers], needs=[path / "final.dubm"])
-        yield Step(FULL, "to_full", "Beginning with diagonal ones", [
+        yield Step(FULL, "to_full", "Making full covariances of diagonal ones", [
             self.job(f"gmm-global-to-fgmm {path}/final.dubm {path}/0.ubm", "to_full")], needs=[path / "final.dubm"])
         yield from self._passes(FULL, _FULL, options.full_num_iters, selections, remove=False)
 
@@ -326,7 +326,7 @@ class IvectorExtraction(StagedWork):
         compress = str(self.options.compress).lower()
         folder, numbers = self.path.absolute(), range(1, len(self.parts) + 1)
         return [
-            Step(_EXTRACT, "lists", "Looking at the data", action=self._write_lists),
+            Step(_EXTRACT, "lists", "Checking the data", action=self._write_lists),
             Step(_EXTRACT, "extract", f"Extracting i-vectors, by {len(self.parts)} jobs", [
                 self.job(f"ivector-extract-online2 --config={self.path}/conf/ivector_extractor.conf {weights}"
                          f"ark:{self.path}/split/{number}/spk2utt scp:{self.path}/split/{number}/feats.scp ark:- | "

@@ -61,16 +61,18 @@ class JobOptions(DriverOptions):
     """Options of all work in stages and jobs."""
 
     dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", harmless=True)
-    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on again; blank: go on where the "
-                            "folder stands", harmless=True)
+    stage: int | None = opt("stage", None, "Begin at this stage and do all later ones again; blank: continue "
+                            "where the folder stands", harmless=True)
     exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", harmless=True)
-    cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",
+    cmd: str | None = opt("cmd", None, "Command that starts jobs, such as 'queue.pl --mem 4G'; blank: "
+                          "processes on this machine",
                           harmless=True)
     scheduler: str | None = opt("scheduler", None, "Address of a dask.distributed scheduler that runs the jobs",
                                 harmless=True)
-    num_threads: int = opt("num-threads", 0, "Cores that the jobs here share (0: all this process may use)",
+    num_threads: int = opt("num-threads", 0, "Cores that the jobs on this machine share (0: all that this "
+                           "process may use)",
                            harmless=True, least=0)
-    cleanup: bool = opt("cleanup", True, "Remove what is not needed any more", harmless=True)
+    cleanup: bool = opt("cleanup", True, "Remove files that are not needed any more", harmless=True)
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -83,7 +85,7 @@ class CommonOptions(JobOptions):
                                         harmless=True)
     cmvn_opts: str | None = opt("feat.cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
     egs_dir: str | None = opt("egs.dir", None, "Folder of examples that exist already", harmless=True)
-    egs_stage: int = opt("egs.stage", 0, "Where making the examples begins", harmless=True)
+    egs_stage: int = opt("egs.stage", 0, "Stage at which making the examples begins", harmless=True)
     egs_opts: str | None = opt("egs.opts", None, "Further options of making the examples")
     egs_cmd: str | None = opt("egs.cmd", None, "As --cmd, for making the examples", harmless=True)
 
@@ -94,16 +96,18 @@ class CommonOptions(JobOptions):
     max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
     samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Examples per archive, roughly", least=1)
     rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform")
-    max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Most jobs, and archives, for the LDA-like transform",
+    max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Largest number of jobs, and archives, for the "
+                            "LDA-like transform",
                             least=1)
     proportional_shrink: float = opt(f"{_OPTIMIZATION}proportional-shrink", 0.0,
-                                     "Times the learning rate: by how much parameters shrink per iteration")
+                                     "Shrinkage of parameters per iteration, in units of the learning rate")
     initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0003, "Learning rate at first")
     final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00003, "Learning rate at the end")
     num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Jobs side by side at first")
     num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Jobs side by side at the end")
     num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this")
-    max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Most models that are combined",
+    max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Largest number of models that are "
+                                  "combined",
                                   aliases=("trainer.max-models-combine",), least=1)
     max_objective_evaluations: int = like(CombineOptions, "max_objective_evaluations",
                                           f"{_OPTIMIZATION}max-objective-evaluations", least=1, harmless=True)
@@ -153,7 +157,7 @@ class AcousticOptions(CommonOptions):
 
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt",
                               harmless=True)
-    lang: str | None = opt("lang", None, "No effect: the alignments say all that is needed",
+    lang: str | None = opt("lang", None, "No effect: the folder of alignments has all that is needed",
                            harmless=True)
     presoftmax_prior_scale_power: float = opt("trainer.presoftmax-prior-scale-power", -0.25,
                                               "Power of the class counts that scales the outputs")
@@ -200,9 +204,10 @@ class RnnPart(DriverOptions):
     chunk_left_context: int = opt("egs.chunk-left-context", 40, "Frames to the left of a chunk, besides the network's")
     chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
     chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,
-                                          "The same on the left at the start of utterances (-1: no other)")
+                                          "As --egs.chunk-left-context, at the start of utterances (-1: the "
+                                          "same)")
     chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
-                                         "The same on the right at the end of utterances (-1: no other)")
+                                         "As --egs.chunk-right-context, at the end of utterances (-1: the same)")
     samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Chunks per archive, roughly", least=1)
     momentum: float = like(CommonOptions, "momentum", default=0.5)
     shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 0.99, "Factor of the parameters while saturated")
@@ -258,8 +263,8 @@ class ChainOptions(CommonOptions):
     egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: as many as is usual)")
 
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
-    phone_lm: str | None = opt("chain.phone-lm", None, "A phone language model that is there already; blank: one of "
-                               "the phones in --tree-dir")
+    phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: one is estimated "
+                               "from the phones in --tree-dir")
     l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize")
     xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize")
     left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance")
@@ -274,7 +279,7 @@ class ChainOptions(CommonOptions):
                                           "--trainer.deriv-truncate-margin, as older recipes give it")
     chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, with blanks between")
 
-    # What frame-level training has under other names.
+    # Options that frame-level training has under other names or with other defaults.
     samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Input frames per archive, at most", least=1)
     minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
                               "150=64,32/90=128")
@@ -290,29 +295,35 @@ class ChainOptions(CommonOptions):
                                          "No effect: chain models have no accuracy", harmless=True)
 
     lwf_model: str | None = opt("chain.lwf-model", None, "Another model, whose posteriors are added to the "
-                                "derivatives: the network learns them, too (learning without forgetting)")
-    lwf_scale: float = opt("chain.lwf-scale", 0.0, "Their factor, such as 0.5")
-    lwf_type: str = opt("chain.lwf-type", "den", "den: that model's posteriors by the denominator graph; raw: the "
-                        "exponentials of its output, which is then one of log-probabilities")
+                                "derivatives, so that the network learns them, too (learning without "
+                                "forgetting)")
+    lwf_scale: float = opt("chain.lwf-scale", 0.0, "Factor of the posteriors of --chain.lwf-model, such as 0.5")
+    lwf_type: str = opt("chain.lwf-type", "den", "den: posteriors by the denominator graph; raw: exponentials "
+                        "of the output of --chain.lwf-model, which must be log-probabilities")
     lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors by the denominator graph below this "
                                     "become 0")
 
     semisup_feat_dir: str | None = opt("semisup.feat-dir", None, "Folder of data without transcripts, for "
                                        "semi-supervised training", harmless=True)
-    semisup_lat_dir: str | None = opt("semisup.lat-dir", None, "Folder of lattices that a chain model made of it: "
-                                      "lat.*.gz, final.mdl", harmless=True)
-    semisup_ivector_dir: str | None = opt("semisup.online-ivector-dir", None, "Its folder with ivector_online.scp",
+    semisup_lat_dir: str | None = opt("semisup.lat-dir", None, "Folder of lattices of --semisup.feat-dir, made "
+                                      "with a chain model: lat.*.gz, final.mdl", harmless=True)
+    semisup_ivector_dir: str | None = opt("semisup.online-ivector-dir", None, "Folder with ivector_online.scp "
+                                          "of --semisup.feat-dir",
                                           harmless=True)
-    semisup_weight: float = opt("semisup.weight", 1.0, "Factor of its derivatives, besides their confidence")
-    semisup_copies: int = opt("semisup.num-copies", 1, "How often it counts in an epoch")
-    semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "How often the data with transcripts counts then")
-    semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "How often transcripts, and best paths of the lattices, "
-                                  "count in the phone language model")
+    semisup_weight: float = opt("semisup.weight", 1.0, "Factor of the derivatives on data without transcripts, "
+                                "besides their confidence")
+    semisup_copies: int = opt("semisup.num-copies", 1, "Copies of data without transcripts in an epoch")
+    semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "Copies of data with transcripts in an epoch of "
+                                  "semi-supervised training")
+    semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "Copies of transcripts, and of best paths of "
+                                  "the lattices, in the phone language model")
     semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
     semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor of the lattices' graph costs that stay, "
                                   "below 1")
-    semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Beam that its lattices are pruned to")
-    semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which its phones may begin earlier and end later")
+    semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Beam to which the lattices of "
+                                    "--semisup.lat-dir are pruned")
+    semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which phones of data without transcripts "
+                                 "may begin earlier and end later")
 
     def check(self) -> None:
         from nnet3py.drivers.egs.egs_folder import is_chunk_width

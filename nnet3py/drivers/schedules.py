@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from nnet3py.errors import Nnet3Error, UsageError
 
-WORST_OBJECTIVE = -100000.0      # of a job whose log has none
-ACCEPTED_BELOW_BEST = 1.0        # jobs further below the best one are left out of the average
+WORST_OBJECTIVE = -100000.0      # objective of a job without one in its log
+ACCEPTED_BELOW_BEST = 1.0        # jobs with a lower objective, relative to the best, are not averaged
 _LEAST_SHRINK = 0.5
-_DEFAULT_FRACTION = 0.5          # where a value in the middle of a dropout schedule stands that does not say
+_DEFAULT_FRACTION = 0.5          # position of a middle value without one in a dropout schedule
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def proportional_shrink(amount: float, learning_rate: float) -> float:
     return shrink
 
 
-# A component line of nnet3-info, and inside it the mean derivatives of a nonlinearity and of those in an LSTM's cell.
+# Component lines of nnet3-info, with mean derivatives of a nonlinearity and of the parts of an LSTM cell.
 _TYPE = re.compile(r"^component name=\S+ type=(\w+?)Component\b")
 _MEAN_DERIVATIVE = re.compile(r"deriv-avg=\[[^=\]]+=\([^)]*\), mean=([-+0-9.e]+),")
 _PARTS = re.compile(r"\b\w+_(sigmoid|tanh)=\{(.*?)\}")

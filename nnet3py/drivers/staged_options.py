@@ -24,8 +24,8 @@ class WorkOptions(JobOptions):
 
     feat_dir: str = opt("feat-dir", "", "Folder of data with feats.scp and utt2spk", harmless=True)
 
-    folders: ClassVar[tuple[str, ...]] = ("dir", "feat_dir")           # that must be given
-    more_folders: ClassVar[tuple[str, ...]] = ()                       # that may be given, and stand in commands
+    folders: ClassVar[tuple[str, ...]] = ("dir", "feat_dir")           # fields of required folders
+    more_folders: ClassVar[tuple[str, ...]] = ()     # fields of optional folders that stand in commands
 
     def check(self) -> None:
         """Raise UsageError if a value cannot be used, or a required one is missing."""
@@ -51,17 +51,19 @@ class ExtractorOptions(WorkOptions):
     splice_opts: str = opt("splice-opts", "--left-context=3 --right-context=3", "Options of splice-feats, if the "
                            "transform is estimated")
     pca_dim: int = opt("pca.dim", 40, "Dimension after the transform", least=1)
-    pca_subsample: int = opt("pca.subsample", 5, "One in so many frames is used for it", least=1)
-    pca_max_utts: int = opt("pca.max-utts", 5000, "Utterances used for it, at most", least=1)
+    pca_subsample: int = opt("pca.subsample", 5, "Use every N-th frame for the transform", least=1)
+    pca_max_utts: int = opt("pca.max-utts", 5000, "Largest number of utterances used for the transform", least=1)
     ubm_feat_dir: str | None = opt("ubm.feat-dir", None, "Data for transform and mixture, such as a part of "
-                                   "--feat-dir; blank: all of that", harmless=True)
+                                   "--feat-dir; blank: --feat-dir", harmless=True)
     num_gauss: int = opt("ubm.num-gauss", 512, "Gaussians of the mixture", least=1)
     ubm_num_iters: int = opt("ubm.num-iters", 4, "Passes over all data for the mixture", least=1)
-    ubm_num_iters_init: int = opt("ubm.num-iters-init", 20, "Iterations on frames in memory before", least=1)
-    ubm_num_frames: int = opt("ubm.num-frames", 500000, "Frames in memory for these", least=1)
-    initial_gauss_proportion: float = opt("ubm.initial-gauss-proportion", 0.5, "Part of the Gaussians they begin with")
+    ubm_num_iters_init: int = opt("ubm.num-iters-init", 20, "Iterations on frames in memory, before these "
+                                  "passes", least=1)
+    ubm_num_frames: int = opt("ubm.num-frames", 500000, "Frames in memory for these iterations", least=1)
+    initial_gauss_proportion: float = opt("ubm.initial-gauss-proportion", 0.5, "Part of the Gaussians with "
+                                          "which these iterations begin")
     ubm_num_gselect: int = opt("ubm.num-gselect", 30, "Gaussians of a frame that count in the passes", least=1)
-    ubm_subsample: int = opt("ubm.subsample", 2, "One in so many frames counts in the passes", least=1)
+    ubm_subsample: int = opt("ubm.subsample", 2, "Use every N-th frame in the passes", least=1)
     min_gaussian_weight: float = opt("ubm.min-gaussian-weight", 1.0e-4, "Least weight of a Gaussian", least=0)
     remove_low_count_gaussians: bool = opt("ubm.remove-low-count-gaussians", True, "Remove Gaussians with too little "
                                            "data after the last pass")
@@ -72,7 +74,7 @@ class ExtractorOptions(WorkOptions):
     num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
     posterior_scale: float = like(OnlineSettings, "posterior_scale")
     min_post: float = like(OnlineSettings, "min_post", least=0)
-    subsample: int = opt("subsample", 2, "One in so many frames counts in training the extractor", least=1)
+    subsample: int = opt("subsample", 2, "Use every N-th frame in training the extractor", least=1)
     online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Let the extractor see normalized features")
     extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
                                  "extract-ivectors does", harmless=True)
@@ -97,8 +99,8 @@ class IvectorOptions(WorkOptions):
     extractor_dir: str = opt("extractor-dir", "", "Folder of the extractor, as train-ivector-extractor leaves it",
                              harmless=True)
     nj: int = opt("nj", 4, "Parts of the data, with a job each", harmless=True, least=1)
-    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into ones of that many utterances, 2 for "
-                                "training data, so that i-vectors vary; 0: as they are", least=0)
+    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into new ones of so many utterances, 2 "
+                                "for training data, so that i-vectors vary; 0: no splitting", least=0)
     ivector_period: int = like(OnlineSettings, "period", least=1)
     num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
     min_post: float = like(OnlineSettings, "min_post", least=0)
@@ -157,9 +159,10 @@ class FlatStartOptions(WorkOptions):
     tree_dir: str | None = opt("tree-dir", None, "Folder with tree and final.mdl to use; blank: new ones are made",
                                harmless=True)
     lm_opts: str = opt("lm-opts", "--num-extra-lm-states=2000", "Options of chain-est-phone-lm")
-    edge_silprob: float = opt("edge-silprob", 0.8, "How probable silence is before the first word, and after the "
+    edge_silprob: float = opt("edge-silprob", 0.8, "Probability of silence before the first word and after the "
                               "last, in the phone language model")
-    between_silprob: float = opt("between-silprob", 0.1, "How probable silence is there between two words")
+    between_silprob: float = opt("between-silprob", 0.1, "Probability of silence between two words, in the "
+                                 "phone language model")
     srand: int = opt("srand", 0, "Seed of the silences")
 
     folders = (*WorkOptions.folders, "lang")

@@ -67,7 +67,7 @@ class Training(ABC):
     name: ClassVar[str]
     models: ClassVar[ModelFiles]
     commands_class: ClassVar[type[FrameCommands]] = FrameCommands
-    report: ClassVar[tuple[str, str]]              # the table of accuracies: its file, and what it shows
+    report: ClassVar[tuple[str, str]]              # file of the table of accuracies, and kind of its values
 
     def __init__(self, options: CommonOptions, executor: Executor | None = None,
                  terminal: IO[str] | None = None) -> None:
@@ -81,7 +81,7 @@ class Training(ABC):
         self.plan: Plan
         self.commands: FrameCommands
         self.diagnostics: Diagnostics
-        self._redo = False                         # a stage was run, so that all later ones are
+        self._redo = False                         # a stage was run, so all later ones are run again
         self._record: dict[str, Any] = {}
         self._threads = 0
 
@@ -227,7 +227,7 @@ class Training(ABC):
             raise UsageError(f"--stage={start} begins with {needed}, which is not there",
                              f"the last model is {self.folder.model(self.folder.last_model())}")
         self.folder.model("final").unlink(missing_ok=True)
-        for log in self.folder.log("x").parent.glob("compute_prob_*.[cf]*.log"):      # of models combined or final
+        for log in self.folder.log("x").parent.glob("compute_prob_*.[cf]*.log"):      # of the models combined and final
             log.unlink()
         if start <= self.folder.last_model():
             self.folder.model("combined").unlink(missing_ok=True)
@@ -359,7 +359,7 @@ class Training(ABC):
         asked = GPU_OPTIONS if on_gpu and gpu_option(self.options.use_gpu) in ("yes", "wait") else ()
         jobs = [Job(command, self.folder.log(name), asked) for name, command in commands.items()]
         for job in jobs:
-            job.log.unlink(missing_ok=True)      # a job that outlived a killed driver writes to the old one
+            job.log.unlink(missing_ok=True)      # a job that outlived a killed driver keeps writing to the old file
         self.executor.run(jobs)
 
     def _say_threads(self, num_jobs: int) -> None:

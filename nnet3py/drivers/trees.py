@@ -33,7 +33,7 @@ MONO, STATS, TREE, MODEL, CONVERT = -5, -4, -3, -2, -1      # stages, as in Kald
 _LANG = ("topo", "phones.txt", "phones/sets.int", "phones/roots.int", "phones/context_indep.csl",
          "phones/extra_questions.int")
 _FEATURE_OPTIONS = ("splice_opts", "cmvn_opts", "delta_opts")
-_FEW = 10              # utterances whose features give the Gaussians of the model that alignments are converted with
+_FEW = 10              # utterances from which the Gaussians of the monophone model are initialized
 
 
 class TreeBuilding(StagedWork):
@@ -127,7 +127,7 @@ class TreeBuilding(StagedWork):
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        return [Step(MONO, "lists", "Looking at the data", action=self._write_lists), self._mono_step(),
+        return [Step(MONO, "lists", "Checking the data", action=self._write_lists), self._mono_step(),
                 *self._stats_steps(), *self._tree_steps(), self._model_step(), *self._convert_steps()]
 
     def _mono_step(self) -> Step:
@@ -147,7 +147,7 @@ class TreeBuilding(StagedWork):
                      f"acc-tree-stats {options.context_opts} {options.tree_stats_opts} --ci-phones={silence} "
                      f'{path}/mono.mdl "{self._features(number)}" ark:- {acc}', f"acc_tree.{number}")
             for number, acc in enumerate(parts, 1)], needs=[path / "mono.mdl"])
-        yield Step(STATS, "sum", "Adding them", [
+        yield Step(STATS, "sum", "Adding the statistics", [
             self.job(f"sum-tree-stats {path}/treeacc {' '.join(map(str, parts))}", "sum_tree_acc")], leaves=parts)
 
     def _converted(self, model: str, tree: str, number: int, more: str = "") -> str:
@@ -164,7 +164,7 @@ class TreeBuilding(StagedWork):
             self.job(f"cluster-phones {options.cluster_phones_opts} {options.context_opts} {path}/treeacc "
                      f"{lang}/phones/sets.int {path}/.questions{more} && mv {path}/.questions {path}/questions.int",
                      "questions")], needs=[path / "treeacc"])
-        yield Step(TREE, "compile_questions", "Compiling them", [
+        yield Step(TREE, "compile_questions", "Compiling the questions", [
             self.job(f"compile-questions {options.context_opts} {lang}/topo {path}/questions.int {path}/questions.qst",
                      "compile_questions")])
         yield Step(TREE, "build_tree", f"Building a tree of at most {options.num_leaves} leaves", [
@@ -188,7 +188,7 @@ class TreeBuilding(StagedWork):
 
     def _convert_steps(self) -> Iterator[Step]:
         path, repeat = self.path, f"--repeat-frames={str(self.options.repeat_frames).lower()} "
-        yield Step(CONVERT, "convert", "Converting the alignments to it", [
+        yield Step(CONVERT, "convert", "Converting the alignments to the new model", [
             self.job(f'{self._converted("1.mdl", "tree", number, repeat)} "ark:| gzip -c > {path}/ali.{number}.gz"',
                      f"convert.{number}") for number in self._numbers], needs=[path / "1.mdl"])
         yield Step(CONVERT, "final", "Calling the model final.mdl", action=self._finish, needs=[path / "1.mdl"])
@@ -207,7 +207,7 @@ def build_tree(options: TreeOptions, executor: Executor | None = None, terminal:
 LISTS, INITIAL_MODEL, PHONE_LM, GRAPHS = -1, 0, 1, 2          # stages
 _E2E_LANG = ("L.fst", "words.txt", "phones.txt", "topo", "phones/sets.int", "phones/context_indep.csl",
          "phones/optional_silence.txt", "phones/disambig.int")
-_FEATURE_DIM = 10        # of Gaussians that nobody uses
+_FEATURE_DIM = 10        # dimension of unused Gaussians
 _SCALES = "--transition-scale=0.0 --self-loop-scale=0.0"
 
 
@@ -253,7 +253,7 @@ class FlatStart(StagedWork):
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        return [Step(LISTS, "lists", "Looking at the data", action=self._write_lists), self._model_step(),
+        return [Step(LISTS, "lists", "Checking the data", action=self._write_lists), self._model_step(),
                 self._phone_lm_step(), self._graphs_step()]
 
     def _write_lists(self) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.network.nnet import Nnet
 
-MOST_TAGS = 150         # more would hide what they are about; then the list says where the bars are
-TAG_SIZE = 9.0          # of their texts
+MOST_TAGS = 150         # more tags would hide the bars; the list has their places then
+TAG_SIZE = 9.0          # of the texts of tags
 _DISTANCES, _DIRECTIONS = (12.0, 20.0, 32.0, 46.0, 64.0, 84.0), 16
 _MARGIN = 3.0           # around texts, whose width is an estimate
 _LIST_SIZE, _LINE = 12.0, 17.0

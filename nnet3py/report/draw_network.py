@@ -27,7 +27,7 @@ from nnet3py.report.svg import (
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
-MOST_NODES = 16       # that are drawn one by one
+MOST_NODES = 16       # nodes of a network that is drawn node by node
 LEAST_RUN = 3         # equal layers that become one box
 LINE_LENGTH = 46      # characters
 BYPASSED = "with a bypass from before it to its end"
@@ -193,7 +193,7 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
     for (a, b), link in links.items():
         source, target = group_of[a], group_of[b]
         for shift in link.shifts:
-            if source != target or (a >= b and shift != "0"):      # within a layer only what leads back: a loop
+            if source != target or (a >= b and shift != "0"):      # within a layer only backward links: a loop
                 _add(merged, source, target, shift, link.optional)
     beside = _bypassed(len(units), links, group_of)
     units_made = []

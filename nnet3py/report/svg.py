@@ -10,7 +10,7 @@ FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 INK, GRAY, PALE = "#22303c", "#8a96a3", "#eef1f4"
 BLUE, GREEN, ORANGE, VIOLET = "#2f6db3", "#2e8b57", "#c8641e", "#8b5fbf"
-FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GRAY: PALE}     # of a box with such a border
+FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GRAY: PALE}     # by color of the border
 
 _WIDTH, _BOLD_WIDTH, _MONO_WIDTH = 0.58, 0.63, 0.61    # of a character, in units of the size: on the safe side
 _HEAD = 8.0     # length of an arrow's head

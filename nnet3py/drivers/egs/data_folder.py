@@ -22,7 +22,7 @@ from nnet3py.io.text_lines import read_text
 _SORT_HINT = "sort it with LC_ALL=C sort -k1,1"
 _SHOWN = 3          # utterances that a message names
 
-# Lists that a data directory may have, and what their lines begin with.
+# Lists that a data directory may have, with the kind of key of their lines.
 BY_UTTERANCE = ("feats.scp", "utt2spk", "text", "utt2num_frames", "utt2dur", "utt2uniq", "vad.scp", "segments")
 BY_SPEAKER = ("spk2utt", "cmvn.scp", "spk2gender")
 

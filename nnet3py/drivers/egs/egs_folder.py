@@ -200,8 +200,8 @@ def error_text(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-BLOCK = 256              # examples that stay together, since an archive is read fastest from one place on
-LEAST_BLOCKS = 8         # of an archive, so that few examples are mixed, too
+BLOCK = 256              # examples that stay together, since archives are read fastest in sequence
+LEAST_BLOCKS = 8         # blocks of an archive at least, so that few examples are mixed, too
 _SAME = ("feat_dim", "ivector_dim", "left_context", "right_context", "left_context_initial", "right_context_final",
          "frames_per_eg", "frame_subsampling_factor", "kind")
 _DIAGNOSTICS = ("combine", "train_diagnostic", "valid_diagnostic")

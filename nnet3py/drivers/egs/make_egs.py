@@ -45,15 +45,15 @@ from nnet3py.io.text_lines import read_lines
 logger = logging.getLogger(__name__)
 
 _COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
-_LARGE_FILE = 16 << 20                                 # bytes: too large to read just to see whether it has changed
-_ALWAYS = 1000                                         # the stage of steps that --stage does not leave out
+_LARGE_FILE = 16 << 20                                 # bytes; larger files are not read for their fingerprint
+_ALWAYS = 1000                                         # stage of steps that --stage never skips
 
 
 class EgsMaker(ABC):
     """The steps that all kinds of examples have in common; see the subclasses for what differs."""
 
     kind = "egs"
-    programs = "nnet3-"       # what the names of programs for these examples begin with
+    programs = "nnet3-"       # prefix of the programs for these examples
 
     def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor) -> None:
         options.check()

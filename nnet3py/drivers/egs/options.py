@@ -22,9 +22,11 @@ class CommonEgsOptions(DriverOptions):
     frames_per_eg: str = opt("frames-per-eg", "8", "Labeled frames per example; several with commas between")
     left_context: int = opt("left-context", 4, "Input frames to the left")
     right_context: int = opt("right-context", 4, "Input frames to the right")
-    left_context_initial: int = opt("left-context-initial", -1, "The same where an utterance begins; -1: no other",
+    left_context_initial: int = opt("left-context-initial", -1, "As --left-context, where an utterance begins; "
+                                    "-1: the same",
                                     least=-1)
-    right_context_final: int = opt("right-context-final", -1, "The same where an utterance ends; -1: no other",
+    right_context_final: int = opt("right-context-final", -1, "As --right-context, where an utterance ends; "
+                                   "-1: the same",
                                    least=-1)
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per label", least=1)
     compress: bool = opt("compress", True, "Store features compressed")
@@ -37,8 +39,10 @@ class CommonEgsOptions(DriverOptions):
     generate_egs_scp: bool = opt("generate-egs-scp", False, "Write a list (scp) beside every archive")
     online_ivector_dir: str | None = opt("online-ivector-dir", None, "Folder with ivector_online.scp")
     cmvn_opts: str | None = opt("cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
-    online_cmvn: bool = opt("online-cmvn", False, "Normalize frames with what came before, by apply-cmvn-online")
-    max_open_files: int = opt("max-open-files", 0, "Archives written at once, and some more; 0: as many as can be",
+    online_cmvn: bool = opt("online-cmvn", False, "Normalize frames with statistics of earlier ones, by "
+                            "apply-cmvn-online")
+    max_open_files: int = opt("max-open-files", 0, "Largest number of open files, which limits the archives "
+                              "written at once; 0: the system's limit",
                               least=0)
     stage: int = opt("stage", 0, "Steps of lower numbers count as complete")
 
@@ -97,7 +101,7 @@ class ChainEgsOptions(CommonEgsOptions):
     right_tolerance: int = like(SupervisionOptions, "right_tolerance", least=0)
     lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor of lattices' graph costs that stay, below 1")
     lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Beam that lattices are pruned to (0: as they are)")
-    acwt: float = opt("acwt", 0.1, "Factor of their acoustic costs, for pruning")
+    acwt: float = opt("acwt", 0.1, "Factor of lattices' acoustic costs, for pruning")
     constrained: bool = opt("constrained", True, "Examples fix the times of phones; false: only their order")
     deriv_weights_scp: str | None = opt("deriv-weights-scp", None, "List of vectors with the weight of each frame")
 

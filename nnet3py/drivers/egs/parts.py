@@ -24,8 +24,8 @@ from nnet3py.io.streams import write_text
 logger = logging.getLogger(__name__)
 
 MOST_OPEN_FILES = 512
-_OTHER_FILES = 4                  # files that a program has open besides its archives
-_LEAST_PART = 10                  # of small data one part in so many is held out
+_OTHER_FILES = 4                  # open files of a program besides its archives
+_LEAST_PART = 10                  # of little data every N-th utterance is held out
 
 
 # -- which utterances --------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from nnet3py.errors import Nnet3Error
 
-SHOWN_LINES = 10           # of the log of a job that failed
+SHOWN_LINES = 10           # lines of the log of a failed job in error messages
 _TAIL_BYTES = 16384
 
 E = TypeVar("E", bound="Executor")
@@ -79,7 +79,7 @@ class Started:
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = tuple(jobs)
-        self._reasons: list[str | None] = [None] * len(jobs)      # why a job failed
+        self._reasons: list[str | None] = [None] * len(jobs)      # reasons of failures
         self._threads: list[threading.Thread] = []
 
     @property

@@ -20,9 +20,9 @@ from nnet3py.engine.threads import num_threads
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 
-CONNECT_SECONDS = 30       # for the scheduler, and then for its first worker
-_SHARED_SECONDS = 10       # until a file written on another machine is seen here
-_OWN_VARIABLES = ("NNET3PY_PYTHON", "NNET3PY_NUM_THREADS")      # a worker has its own
+CONNECT_SECONDS = 30       # wait for the scheduler, then for its first worker
+_SHARED_SECONDS = 10       # wait until a file of another machine appears here
+_OWN_VARIABLES = ("NNET3PY_PYTHON", "NNET3PY_NUM_THREADS")      # not taken from the driver: workers have their own
 
 
 class DaskExecutor(Executor):
