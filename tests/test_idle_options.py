@@ -66,13 +66,14 @@ def is_read(name: str, module: str) -> bool:
     whole = name.replace("-", "_")
     last = whole.rpartition(".")[2]
     by_optimizer = name.startswith("optimization.") or any(one.name == name for one in unprefixed(OPTIM))
-    if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "fst.openfst":      # read as f"clear_{side}symbols"
+    if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "fst.openfst":   # read as f"clear_{side}symbols"
         return True
     if re.fullmatch(r"(mfcc|plp|fbank)-config", name):                               # read as f"{kind}-config"
         return True
-    if (name, module) == ("work-dir", "recognition.fine_tune"):                                  # the field `dir` of the drivers
+    if (name, module) == ("work-dir", "recognition.fine_tune"):                         # the field `dir` of the drivers
         return True
-    places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(CLI / f"{module.replace('.', '/')}.py"), words_of(*shared_files())]
+    own = CLI / f"{module.replace('.', '/')}.py"
+    places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(own), words_of(*shared_files())]
     wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})"}
     return not all(wanted.isdisjoint(words) for words in places)
 
