@@ -10,7 +10,7 @@ import pytest
 from command_lines import read
 from paths import ROOT
 
-from nnet3py.cli.options import Option, Options, declared, fields_from
+from nnet3py.cli.process.options import Option, Options, declared, fields_from
 from nnet3py.drivers.options import CommonOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of

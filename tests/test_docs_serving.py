@@ -21,7 +21,7 @@ from recognition_cases import PACKAGE, SOUNDS
 from server_runs import log_until, running
 
 from nnet3py.cli.main import load
-from nnet3py.cli.options import Options
+from nnet3py.cli.process.options import Options
 from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.recognition.server_http import origin_is_allowed
 from nnet3py.recognition.server_metrics import Metrics

@@ -16,7 +16,7 @@ from digits_cases import RECIPE, write_recipe_data
 from paths import ROOT
 
 import nnet3py
-from nnet3py.cli.options import Options, declared, fields_from
+from nnet3py.cli.process.options import Options, declared, fields_from
 from nnet3py.drivers.options import DnnOptions
 from nnet3py.option_fields import settings_of
 

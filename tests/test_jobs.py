@@ -258,7 +258,7 @@ def test_variable_binds_commands_without_kernels():
 DRIVER = """
 import sys
 from pathlib import Path
-from nnet3py.cli.process import run_process
+from nnet3py.cli.process.run import run_process
 from nnet3py.drivers.jobs.executors import make_executor
 from nnet3py.drivers.jobs.executor import Job
 folder = Path(sys.argv[1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from command_lines import read
 
-from nnet3py.cli.options import OptionError, declared, fields_from
+from nnet3py.cli.process.options import OptionError, declared, fields_from
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import CheckedOptions, Setting, defaults, field_values, like, opt, settings_of, with_values
 

@@ -13,7 +13,7 @@ local processes, on dask workers or by a command such as queue.pl. ``commands.py
 
 A driver may be killed and started again at any moment: each job writes under temporary names, and complete work is not
 done again. Jobs at the same time share the cores by ``NNET3PY_NUM_THREADS``, and end with the driver (``watcher.py``).
-Commands' options are made of the option classes (``cli/train_drivers.py``), which therefore import no numpy.
+Commands' options are made of the option classes (``cli/drivers/train.py``), which therefore import no numpy.
 
 The room must not import ``cli`` or ``fine_tuning``. Workflow engines (Snakemake, Luigi, doit) would replace
 ``staged.py`` and the marks of steps, about 300 lines, but neither iterations, averaging and diagnostics of a training
