@@ -2,7 +2,8 @@
 
 ``[BINARY, *OPTIM, *DEVICE]`` in a command's ``options`` takes them; ``with_default`` changes one default where a
 command differs from the rest. Groups of commands of one kind are beside what reads them: ``SIMPLE`` and ``IVEC`` in
-``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in ``training/train_setup.py``, examples in ``egs/options.py``.
+``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in ``training/train_setup.py``, those of examples in
+``egs/options.py``.
 """
 from __future__ import annotations
 
