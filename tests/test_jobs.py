@@ -239,7 +239,7 @@ def test_variable_is_weaker_than_the_option(monkeypatch):
 
 
 def test_variable_binds_commands_without_kernels():
-    program = ("from nnet3py.cli.process import run_process; import os\n"
+    program = ("from nnet3py.cli.process.run import run_process; import os\n"
                "def body():\n    import threadpoolctl, numpy\n"
                "    print({l['num_threads'] for l in threadpoolctl.threadpool_info()})\n    return 0\n"
                "run_process(body)")
