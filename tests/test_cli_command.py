@@ -16,11 +16,12 @@ from paths import ROOT
 from nnet3py.cli import registry
 from nnet3py.cli.main import main as nnet3py_main
 from nnet3py.cli.main import run_person_name
+from nnet3py.cli.process import compute_setup
 from nnet3py.cli.process.command import KaldiCommand, kaldi_command
 from nnet3py.cli.process.group import nnet3py
 from nnet3py.cli.process.option_groups import BINARY, DEVICE
 from nnet3py.cli.process.options import Options, option
-from nnet3py.cli.process.run import compute_setup, guarded
+from nnet3py.cli.process.run import guarded
 from nnet3py.errors import ArgumentsError, DeviceError, FormatError, UsageError
 
 
