@@ -13,6 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from nnet3py.provided import provide
+
 if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
     from nnet3py.acoustic_model import AcousticModel as AcousticModel
     from nnet3py.acoustic_model import read_model as read_model
@@ -21,7 +23,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.compiler.request import IoSpecification as IoSpecification
     from nnet3py.components.base import Component as Component
     from nnet3py.components.base import Properties as Properties
-    from nnet3py.components.function import FunctionComponent as FunctionComponent
+    from nnet3py.components.nonlinear import FunctionComponent as FunctionComponent
     from nnet3py.components.registry import register_component as register_component
     from nnet3py.decoding.decoder_options import DecoderOptions as DecoderOptions
     from nnet3py.decoding.decoding_graph import DecodingGraph as DecodingGraph
@@ -53,14 +55,14 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.log import show_log as show_log
     from nnet3py.model_info import info as info
     from nnet3py.network.edits import apply_edits as apply_edits
-    from nnet3py.network.freezing import freeze as freeze
-    from nnet3py.network.freezing import unfreeze as unfreeze
     from nnet3py.network.inference import for_inference as for_inference
     from nnet3py.network.model_file import read_nnet as read_nnet
     from nnet3py.network.nnet import Nnet as Nnet
+    from nnet3py.network.whole_model import freeze as freeze
     from nnet3py.network.whole_model import set_batchnorm_test_mode as set_batchnorm_test_mode
     from nnet3py.network.whole_model import set_dropout_test_mode as set_dropout_test_mode
     from nnet3py.network.whole_model import set_learning_rate as set_learning_rate
+    from nnet3py.network.whole_model import unfreeze as unfreeze
     from nnet3py.recognition.aligning import AlignedText as AlignedText
     from nnet3py.recognition.aligning import Aligner as Aligner
     from nnet3py.recognition.aligning import align as align
@@ -122,8 +124,8 @@ _PUBLIC = {
     "set_batchnorm_test_mode": "nnet3py.network.whole_model",
     "set_dropout_test_mode": "nnet3py.network.whole_model",
     "set_learning_rate": "nnet3py.network.whole_model",
-    "freeze": "nnet3py.network.freezing",
-    "unfreeze": "nnet3py.network.freezing",
+    "freeze": "nnet3py.network.whole_model",
+    "unfreeze": "nnet3py.network.whole_model",
     "apply_edits": "nnet3py.network.edits",
     # computing
     "compute": "nnet3py.runtime.compute",
@@ -201,7 +203,7 @@ _PUBLIC = {
     # components of one's own
     "Component": "nnet3py.components.base",
     "Properties": "nnet3py.components.base",
-    "FunctionComponent": "nnet3py.components.function",
+    "FunctionComponent": "nnet3py.components.nonlinear",
     "register_component": "nnet3py.components.registry",
     # errors and the log
     "Nnet3Error": "nnet3py.errors",
@@ -212,6 +214,9 @@ _PUBLIC = {
 _SUBMODULES = ("chain", "feat", "ivectors", "lattices", "sklearn", "torch", "torch_data", "vosk")
 
 __all__ = ["__version__", *_PUBLIC]
+
+# What methods of early stages call in later ones: nnet(feats), nnet.summary(), the displays of notebooks.
+provide({"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html_of": "nnet3py.inspection.notebook"})
 
 
 def _advice(name: str) -> str | None:
@@ -225,7 +230,7 @@ def _advice(name: str) -> str | None:
 
 
 def _submodule(name: str) -> ModuleType:
-    """A public submodule; AttributeError with the command that installs what it needs, if that is missing."""
+    """Return a public submodule; AttributeError with the command that installs what it needs, if that is missing."""
     from nnet3py.errors import Nnet3Error
 
     try:

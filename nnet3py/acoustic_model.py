@@ -10,17 +10,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.advice import Advising, elsewhere
+from nnet3py.advice import Advising
 from nnet3py.components.base import Component
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.names_elsewhere import ACOUSTIC_MODEL, NETWORK
 from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.shortcuts import ELSEWHERE
 
 _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
                "inputs, 'ivector' among them")
@@ -38,22 +38,7 @@ class AcousticModel(CallableModel, Advising):
     """
 
     _WHAT: ClassVar[str] = "an acoustic model"
-    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
-        "forward predict run compute infer": "model(feats), or nnet3py.compute(model, feats)",
-        "fit train": "nnet3py.train(model, (feats, targets))",
-        "eval inference": "nothing is to be done: model(feats) computes in test mode",
-        "save dump to_file": "model.write('final.mdl')",
-        "load from_file from_pretrained": "nnet3py.read_model('final.mdl')",
-        "layers modules children named_modules": "for name in model: model[name]; or model.summary()",
-        "parameters named_parameters state_dict weights": "for name in model: model[name].parameters()",
-        "num_pdfs phones topology": "model.transition_model.num_pdfs, model.transition_model.topology.phones",
-        "tree": "it is a file of its own, beside the model",
-        "compare diff equal equals": "nnet3py.compare(model, other); or model == other",
-        "decode recognize transcribe": "nnet3py.decode(model, feats, graph); nnet3py.decode_phones(model, feats)",
-        "export_onnx to_onnx export": "nnet3py.export_onnx(model, 'final.onnx')",
-        "to_torch as_torch": "nnet3py.to_torch(model)",
-        "clone": "model.copy()"})
-
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = ACOUSTIC_MODEL
     _FROM_FILE: ClassVar[str] = "nnet3py.read_model('final.mdl') reads a file"
 
     transition_model: TransitionModel
@@ -65,7 +50,7 @@ class AcousticModel(CallableModel, Advising):
         return f"<AcousticModel: {self.transition_model!r}, {self.nnet!r}, {priors}>"
 
     def __eq__(self, other: object) -> bool:
-        """Whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
+        """Return whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
         if not isinstance(other, AcousticModel):
             return NotImplemented
         return self is other or (self.transition_model == other.transition_model and self.nnet == other.nnet
@@ -74,15 +59,15 @@ class AcousticModel(CallableModel, Advising):
     __hash__ = object.__hash__          # of the object: models change
 
     def __getitem__(self, name: str) -> Component:
-        """A component of its network: ``nnet[name]``."""
+        """Return a component of its network: ``nnet[name]``."""
         return self.nnet[name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether a component or a node of its network has that name."""
+        """Return whether a component or a node of its network has that name."""
         return name in self.nnet
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the components of its network."""
+        """Return the names of the components of its network."""
         return iter(self.nnet)
 
     def __len__(self) -> int:
@@ -95,21 +80,21 @@ class AcousticModel(CallableModel, Advising):
             return self._ELSEWHERE.get(name)
         if hasattr(self.nnet, name):
             return f"its network has, model.nnet.{name}"
-        return f"with nnet = model.nnet: {ELSEWHERE[name]}" if name in ELSEWHERE else super()._advice(name)
+        return f"with nnet = model.nnet: {NETWORK[name]}" if name in NETWORK else super()._advice(name)
 
     def copy(self) -> AcousticModel:
-        """A deep copy."""
+        """Return a deep copy."""
         return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
-        """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
+        """Return frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
         from nnet3py.compiler.context import compute_simple_nnet_context
 
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)
 
     def with_network(self, nnet: Nnet) -> AcousticModel:
-        """An acoustic model of another network, with this one's transition model and priors.
+        """Return an acoustic model of another network, with this one's transition model and priors.
 
         Raises
         ------
@@ -189,7 +174,7 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
 
 def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
-    """The model itself, or that of a file or a folder; raises as :func:`read_model`."""
+    """Return the model itself, or that of a file or a folder; raises as :func:`read_model`."""
     return model if isinstance(model, AcousticModel) else read_model(model)
 
 

@@ -30,7 +30,7 @@ class AdvisingType(type):
             raise NoSuchAttribute(f"{cls.__name__} has no '{name}'", lambda: cls._ELSEWHERE.get(name))
 
         def __call__(cls, *arguments: Any, **settings: Any) -> Any:
-            """An object of this class; UsageError for a path."""
+            """Return an object of this class; UsageError for a path."""
             if cls._FROM_FILE and arguments and isinstance(arguments[0], str | os.PathLike):
                 raise UsageError(f"{cls.__name__}() does not take a path", cls._FROM_FILE)
             return super().__call__(*arguments, **settings)
@@ -70,7 +70,7 @@ class Advising:
 
 
 def elsewhere(**table: str) -> dict[str, str]:
-    """A table for ``_ELSEWHERE``: several names, with blanks between them, may have the same advice.
+    """Return a table for ``_ELSEWHERE``: several names, with blanks between them, may have the same advice.
 
     >>> elsewhere(**{"fit train": "nnet3py.train(nnet, feats, targets)"})
     """
@@ -78,7 +78,7 @@ def elsewhere(**table: str) -> dict[str, str]:
 
 
 def arguments_elsewhere(*settings: Any, **table: str) -> Callable[[Function], Function]:
-    """A decorator: an argument by a name that the function does not have is a UsageError that says what to type.
+    """Return a decorator: an argument by a name that the function does not have is a UsageError that says what to type.
 
     Parameters
     ----------

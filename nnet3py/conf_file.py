@@ -16,7 +16,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a file gives, by name. A line may hold more than one, as in ``splice_opts``.
+    """Return the options that a file gives, by name. A line may hold more than one, as in ``splice_opts``.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> Any:
-    """The value of one option. UsageError for one that is not known, or a value of another type than its default."""
+    """Return the value of one option. UsageError for one that is not known, or a value of another type than its default."""
     if name not in defaults:
         close = get_close_matches(name, defaults, 1)
         raise UsageError(f"--{name} is not an option here",
@@ -52,7 +52,7 @@ def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> A
 
 
 def find_file(name: str, folder: str) -> str:
-    """The file that a conf file of a model folder names.
+    """Return the file that a conf file of a model folder names.
 
     Kaldi takes such names as relative to the working directory; where that has no such file, it is looked for in the
     model folder: under the whole name, then without its first folders one after the other. So a model that was moved,

@@ -23,12 +23,12 @@ _INT32 = range(-2**31, 2**31)
 
 
 def is_valid_name(name: str) -> bool:
-    """True if ``name`` may name a node, a component or a key: a letter or ``_``, then letters, digits, ``_-.``."""
+    """Return whether ``name`` may name a node, a component or a key: a letter or ``_``, then letters, digits, ``_-.``."""
     return _NAME.match(name) is not None
 
 
 def did_you_mean(word: str, possible: list[str]) -> str | None:
-    """A hint that names the word of ``possible`` most like ``word``, or None if nothing is like it."""
+    """Return a hint that names the word of ``possible`` most like ``word``, or None if nothing is like it."""
     import difflib  # rare: only errors need it
 
     close = difflib.get_close_matches(word, possible, n=1, cutoff=0.6)
@@ -88,7 +88,7 @@ class ConfigLine:
             yield key, value
 
     def _value(self, begin: int) -> tuple[str, int]:
-        """The value that begins at ``begin``, and the position after it."""
+        """Return the value that begins at ``begin``, and the position after it."""
         text = self.whole_line
         quote = text[begin:begin + 1]
         if quote in ("'", '"') and quote:
@@ -107,18 +107,18 @@ class ConfigLine:
     # -- typed reads -------------------------------------------------------------------------------------------------
 
     def has(self, key: str) -> bool:
-        """True if the line gives ``key``; does not mark it as used."""
+        """Return whether the line gives ``key``; does not mark it as used."""
         return key in self._values
 
     def get_string(self, key: str, default: str | None = None) -> str:
-        """The value as it stands, quotes removed. Raises ConfigError if it is missing and has no default."""
+        """Return the value as it stands, quotes removed. Raises ConfigError if it is missing and has no default."""
         if key not in self._values:
             return self._default(key, default)
         self._used.add(key)
         return self._values[key]
 
     def get_int(self, key: str, default: int | None = None) -> int:
-        """A 32-bit integer. Raises ConfigError for anything else, or if it is missing and has no default."""
+        """Return a 32-bit integer. Raises ConfigError for anything else, or if it is missing and has no default."""
         if key not in self._values:
             return self._default(key, default)
         value = _as_integer(self._values[key])
@@ -128,7 +128,7 @@ class ConfigLine:
         return value
 
     def get_float(self, key: str, default: float | None = None) -> float:
-        """A real number that fits into float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
+        """Return a real number that fits into float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         text = self._values[key].strip(_BLANKS)
@@ -172,7 +172,7 @@ class ConfigLine:
         return [key for key in self._values if key not in self._used]
 
     def unused_values(self) -> str:
-        """The pairs that nothing has read, as ``k=v k=v`` in the order of their keys."""
+        """Return the pairs that nothing has read, as ``k=v k=v`` in the order of their keys."""
         return " ".join(f"{key}={self._values[key]}" for key in sorted(self._unused()))
 
     def check_all_used(self) -> None:
@@ -186,7 +186,7 @@ class ConfigLine:
                           f"{key} must be {expected}")
 
     def error(self, message: str, hint: str | None = None) -> ConfigError:
-        """A ConfigError with ``message`` and the place of this line; for the caller to raise."""
+        """Return a ConfigError with ``message`` and the place of this line; for the caller to raise."""
         place = [self.path] if self.path else []
         if self.number is not None:
             place.append(f"line {self.number}")
@@ -202,7 +202,7 @@ def _as_integer(text: str) -> int | None:
 
 
 def parse_config_lines(text: str, path: str | None = None) -> list[ConfigLine]:
-    """The lines of ``text`` without comments (from ``#`` on, wherever it stands) and without blank lines.
+    """Return the lines of ``text`` without comments (from ``#`` on, wherever it stands) and without blank lines.
 
     Raises
     ------

@@ -31,12 +31,12 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def is_checkout() -> bool:
-    """Whether this package runs from a checkout, not from a wheel that was installed."""
+    """Return whether this package runs from a checkout, not from a wheel that was installed."""
     return os.path.isfile(os.path.join(_ROOT, "setup.cfg"))
 
 
 def install_command(extra: str) -> str:
-    """The command for a shell that installs what an extra needs, for the Python that runs now.
+    """Return the command for a shell that installs what an extra needs, for the Python that runs now.
 
     A checkout is installed from its folder; a wheel is known to pip by its name.
     """
@@ -51,7 +51,7 @@ def install_command(extra: str) -> str:
 
 
 def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
-    """The module of an optional package.
+    """Return the module of an optional package.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
 
 
 def missing_packages(extra: str) -> list[str]:
-    """The packages of an extra that are not installed, with the versions that are wanted."""
+    """Return the packages of an extra that are not installed, with the versions that are wanted."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     missing = []

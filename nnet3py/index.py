@@ -52,14 +52,14 @@ class KeySpace:
 
     @classmethod
     def of(cls, arrays: Iterable[np.ndarray]) -> KeySpace:
-        """A key space that holds every n of the given index arrays."""
+        """Return a key space that holds every n of the given index arrays."""
         columns = [a[:, 0] for a in arrays if len(a)]
         if not columns:
             return cls(0, 0)
         return cls(min(int(c.min()) for c in columns), max(int(c.max()) for c in columns))
 
     def keys(self, indexes: np.ndarray) -> np.ndarray:
-        """int64 keys (...) of int32 indexes (..., 3)."""
+        """Return int64 keys (...) of int32 indexes (..., 3)."""
         x = indexes[..., 2].astype(np.int64)
         if x.size and not (-self._x_bias <= x.min() and x.max() < self._x_bias):
             raise Nnet3Error(f"an x of {int(np.abs(x).max())} in an index is too large")
@@ -75,11 +75,11 @@ class KeySpace:
 
     @staticmethod
     def shifted(keys: np.ndarray, t: int) -> np.ndarray:
-        """The keys of the indexes that are ``t`` later; ``keys`` itself if t is 0. Not for padding rows."""
+        """Return the keys of the indexes that are ``t`` later; ``keys`` itself if t is 0. Not for padding rows."""
         return keys + (t << _LOW_BITS) if t else keys
 
     def indexes(self, keys: np.ndarray) -> np.ndarray:
-        """int32 indexes (..., 3) of int64 keys (...)."""
+        """Return int32 indexes (..., 3) of int64 keys (...)."""
         out = np.empty((*keys.shape, 3), dtype=np.int32)
         out[..., 0] = (keys & ((1 << self._n_bits) - 1)) + self.min_n
         out[..., 1] = keys >> _LOW_BITS
@@ -88,7 +88,7 @@ class KeySpace:
 
 
 def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
-    """int32 (num_sequences * times, 3): all ``times`` of sequence 0, then all of sequence 1, and so on; x is 0."""
+    """Return int32 (num_sequences * times, 3): all ``times`` of sequence 0, then all of sequence 1, and so on; x is 0."""
     indexes = np.zeros((num_sequences, len(times), 3), dtype=np.int32)
     indexes[:, :, 0] = np.arange(num_sequences)[:, None]
     indexes[:, :, 1] = times
@@ -96,22 +96,22 @@ def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
 
 
 def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:
-    """int64 keys (rows,) of int32 indexes (rows, 3); comparable between arrays only if they share a ``space``."""
+    """Return int64 keys (rows,) of int32 indexes (rows, 3); comparable between arrays only if they share a ``space``."""
     return (space or KeySpace.of([indexes])).keys(indexes)
 
 
 def sequence_keys(indexes: np.ndarray) -> np.ndarray:
-    """int64 keys (rows,) of the sequences of int32 indexes (rows, 3): of n and x alone, sorting by n, then x."""
+    """Return int64 keys (rows,) of the sequences of int32 indexes (rows, 3): of n and x alone, sorting by n, then x."""
     return (indexes[:, 0].astype(np.int64) << 32) + (indexes[:, 2].astype(np.int64) + _X_BIAS)
 
 
 def sequences_of(keys: np.ndarray) -> np.ndarray:
-    """The n and x of keys made by ``sequence_keys``, int32 (rows, 2)."""
+    """Return the n and x of keys made by ``sequence_keys``, int32 (rows, 2)."""
     return np.stack([keys >> 32, (keys & 0xFFFFFFFF) - _X_BIAS], axis=1).astype(np.int32)
 
 
 def sort_order(indexes: np.ndarray) -> np.ndarray:
-    """The permutation (rows,) that sorts int32 indexes (rows, 3) by t, then x, then n. Stable."""
+    """Return the permutation (rows,) that sorts int32 indexes (rows, 3) by t, then x, then n. Stable."""
     return np.argsort(keys(indexes), kind="stable")
 
 
@@ -137,7 +137,7 @@ def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values of a 1-D array, ascending; the array itself if that is what it has.
+    """Return the distinct values of a 1-D array, ascending; the array itself if that is what it has.
 
     Unlike numpy's unique it does not load numpy.ma, which is slow.
     """
@@ -170,7 +170,7 @@ def _is_new(ordered: np.ndarray) -> np.ndarray:
 
 
 def _are_rising(indexes: np.ndarray) -> bool:
-    """True if each index is above the one before it by n, then t, then x."""
+    """Return whether each index is above the one before it by n, then t, then x."""
     columns = np.ascontiguousarray(indexes.T)       # several times as fast to compare
     (n, t, x), (next_n, next_t, next_x) = columns[:, :-1], columns[:, 1:]
     above = (next_t > t) | ((next_t == t) & (next_x > x))
@@ -178,7 +178,7 @@ def _are_rising(indexes: np.ndarray) -> bool:
 
 
 def first_duplicate(indexes: np.ndarray) -> int:
-    """A row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
+    """Return a row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
     if _are_rising(indexes):        # sequence by sequence, as examples are merged
         return -1
     k = keys(indexes)

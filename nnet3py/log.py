@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def set_program(name: str) -> None:
-    """Name the running command in the headers that follow (Kaldi's name, such as ``nnet3-train``)."""
+    """Return name the running command in the headers that follow (Kaldi's name, such as ``nnet3-train``)."""
     global _program
     _program = name
 
@@ -61,12 +61,12 @@ def set_verbose(level: int) -> None:
 
 
 def program() -> str:
-    """The name given to :func:`set_program`."""
+    """Return the name given to :func:`set_program`."""
     return _program
 
 
 def verbose() -> int:
-    """The current verbose level."""
+    """Return the current verbose level."""
     return _verbose
 
 
@@ -115,12 +115,12 @@ def count_repeats_anew() -> None:
 
 
 def kaldi_place(function: str, file: str, line: int) -> dict[str, Any]:
-    """The ``extra=`` of a :mod:`logging` call whose line must show Kaldi's function, file and line."""
+    """Return the ``extra=`` of a :mod:`logging` call whose line must show Kaldi's function, file and line."""
     return {"kaldi_place": (function, file, line)}
 
 
 def short_path(path: str) -> str:
-    """A source path with at most one folder, as headers show it."""
+    """Return a source path with at most one folder, as headers show it."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 
@@ -277,7 +277,7 @@ def show_status(text: str) -> bool:
 
 
 def bar(done: int, total: int, what: str, seconds: float) -> str:
-    """A bar for :func:`show_status`: ``done`` of ``total`` (positive), after so many seconds."""
+    """Return a bar for :func:`show_status`: ``done`` of ``total`` (positive), after so many seconds."""
     filled = _BAR * min(done, total) // total
     return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {what.format(total)}, {seconds:.0f} s"
 
@@ -289,7 +289,7 @@ def leave_status_to_others() -> None:
 
 
 def _terminal() -> Any:
-    """The stream on which status is shown; None for none."""
+    """Return the stream on which status is shown; None for none."""
     if not _shows_status:
         return None
     if _is_notebook(sys.stderr):
@@ -309,7 +309,7 @@ def _terminal() -> Any:
 
 
 def _is_notebook(stream: Any) -> bool:
-    """Whether a stream's lines are shown below a notebook's cell."""
+    """Return whether a stream's lines are shown below a notebook's cell."""
     return type(stream).__module__.startswith("ipykernel.")
 
 
@@ -367,12 +367,12 @@ def progress(items: Iterable[T], label: str, length: int | None = None, size: Ca
 
 
 def rate(value: float) -> str:
-    """A number per second: whole from ten on, below that with one decimal."""
+    """Return a number per second: whole from ten on, below that with one decimal."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.1f}"
 
 
 def clock_time(seconds: float) -> str:
-    """A duration as ``h:mm:ss``, with the days before it from one day on."""
+    """Return a duration as ``h:mm:ss``, with the days before it from one day on."""
     from datetime import timedelta  # most commands show no time left
 
     return str(timedelta(seconds=round(seconds)))

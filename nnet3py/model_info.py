@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
 
 def info(nnet: AnyModelOrFile, verbose: int = 0) -> str:
-    """The text that ``nnet3-info`` prints: contexts (of a simple network), sizes, nodes and components.
+    """Return the text that ``nnet3-info`` prints: contexts (of a simple network), sizes, nodes and components.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def info(nnet: AnyModelOrFile, verbose: int = 0) -> str:
 
 
 def acoustic_model_info(model: AcousticModel, verbose: int = 0) -> str:
-    """The text that ``nnet3-am-info`` prints: dimensions and priors, then the network's."""
+    """Return the text that ``nnet3-am-info`` prints: dimensions and priors, then the network's."""
     nnet, priors = model.nnet, model.priors
     lines = [f"input-dim: {nnet.input_dim('input')}", f"ivector-dim: {nnet.input_dim('ivector')}",
              f"num-pdfs: {nnet.output_dim('output')}", f"prior-dimension: {priors.size}"]

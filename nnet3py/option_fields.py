@@ -26,12 +26,12 @@ class Setting(NamedTuple):
 
 
 def opt(name: str, default: Any, help: str, **more: Any) -> Any:
-    """A field of a dataclass with its option; a default of ``()`` is a list of numbers, typed as ``1:2:3``."""
+    """Return a field of a dataclass with its option; a default of ``()`` is a list of numbers, typed as ``1:2:3``."""
     return dataclasses.field(default=default, metadata={"name": name, "help": help, **more})
 
 
 def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
-    """The options of a dataclass, or of an instance with other defaults; names begin with ``prefix``."""
+    """Return the options of a dataclass, or of an instance with other defaults; names begin with ``prefix``."""
     return tuple(
         Setting(prefix + field.metadata["name"], "" if default == () else default, field.metadata["help"])
         for field in dataclasses.fields(options) if "name" in field.metadata
@@ -50,17 +50,17 @@ def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> d
 
 
 def with_values(options: T, values: Mapping[str, Any], prefix: str = "") -> T:
-    """A copy of a dataclass instance, with those of ``values`` that it has fields for. As field_values."""
+    """Return a copy of a dataclass instance, with those of ``values`` that it has fields for. As field_values."""
     return dataclasses.replace(options, **field_values(options, values, prefix))       # type: ignore[type-var]
 
 
 def defaults(settings: tuple[Setting, ...]) -> dict[str, Any]:
-    """The options' defaults, by name."""
+    """Return the options' defaults, by name."""
     return {setting.name: setting.default for setting in settings}
 
 
 def _numbers(text: str, name: str) -> list[int]:
-    """The numbers of a list such as ``1:2:3``, or with commas; empty parts do not count."""
+    """Return the numbers of a list such as ``1:2:3``, or with commas; empty parts do not count."""
     numbers = option_file.integers(":".join(filter(None, re.split("[:,]", text))))
     if numbers is None:
         raise UsageError(f"--{name}={text}: expected numbers with colons between them")

@@ -23,23 +23,23 @@ class OptionLine(NamedTuple):
 
 
 def normalize(name: str) -> str:
-    """An option's name as Kaldi compares it: lower case, ``-`` for ``_``."""
+    """Return an option's name as Kaldi compares it: lower case, ``-`` for ``_``."""
     return name.replace("_", "-").lower()
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """The name and the value of ``--name=value``; the value is None without an equal sign."""
+    """Return the name and the value of ``--name=value``; the value is None without an equal sign."""
     name, equals, value = text[2:].partition("=")
     return normalize(name), value.strip() if equals else None
 
 
 def option_texts(line: str) -> list[str]:
-    """The options of a line of a model folder's file, which may hold more than one, as in ``splice_opts``."""
+    """Return the options of a line of a model folder's file, which may hold more than one, as in ``splice_opts``."""
     return _NEXT_OPTION.split(line)
 
 
 def read_option_lines(path: str) -> list[OptionLine]:
-    """The lines of a file that hold options. UsageError for a file that cannot be read, or another line."""
+    """Return the lines of a file that hold options. UsageError for a file that cannot be read, or another line."""
     try:
         with open(path, encoding="utf-8-sig") as stream:         # a byte-order mark is passed over
             lines = stream.read().splitlines()
@@ -63,21 +63,21 @@ def boolean(text: str) -> bool | None:
 
 
 def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
-    """A whole number between two limits, in decimal digits; None for another text."""
+    """Return a whole number between two limits, in decimal digits; None for another text."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     is_number = digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS
     return int(text) if is_number and low <= int(text) <= high else None
 
 
 def integers(text: str) -> list[int] | None:
-    """The numbers, 0 or more, of a list such as ``1:2:3``, empty for an empty text; None for another text."""
+    """Return the numbers, 0 or more, of a list such as ``1:2:3``, empty for an empty text; None for another text."""
     parts = text.split(":") if text else []
     are_numbers = all(part.isascii() and part.isdigit() and len(part) < _MOST_LIST_DIGITS for part in parts)
     return [int(part) for part in parts] if are_numbers else None
 
 
 def real(text: str) -> float | None:
-    """A number as C reads it; None for another text, and for NaN."""
+    """Return a number as C reads it; None for another text, and for NaN."""
     try:
         number = float(text)
     except ValueError:

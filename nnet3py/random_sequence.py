@@ -25,7 +25,7 @@ _RARE = 128                     # below 1/128 a probability is split in two draw
 
 
 def float32(number: float) -> float:
-    """A number rounded to float."""
+    """Return a number rounded to float."""
     return _FLOAT32.unpack(_FLOAT32.pack(number))[0]
 
 
@@ -51,23 +51,23 @@ class CRandom:
         return np.array(self._state, dtype=np.uint32)
 
     def draw(self) -> int:
-        """An integer in 0 … RAND_MAX."""
+        """Return an integer in 0 … RAND_MAX."""
         state = self._state
         value = (state[-_LAGS[0]] + state[0]) & 0xFFFFFFFF
         state.append(value)
         return value >> 1
 
     def uniform(self) -> float:
-        """A float32 between 0 and 1. Kaldi: RandUniform."""
+        """Return a float32 between 0 and 1. Kaldi: RandUniform."""
         return float32((self.draw() + 1.0) / (RAND_MAX + 2.0))
 
     def normal(self) -> float:
-        """A normally distributed float32. Kaldi: RandGauss."""
+        """Return a normally distributed float32. Kaldi: RandGauss."""
         radius = math.sqrt(-2.0 * math.log(self.uniform()))
         return float32(radius * math.cos(2.0 * math.pi * self.uniform()))
 
     def normal_matrix(self, num_rows: int, num_cols: int) -> np.ndarray:
-        """float32 (num_rows, num_cols), normally distributed, by a generator of its own. Kaldi: SetRandn."""
+        """Return float32 (num_rows, num_cols), normally distributed, by a generator of its own. Kaldi: SetRandn."""
         import numpy as np
 
         pairs = (num_cols + 1) // 2
@@ -78,7 +78,7 @@ class CRandom:
         return both.reshape(num_rows, 2 * pairs)[:, :num_cols].astype(np.float32)
 
     def integer(self, low: int, high: int) -> int:
-        """An integer in low … high, both included; nothing is drawn if there is no choice."""
+        """Return an integer in low … high, both included; nothing is drawn if there is no choice."""
         return low if low == high else low + self.draw() % (high + 1 - low)
 
     def happens(self, probability: float) -> bool:
@@ -92,7 +92,7 @@ class CRandom:
         return self.draw() < float32((RAND_MAX + 1.0) * float32(probability))
 
     def count(self, mean: float) -> int:
-        """A whole number around ``mean``: its whole part, and one more with the probability of the rest."""
+        """Return a whole number around ``mean``: its whole part, and one more with the probability of the rest."""
         number = 0
         while mean > 1.0:
             number += 1
@@ -101,7 +101,7 @@ class CRandom:
 
 
 def _rand_r(seed: int, count: int) -> np.ndarray:
-    """int64 (count,), what glibc's ``rand_r`` gives, starting from a seed."""
+    """Return int64 (count,), what glibc's ``rand_r`` gives, starting from a seed."""
     import numpy as np
 
     steps = 3 * count
@@ -113,7 +113,7 @@ def _rand_r(seed: int, count: int) -> np.ndarray:
 
 
 def _mersenne_twister(seed: int) -> random.Random:
-    """The 32-bit words of ``std::mt19937(seed)``: ``getrandbits(32)``. Matsumoto and Nishimura, 1998."""
+    """Return the 32-bit words of ``std::mt19937(seed)``: ``getrandbits(32)``. Matsumoto and Nishimura, 1998."""
     state = [seed & 0xFFFFFFFF]
     for i in range(1, 624):
         state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + i) & 0xFFFFFFFF)
@@ -123,7 +123,7 @@ def _mersenne_twister(seed: int) -> random.Random:
 
 
 def shuffled(count: int, seed: int) -> list[int]:
-    """The permutation of 0 … count-1 that ``std::shuffle`` with ``mt19937(seed)`` makes of ``count`` items.
+    """Return the permutation of 0 … count-1 that ``std::shuffle`` with ``mt19937(seed)`` makes of ``count`` items.
 
     As in libstdc++, which draws two positions from one random number where their product fits.
     """
@@ -157,7 +157,7 @@ def shuffled(count: int, seed: int) -> list[int]:
 
 
 def philox(seed: int = 0) -> np.random.Generator:
-    """A counter-based generator, for choices without a sequence of Kaldi's to follow."""
+    """Return a counter-based generator, for choices without a sequence of Kaldi's to follow."""
     import numpy as np
 
     return np.random.Generator(np.random.Philox(seed))

@@ -99,7 +99,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.n_iter_ = len(self.history_)
 
     def _output(self, x: ArrayLike) -> np.ndarray:
-        """The network's output for rows, float64 (rows, output dim)."""
+        """Return the network's output for rows, float64 (rows, output dim)."""
         _validation.check_is_fitted(self)
         rows = _validation.validate_data(self, x, reset=False, dtype=np.float32)
         padded = np.zeros((-(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE, rows.shape[1]), np.float32)
@@ -151,7 +151,7 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
         return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
     def predict(self, x: ArrayLike) -> np.ndarray:
-        """The likeliest class of each row, of the type of ``y``, (rows,); ``x`` float (rows, features)."""
+        """Return the likeliest class of each row, of the type of ``y``, (rows,); ``x`` float (rows, features)."""
         likeliest = self._output(x).argmax(axis=1)
         return np.asarray(self.classes_[likeliest])
 
@@ -182,7 +182,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
         return self
 
     def predict(self, x: ArrayLike) -> NDArray[np.float64]:
-        """float64 (rows,) or (rows, targets), whichever ``y`` was."""
+        """Return float64 (rows,) or (rows, targets), whichever ``y`` was."""
         values = self._output(x) * self._scale + self._mean
         return values[:, 0] if self._is_flat else values
 

@@ -68,7 +68,7 @@ def link_or_copy(target: str, path: str) -> None:
 
 
 def can_lock() -> bool:
-    """Whether files can be locked at all."""
+    """Return whether files can be locked at all."""
     return fcntl is not None or msvcrt is not None
 
 
@@ -128,12 +128,12 @@ def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
 
 
 def user_id() -> int:
-    """The number of the user whose rights this process has; only where :data:`HAS_OWNERS`."""
+    """Return the number of the user whose rights this process has; only where :data:`HAS_OWNERS`."""
     return os.geteuid()
 
 
 def is_private_group(group: int) -> bool:
-    """Whether nobody but the caller and root is in a group: root's own, and the caller's where each user has one."""
+    """Return whether nobody but the caller and root is in a group: root's own, and the caller's where each user has one."""
     import grp
     import pwd
 
@@ -190,7 +190,7 @@ None, and what it returns None for, is left to a shell. ``reads``: this process 
 
 
 def shell_words(command: str) -> list[str]:
-    """The words that run a command line in POSIX's shell.
+    """Return the words that run a command line in POSIX's shell.
 
     Raises Nnet3Error where there is none: Windows has one with Git, MSYS2 or Cygwin, found on PATH.
     """
@@ -198,7 +198,7 @@ def shell_words(command: str) -> list[str]:
 
 
 def bash_words(command: str) -> list[str]:
-    """The words that run a command line in bash; a pipe fails if any of its programs does. Nnet3Error as above."""
+    """Return the words that run a command line in bash; a pipe fails if any of its programs does. Nnet3Error as above."""
     return [_shell("bash"), "-o", "pipefail", "-c", command]
 
 
@@ -255,7 +255,7 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 def _living_groups(groups: set[int]) -> set[int]:
-    """The process groups with a member that has not ended."""
+    """Return the process groups with a member that has not ended."""
     alive = {group for group in groups if _signal_group(group, 0)}
     if not alive or not os.path.exists("/proc/self/stat"):
         return alive
@@ -278,7 +278,7 @@ HANGUP: int = getattr(signal, "SIGHUP", 0)
 
 
 def has_terminal() -> bool:
-    """Whether this process has a terminal that controls it, which is still open."""
+    """Return whether this process has a terminal that controls it, which is still open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
     except OSError:
@@ -298,7 +298,7 @@ def call_at_signals(loop: Any, numbers: tuple[int, ...], function: Callable[[], 
 # -- the machine, and this process's share of it -----------------------------------------------------------------------
 
 def host_name() -> str:
-    """The name of the machine, as ``uname -n`` says it."""
+    """Return the name of the machine, as ``uname -n`` says it."""
     if hasattr(os, "uname"):
         return os.uname().nodename
     import platform
@@ -307,7 +307,7 @@ def host_name() -> str:
 
 
 def available_cores() -> int:
-    """The number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:     # not on macOS or Windows
@@ -334,7 +334,7 @@ def _limit(name: str) -> int | None:
 
 
 def largest_memory() -> int | None:
-    """The most bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
+    """Return the most bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
     try:
         import resource
     except ImportError:         # Windows
@@ -344,7 +344,7 @@ def largest_memory() -> int | None:
 
 
 def resident_bytes() -> int | None:
-    """The memory that this process has now; None where the system does not tell."""
+    """Return the memory that this process has now; None where the system does not tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -388,7 +388,7 @@ def give_back_memory() -> None:
 
 
 def _function_of_c(name: str) -> Any:
-    """A function of the C library, where there is /proc; None if it has none of that name."""
+    """Return a function of the C library, where there is /proc; None if it has none of that name."""
     if not os.path.exists("/proc/self"):
         return None
     import ctypes

@@ -111,7 +111,7 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
         raise UsageError("archives are read in order, not by number", "next(iter(data)); or for batch in data")
 
     def set_epoch(self, epoch: int) -> None:
-        """The number of the pass, which with ``seed`` decides the order."""
+        """Return the number of the pass, which with ``seed`` decides the order."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Tensors]:
@@ -130,7 +130,7 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
             yield _stacked(batch)
 
     def _examples(self) -> Iterator[Example]:
-        """The examples of this process, in the order of this pass."""
+        """Yield the examples of this process, in the order of this pass."""
         worker = _data.get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         by_archive = len(self.archives) >= count

@@ -42,7 +42,7 @@ def why_untrusted(folder: Path) -> str | None:
 
 
 def why_any_untrusted(folder: Path) -> str | None:
-    """The same for a folder with all that is in it. A folder that does not exist is trusted."""
+    """Return the same for a folder with all that is in it. A folder that does not exist is trusted."""
     if not system.HAS_OWNERS or not folder.exists():
         return None
     fault = why_untrusted(folder)
@@ -72,7 +72,7 @@ def why_less_trusted(path: Path, code: Path) -> str | None:
 
 
 def read_trusted(path: Path) -> bytes:
-    """The bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is not a plain file."""
+    """Return the bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is not a plain file."""
     descriptor = os.open(path, _OPEN)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
@@ -108,7 +108,7 @@ def make_private(folder: Path) -> None:
 
 
 def _is_trusted_owner(owner: int) -> bool:
-    """The caller, root, and whoever owns everything, as root does under another name where user ids are mapped."""
+    """Return the caller, root, and whoever owns everything, as root does under another name where user ids are mapped."""
     return owner in (system.user_id(), ROOT) or owner == os.lstat(os.sep).st_uid
 
 

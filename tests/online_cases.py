@@ -21,7 +21,7 @@ from nnet3py.io.object_files import read_object, token_reader
 from nnet3py.io.streams import open_input
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions, SilenceWeightingOptions

@@ -1,4 +1,4 @@
-"""nnet3py/inspection/comparison.py and network/sameness.py: which components of two networks differ."""
+"""nnet3py/inspection/comparison.py and network/structure.py: which components of two networks differ."""
 from __future__ import annotations
 
 import math
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_freezing import COMPOSITE, updatable
 from test_train import CLASSIFIER, points
+from test_whole_model import COMPOSITE, updatable
 
 import nnet3py
 from nnet3py.errors import UsageError

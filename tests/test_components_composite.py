@@ -20,11 +20,10 @@ from component_cases import (
 from own_ops import reference_ops
 from test_components_nonlinear import Draws, from_config, normal
 
-from nnet3py.components.affine import AffineComponent
+from nnet3py.components.affine import AffineComponent, BlockAffineComponent
 from nnet3py.components.base import Properties
 from nnet3py.components.composite import CompositeComponent
 from nnet3py.components.nonlinear import COUNT
-from nnet3py.components.repeated_affine import BlockAffineComponent
 from nnet3py.errors import ConfigError, FormatError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.network.nnet import Nnet

@@ -31,7 +31,7 @@ from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError, NumericError, ShapeError, UsageError
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer

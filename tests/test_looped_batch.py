@@ -20,7 +20,7 @@ from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.looped import _extrapolated, find_looped, looped_chunk_size, looped_requests
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, NotComputableError, NumericError
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops

@@ -11,8 +11,8 @@ from nnet3py.cli.show_progress import show_progress
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.tables import TableWriter
-from nnet3py.network.model_parameters import perturb
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import perturb
 from nnet3py.training.diagnostics import NnetDiagnostics
 from nnet3py.training.progress import objective_changes
 

@@ -56,7 +56,7 @@ def train(text: str, sizes: Sizes, plain: bool, repeats: int = REPEATS) -> Measu
 def compute(text: str, sizes: Sizes, repeats: int = REPEATS) -> Measured:
     """The outputs of a minibatch of sequences."""
     import nnet3py
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
 
     nnet = nnet3py.Nnet.from_config(text, seed=0)
     for component in nnet.components:

@@ -130,7 +130,7 @@ def _import_network(source: str, target: str, options: Options, like: AcousticMo
 def _set_weights(args: list[str], options: Options, like: AcousticModel | None) -> None:
     """Write a model with the weights of a file."""
     from nnet3py.acoustic_model import read_network_or_model
-    from nnet3py.network.any_model import network_of
+    from nnet3py.network.model_file import network_of
 
     place, source, target = args
     model = read_network_or_model(place)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.compiler.optimize import OptimizeOptions
     from nnet3py.compiler.request import ComputationRequest
-    from nnet3py.network.any_model import AnyModel
+    from nnet3py.network.model_file import AnyModel
 
 _MODULE_OF = {"CachingCompiler": "cache", "Computation": "computation", "ComputationRequest": "request",
               "IoSpecification": "request", "OptimizeOptions": "optimize"}
@@ -76,7 +76,7 @@ def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | Optimi
     """
     from nnet3py.compiler.cache import CachingCompiler
     from nnet3py.compiler.optimize import OptimizeOptions
-    from nnet3py.network.any_model import network_of
+    from nnet3py.network.model_file import network_of
 
     nnet = network_of(nnet)
     options = optimize if isinstance(optimize, OptimizeOptions) else OptimizeOptions(optimize=bool(optimize))

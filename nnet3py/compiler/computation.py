@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nnet3py.compiler.command_list import CommandList, Fused, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role, command
 from nnet3py.compiler.describe import describe_computation
-from nnet3py.shown import Shown
+from nnet3py.provided import Shown
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet

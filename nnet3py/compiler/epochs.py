@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from nnet3py.network.loops import Arcs, strong_components
+from nnet3py.network.recurrence import Arcs, strong_components
 
 
 def node_epochs(sources: Arcs) -> list[int]:

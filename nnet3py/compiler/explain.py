@@ -14,7 +14,7 @@ import numpy as np
 from nnet3py.compiler.graph import COMPUTABLE, NOT_COMPUTABLE, GraphBuilder
 from nnet3py.errors import NotComputableError
 from nnet3py.index import distinct, format_cindex
-from nnet3py.network.nodes import InputNode
+from nnet3py.network.structure import InputNode
 
 if TYPE_CHECKING:
     from nnet3py.compiler.request import ComputationRequest

@@ -36,7 +36,7 @@ from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.descriptor import Part
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
+from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode
 
 
 @gc_paused

@@ -29,7 +29,7 @@ from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.descriptor import Descriptor, Part, ReplaceIndex, Round
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import DescriptorNode
+from nnet3py.network.structure import DescriptorNode
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Offset, Part, Source, Sum
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
+from nnet3py.network.structure import ComponentNode, DimRangeNode, InputNode
 
 Mask = np.ndarray   # bool
 

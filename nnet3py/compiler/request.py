@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.index import NO_TIME, as_indexes, first_duplicate, format_indexes, sequence_indexes
-from nnet3py.shown import Shown
+from nnet3py.provided import Shown
 
 
 class IoSpecification:

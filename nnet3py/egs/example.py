@@ -17,7 +17,7 @@ from nnet3py.index import format_indexes
 from nnet3py.io.entries import Entries
 from nnet3py.io.tables import write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.shown import Shown
+from nnet3py.provided import Shown
 
 MAX_IO = 1_000_000             # more inputs and outputs in one example are taken for garbage
 

@@ -34,7 +34,7 @@ from nnet3py.io.object_files import read_object
 from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.recognition.aligning import alignment_graph, best_alignment, graph_of_words
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.components.base import Component
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
-from nnet3py.network.sameness import component_form, component_numbers
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
+from nnet3py.network.structure import component_arrays, component_form
 from nnet3py.report.tables import table
 
 HEADINGS = ("component", "difference", "largest", "relative")
@@ -60,7 +60,7 @@ class Comparison:
         return self.same_nodes and not self.different
 
     def __bool__(self) -> bool:
-        """Whether the networks are the same, so that ``if nnet3py.compare(a, b)`` asks that."""
+        """Return whether the networks are the same, so that ``if nnet3py.compare(a, b)`` asks that."""
         return self.same
 
     def __str__(self) -> str:
@@ -107,8 +107,8 @@ def _difference(name: str, mine: Component | None, theirs: Component | None) -> 
         return ComponentDifference(name, ONLY_FIRST if theirs is None else ONLY_SECOND, math.nan, math.nan)
     if component_form(mine) != component_form(theirs):
         return ComponentDifference(name, FORM, math.nan, math.nan)
-    others = component_numbers(theirs)
-    sizes = {array: _sizes(value, others[array]) for array, value in component_numbers(mine).items()}
+    others = component_arrays(theirs)
+    sizes = {array: _sizes(value, others[array]) for array, value in component_arrays(mine).items()}
     largest = max(sizes, key=lambda array: sizes[array][0], default="")
     absolute = sizes[largest][0] if sizes else 0.0
     if absolute == 0.0:
@@ -117,7 +117,7 @@ def _difference(name: str, mine: Component | None, theirs: Component | None) -> 
 
 
 def _sizes(mine: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """The largest absolute and relative difference; infinite where one number only is NaN."""
+    """Return the largest absolute and relative difference; infinite where one number only is NaN."""
     if np.array_equal(mine, theirs, equal_nan=True):
         return 0.0, 0.0
     first, second = mine.astype(np.float64), theirs.astype(np.float64)

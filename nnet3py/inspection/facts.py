@@ -82,15 +82,15 @@ class NetworkFacts:
     unused_components: list[str]
 
     def input_dim(self, name: str) -> int:
-        """Columns of an input; 0 for none of that name."""
+        """Return columns of an input; 0 for none of that name."""
         return next((port.dim for port in self.inputs if port.name == name), 0)
 
     def output_dim(self, name: str) -> int:
-        """Columns of an output; 0 for none of that name."""
+        """Return columns of an output; 0 for none of that name."""
         return next((port.dim for port in self.outputs if port.name == name), 0)
 
     def test_modes(self, *types: str) -> list[bool]:
-        """The test modes of the components of these types; of all but batch normalization if none is given."""
+        """Return the test modes of the components of these types; of all but batch normalization if none is given."""
         return [layer.test_mode for layer in self.layers if layer.test_mode is not None
                 and (layer.type in types if types else layer.type != "BatchNormComponent")]
 
@@ -142,7 +142,7 @@ class ModelFacts:
 
     @property
     def looks_like_chain(self) -> bool:
-        """True if topology or outputs are those of a chain (LF-MMI) model."""
+        """Whether topology or outputs are those of a chain (LF-MMI) model."""
         return bool(self.transitions and self.transitions.is_chain
                     or self.network and self.network.output_dim("output-xent"))
 
@@ -200,5 +200,5 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
-        """True if nothing is missing."""
+        """Whether nothing is missing."""
         return not self.missing

@@ -52,7 +52,7 @@ _NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
 
 
 def model_names(folder: Path) -> list[str]:
-    """The model files of a folder, the one that decoding would take first.
+    """Return the model files of a folder, the one that decoding would take first.
 
     That is ``final``, then the highest number; an acoustic model comes before a raw network of the same name. If there
     is none, those in ``am/``.
@@ -101,7 +101,7 @@ def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
 
 
 def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[str, str]:
-    """The texts of those small files that are there."""
+    """Return the texts of those small files that are there."""
     texts = {}
     for name in names:
         if (folder / name).is_file():
@@ -119,7 +119,7 @@ def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[st
 
 
 def _count_phones(path: Path, problems: list[str]) -> int | None:
-    """The symbols of phones.txt, without epsilon and disambiguation symbols."""
+    """Return the symbols of phones.txt, without epsilon and disambiguation symbols."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(LARGEST_PHONES)

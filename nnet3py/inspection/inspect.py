@@ -70,7 +70,7 @@ def _readable(path: Path) -> list[str]:
 
 
 def _subsampling(folder: FolderFacts, problems: list[str]) -> int | None:
-    """The factor that the folder, or its examples, are for."""
+    """Return the factor that the folder, or its examples, are for."""
     places = {"frame_subsampling_factor": folder.settings.get("frame_subsampling_factor"),
               "egs/info/frame_subsampling_factor": folder.egs.get("frame_subsampling_factor"),
               "conf/model.conf, --frame-subsampling-factor,": _options(folder.settings.get("conf/model.conf", "")).get(

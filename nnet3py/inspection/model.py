@@ -13,11 +13,10 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.inspection.facts import Layer, ModelFacts, NetworkFacts, Port, PriorFacts, TransitionFacts
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader
-from nnet3py.network.consistency import orphan_components, orphan_nodes
-from nnet3py.network.loops import is_recurrent
+from nnet3py.network.edit_checks import FIXED_ARRAYS
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, InputNode
-from nnet3py.network.surgery_components import FIXED_ARRAYS
+from nnet3py.network.recurrence import is_recurrent
+from nnet3py.network.structure import ComponentNode, InputNode, orphan_components, orphan_nodes
 
 # kind, whether it is binary, and the three parts that may be there
 Contents = tuple[str, bool, TransitionModel | None, Nnet | None, "np.ndarray | None"]
@@ -90,7 +89,7 @@ def network_facts(nnet: Nnet) -> NetworkFacts:
 
 
 def _contexts(nnet: Nnet) -> tuple[int | None, int | None, str]:
-    """Left and right context, and the reason if they cannot be told."""
+    """Return left and right context, and the reason if they cannot be told."""
     from nnet3py.compiler.context import compute_simple_nnet_context
 
     if not nnet.is_simple():
@@ -110,7 +109,7 @@ def _layer(name: str, component: Component, nodes: list[str]) -> Layer:
 
 
 def _frames(component: Any) -> float | None:
-    """The rows that a component's statistics have seen; for a composite, the most of any component inside it."""
+    """Return the rows that a component's statistics have seen; for a composite, the most of any component inside it."""
     inner = [frames for child in getattr(component, "children", ()) if (frames := _frames(child)) is not None]
     for attribute in ("counters", "count"):      # the first counter counts rows
         if attribute in component.STATISTICS:

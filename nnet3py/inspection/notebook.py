@@ -22,7 +22,7 @@ from nnet3py.training.train import COLUMNS, History
 
 @singledispatch
 def html_of(value: Any) -> str:
-    """A piece of HTML that shows a network, a component, a computation, a request, an example or a result.
+    """Return a piece of HTML that shows a network, a component, a computation, a request, an example or a result.
 
     Anything else is shown as text.
     """

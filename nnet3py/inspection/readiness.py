@@ -67,7 +67,7 @@ def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -
 
 
 def _made_by(folder: FolderFacts) -> str:
-    """The command that makes features as a folder says."""
+    """Return the command that makes features as a folder says."""
     pitch = next((name for name in PITCH_CONFS if name in folder.settings), "")
     for name in ("conf/mfcc.conf", "conf/fbank.conf", "conf/plp.conf", "mfcc.conf"):
         if name in folder.settings:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from nnet3py.inspection.facts import NetworkFacts
 from nnet3py.inspection.model import network_facts
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
-from nnet3py.network.nodes import ComponentNode, DimRangeNode
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
+from nnet3py.network.structure import ComponentNode, DimRangeNode
+from nnet3py.provided import Shown
 from nnet3py.report.network_units import node_units, own_offsets
 from nnet3py.report.tables import table
-from nnet3py.shown import Shown
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -38,7 +38,7 @@ class Row:
     num_parameters: int
 
     def texts(self) -> tuple[str, ...]:
-        """A text for each heading."""
+        """Return a text for each heading."""
         return (self.node, self.type, self.takes, str(self.input_dim or ""), str(self.output_dim),
                 f"{self.num_parameters:,}" if self.num_parameters else "")
 
@@ -74,7 +74,7 @@ class Summary(Shown):
 
 
 def summary(nnet: AnyModelOrFile) -> Summary:
-    """The network, or that of an acoustic model, as a table of its nodes, to print or to show in a notebook.
+    """Return the network, or that of an acoustic model, as a table of its nodes, to print or to show in a notebook.
 
     >>> print(nnet3py.summary(nnet))        # or nnet.summary()
     node     type                   takes              input  output  parameters input    input

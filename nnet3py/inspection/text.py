@@ -43,7 +43,7 @@ class Inspection:
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Json]:
-        """The same as nested dicts and lists, ``is_ready`` included; None in place of NaN and infinity."""
+        """Return the same as nested dicts and lists, ``is_ready`` included; None in place of NaN and infinity."""
         facts: Any = _plain(asdict(self))
         for purpose in ("computing", "training", "decoding", "recognition"):
             facts[purpose]["is_ready"] = getattr(self, purpose).is_ready
@@ -52,7 +52,7 @@ class Inspection:
         return dict(facts)
 
     def text(self) -> str:
-        """A table for people, at most 80 columns wide."""
+        """Return a table for people, at most 80 columns wide."""
         return inspection_text(self)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Inspection:
 
 
 def _plain(value: Any) -> Any:
-    """The value with None in place of numbers that JSON does not have."""
+    """Return the value with None in place of numbers that JSON does not have."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -208,7 +208,7 @@ def _memory(size: int) -> str:
 
 
 def _layer_lines(layers: list[Layer]) -> list[str]:
-    """The table; a name that is too long for its column has a line of its own."""
+    """Return the table; a name that is too long for its column has a line of its own."""
     rows = [HEADINGS, *((layer.name, layer.type.removesuffix("Component"), str(layer.input_dim), str(layer.output_dim),
                          f"{layer.num_parameters:,}" if layer.num_parameters else "-") for layer in layers)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]

@@ -22,8 +22,8 @@ from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.provided import Shown
 from nnet3py.rnnlm.model import RnnLanguageModel
-from nnet3py.shown import Shown
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)

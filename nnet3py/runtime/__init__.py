@@ -26,7 +26,7 @@ row of ``stream_states.py``, to where a computation for N streams expects it, an
 come and go. ``network_io.py`` checks
 features and i-vectors and scales outputs, for all ways of computing utterances. ``cutting.py``: ``ComputeOptions``,
 ``Utterance``, and a ``Cutter`` for each of Kaldi's ways of cutting into ``Chunk`` objects; where the output is not
-affected (see ``network/locality.py``), chunks are longer and have few lengths. ``batch.py``:
+affected (see ``network/recurrence.py``), chunks are longer and have few lengths. ``batch.py``:
 ``MinibatchComputer.compute_all(utterances)`` yields outputs in order, with chunks of one ``Shape`` as one minibatch;
 ``UtteranceComputer`` (``compute.py``) and ``BatchComputer`` are two of them. ``xvectors.py``: ``XvectorComputer(nnet,
 …)``, ``BatchedXvectorComputer(nnet, …)``, one vector per utterance. ``compute.py``: ``compute(model, feats, …)``

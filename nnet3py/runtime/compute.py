@@ -9,9 +9,9 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, cast, overload
+from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -20,16 +20,15 @@ from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import ENVIRONMENT
 from nnet3py.errors import ShapeError, UsageError, within
-from nnet3py.network.any_model import AnyModelOrFile, network_of, network_or_file
+from nnet3py.network.callable_model import Array, ComputeSettings, Features, NodeNames, Outputs, Progress
 from nnet3py.network.inference import InferenceForm, for_inference
-from nnet3py.network.model_file import read_nnet
+from nnet3py.network.model_file import AnyModelOrFile, network_of, network_or_file, read_nnet
 from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.batch import MinibatchComputer
 from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, ComputeOptions, Utterance
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
 __all__ = ["ComputeOptions", "UtteranceComputer", "compute"]
@@ -159,24 +158,6 @@ def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComp
 
 
 _memory = _Memory()
-
-
-Features: TypeAlias = "np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]"
-NodeNames: TypeAlias = "list[str] | tuple[str, ...]"        # not any sequence: a string is one, too
-Array: TypeAlias = "NDArray[np.float32]"
-Outputs: TypeAlias = "Array | dict[str, Array] | dict[str, dict[str, Array]] | list[Array] | list[dict[str, Array]]"
-Progress = Callable[[int, int], object]
-
-
-class ComputeSettings(TypedDict, total=False):
-    """What :func:`compute` can be told by name, besides ``output``."""
-
-    frames_per_chunk: int
-    device: str
-    cache_dir: str | os.PathLike[str] | None
-    frame_subsampling_factor: int | None
-    progress: bool | Progress
-    online_ivector_period: int | None
 
 
 # Arrays are iterable, too: those overloads come first.

@@ -16,9 +16,8 @@ import numpy as np
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.network.locality import is_local, lookahead_is_at_most
-from nnet3py.network.loops import is_recurrent
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.recurrence import is_local, is_recurrent, lookahead_is_at_most
 
 logger = logging.getLogger(__name__)
 

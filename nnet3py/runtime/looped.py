@@ -22,8 +22,8 @@ from nnet3py.compiler.looped import find_looped, looped_chunk_size, looped_reque
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import for_inference
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena

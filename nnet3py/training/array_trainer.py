@@ -17,7 +17,7 @@ from nnet3py.config_line import did_you_mean
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
-from nnet3py.network.any_model import AnyModel, network_of
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.runtime.blas_threads import BlasAlone

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 from nnet3py.components.base import Component
 from nnet3py.errors import UsageError
-from nnet3py.network.consistency import node_dependencies
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode
+from nnet3py.network.structure import ComponentNode, node_dependencies
 from nnet3py.network.whole_model import is_a
 
 # behind a log-softmax they leave what is one, apart from constants and what is masked

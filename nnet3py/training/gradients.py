@@ -14,8 +14,8 @@ from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Component, with_children
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import compute_only
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode

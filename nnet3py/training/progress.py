@@ -9,8 +9,8 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.log import kaldi_place
-from nnet3py.network.model_parameters import component_dot_products, format_per_component, num_updatable_components
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import component_dot_products, format_per_component, num_updatable_components
 
 if TYPE_CHECKING:
     from nnet3py.egs.example import NnetExample

@@ -16,10 +16,10 @@ from nnet3py import log
 from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.network.any_model import AnyModel, network_of
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
-from nnet3py.shown import Shown
+from nnet3py.provided import Shown
 from nnet3py.training.data_types import Minibatches
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
 from nnet3py.training.minibatches import MinibatchOptions

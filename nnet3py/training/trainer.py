@@ -24,7 +24,7 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
 from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
-from nnet3py.network.any_model import AnyModel, network_of
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     constrain_orthonormal,

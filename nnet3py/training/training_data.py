@@ -19,8 +19,8 @@ from nnet3py.egs.reorder import shuffle_with_buffer
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.formats.general import check_finite, take_rows
 from nnet3py.index import sequence_indexes
-from nnet3py.network.locality import is_local
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.recurrence import is_local
 from nnet3py.random_sequence import philox
 from nnet3py.training.array_minibatches import LoaderMinibatches
 from nnet3py.training.class_outputs import check_class_output

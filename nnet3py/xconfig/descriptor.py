@@ -34,7 +34,7 @@ class Descriptor:
     arguments: tuple[Argument, ...]
 
     def text(self, spell: Callable[[str], str]) -> str:
-        """The expression with each layer's name spelled by ``spell``."""
+        """Return the expression with each layer's name spelled by ``spell``."""
         if not self.operator:
             return spell(str(self.arguments[0]))
         parts = (argument.text(spell) if isinstance(argument, Descriptor) else str(argument)
@@ -42,7 +42,7 @@ class Descriptor:
         return f"{self.operator}({', '.join(parts)})"
 
     def dim(self, dim_of: Callable[[str], int]) -> int:
-        """The number of columns. Raises ValueError for arguments of unequal dimensions."""
+        """Return the number of columns. Raises ValueError for arguments of unequal dimensions."""
         if not self.operator:
             return dim_of(str(self.arguments[0]))
         if self.operator == "Const":
@@ -59,7 +59,7 @@ class LayerNames(Protocol):
     """The layers that an expression may name: :class:`~nnet3py.xconfig.layer.EarlierLayers`."""
 
     def previous(self, count: int, line: XconfigLine) -> str:
-        """The name of the layer ``count`` lines before."""
+        """Return the name of the layer ``count`` lines before."""
 
     def find(self, name: str, line: XconfigLine) -> tuple[str, int]:
         """Descriptor text and dimension of ``layer`` or ``layer.auxiliary-output``. Raises ConfigError."""
@@ -103,7 +103,7 @@ class _Parser:
         return self.tokens[self.next] if self.next < len(self.tokens) else ""
 
     def take(self, expected: str = "") -> str:
-        """The next token, which must be ``expected`` if that is given."""
+        """Return the next token, which must be ``expected`` if that is given."""
         token = self.peek()
         if expected and token != expected or not token:
             found_text = f"found '{token}'" if token else "it ends"
@@ -112,7 +112,7 @@ class _Parser:
         return token
 
     def descriptor(self, depth: int) -> Descriptor:
-        """The expression that starts at the next token, inside ``depth`` operators."""
+        """Return the expression that starts at the next token, inside ``depth`` operators."""
         if depth > DEEPEST:
             raise self.error(f"operators are nested more than {DEEPEST} deep")
         token = self.take()

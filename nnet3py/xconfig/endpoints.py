@@ -40,7 +40,7 @@ class OutputLine(Layer):
         self.add_output_node(lines, self.input)
 
     def add_output_node(self, lines: ConfigLines, source: str) -> None:
-        """The output node itself, with the delay if any."""
+        """Return the output node itself, with the delay if any."""
         delay = self.integer("output-delay")
         source = f"Offset({source}, {delay})" if delay else source
         lines.add(f"output-node name={self.name} input={source} objective={self.string('objective-type')}")

@@ -73,5 +73,5 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def existing_nodes(nnet: Nnet) -> list[tuple[str, int]]:
-    """Name and dimension of each node that the layers built on a network may take as input."""
+    """Return name and dimension of each node that the layers built on a network may take as input."""
     return [(name, nnet.node_dim(i)) for i, name in enumerate(nnet.node_names) if not nnet.is_component_input(i)]

@@ -36,18 +36,18 @@ class FastGruLayer(GruBase):
         self.add_output(lines)
 
     def add_cell_component(self, lines: ConfigLines, type: str, settings: str, *inputs: str) -> None:
-        """The cell's component and its node."""
+        """Return the cell's component and its node."""
         self.component(lines, "gru_nonlin", type, f"{settings} {self.string('gru-nonlinearity-options')}")
         self.node(lines, "gru_nonlin_t", "gru_nonlin", f"Append({', '.join(inputs)})")
 
     def add_cell(self, lines: ConfigLines) -> None:
-        """The nodes that make the cell."""
+        """Return the nodes that make the cell."""
         self.add_cell_component(lines, "GruNonlinearityComponent", f"cell-dim={self.cell}", self.at("z_t"),
                                 self.at("r_t"), self.at("hpart_t"), self.delayed("s_t"))
         self.range(lines, "y_t", "gru_nonlin_t", self.cell, self.cell)
 
     def add_output(self, lines: ConfigLines) -> None:
-        """The nodes from the cell to the output and what is fed back."""
+        """Return the nodes from the cell to the output and what is fed back."""
         self.add_truncation(lines)
         self.node(lines, "s_t", "s_r", self.at("y_t"))
 
@@ -68,7 +68,7 @@ class FastPgruLayer(FastGruLayer):
         self.range(lines, "c_t", "gru_nonlin_t", self.cell, self.cell)
 
     def projection_input(self, lines: ConfigLines) -> str:
-        """The node that is projected."""
+        """Return the node that is projected."""
         return "c_t"
 
     def add_output(self, lines: ConfigLines) -> None:

@@ -19,7 +19,7 @@ class FastLstmLayer(LstmBase):
         return self.at("m")
 
     def affine_settings(self, input_dim: int, output_dim: int) -> str:
-        """The settings of a full matrix."""
+        """Return the settings of a full matrix."""
         return f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')} {self.l2}"
 
     def build(self, lines: ConfigLines) -> None:
@@ -29,13 +29,13 @@ class FastLstmLayer(LstmBase):
         self.add_cell_nodes(lines, "W_all")
 
     def add_cell_components(self, lines: ConfigLines) -> None:
-        """The cell's nonlinearity, and the truncation of derivatives through cell and output."""
+        """Return the cell's nonlinearity, and the truncation of derivatives through cell and output."""
         self.component(lines, "lstm_nonlin", "LstmNonlinearityComponent",
                        f"cell-dim={self.cell} {self.string('lstm-nonlinearity-options')} {self.l2}")
         self.component(lines, "cm_trunc", "BackpropTruncationComponent", f"dim={2 * self.cell} {self.truncation()}")
 
     def add_cell_nodes(self, lines: ConfigLines, gates: str) -> None:
-        """The nodes that make the output m from the node ``gates``."""
+        """Return the nodes that make the output m from the node ``gates``."""
         cell = self.cell
         self.node(lines, "lstm_nonlin", "lstm_nonlin", f"Append({self.at(gates)}, {self.delayed('c_trunc')})")
         self.range(lines, "m", "lstm_nonlin", cell, cell)

@@ -25,7 +25,7 @@ class FixedAffineLayer(Layer):
         lines.node(self.name, self.name, self.input)
 
     def _add_initial_output(self, lines: ConfigLines) -> None:
-        """The network from which the transform is estimated ends at this layer's input."""
+        """Return the network from which the transform is estimated ends at this layer's input."""
         source, delay = self.input, self.integer("delay")
         if delay:
             source = lines.step(self.at("delayed"), "NoOpComponent", f"dim={self.input_dim}", source, INITIAL)
@@ -78,14 +78,14 @@ class IdctLayer(Layer):
 
 
 def lifter_coefficients(lifter: float, count: int) -> list[float]:
-    """The factors of cepstral liftering for each coefficient; ones for ``lifter`` 0."""
+    """Return the factors of cepstral liftering for each coefficient; ones for ``lifter`` 0."""
     if lifter == 0.0:
         return [1.0] * count
     return [1.0 + 0.5 * lifter * math.sin(math.pi * k / lifter) for k in range(count)]
 
 
 def inverse_cosine_transform(cepstra: int, filters: int, lifter: list[float]) -> list[list[float]]:
-    """The matrix (filters, cepstra) that undoes a type-two cosine transform and its liftering."""
+    """Return the matrix (filters, cepstra) that undoes a type-two cosine transform and its liftering."""
     scale, first = math.sqrt(2.0 / filters), math.sqrt(1.0 / filters)
     return [[(first if k == 0 else scale * math.cos(math.pi / filters * (n + 0.5) * k)) / lifter[k]
              for k in range(cepstra)] for n in range(filters)]

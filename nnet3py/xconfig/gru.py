@@ -29,17 +29,17 @@ class GruBase(RecurrentLayer):
     PREDROP = "{}_predrop_t"      # what a gate's node before dropout is called
 
     def affine(self, lines: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
-        """A full matrix."""
+        """Return a full matrix."""
         l2 = f" {self.l2}" if "l2-regularize" in self.OPTIONS else ""
         self.component(lines, part, AFFINE,
                        f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')}{l2}")
 
     def gate_dims(self) -> dict[str, int]:
-        """The gates and their dimensions."""
+        """Return the gates and their dimensions."""
         return {"z": self.cell, "o": self.cell} if self.OUTPUT_GATE else {"z": self.cell, "r": self.projected[0]}
 
     def add_gate_components(self, lines: ConfigLines) -> None:
-        """The sigmoids of both gates."""
+        """Return the sigmoids of both gates."""
         for gate, dim in self.gate_dims().items():
             self.component(lines, gate, "SigmoidComponent", f"dim={dim} {self.self_repair()}")
 
@@ -54,7 +54,7 @@ class GruBase(RecurrentLayer):
                 self.dropout_component(lines, f"dropout_{gate}", dim)
 
     def add_gate(self, lines: ConfigLines, gate: str, matrix: str) -> None:
-        """The nodes of one gate."""
+        """Return the nodes of one gate."""
         self.node(lines, f"{gate}_t_pre", matrix, self.with_delayed("s_t"))
         if self.dropout == NO_DROPOUT:
             self.node(lines, f"{gate}_t", gate, self.at(f"{gate}_t_pre"))
@@ -64,7 +64,7 @@ class GruBase(RecurrentLayer):
             self.node(lines, f"{gate}_t", "dropout" if self.OUTPUT_GATE else f"dropout_{gate}", self.at(before))
 
     def add_truncation(self, lines: ConfigLines) -> None:
-        """The component through which derivatives go back in time."""
+        """Return the component through which derivatives go back in time."""
         self.component(lines, "s_r", "BackpropTruncationComponent", f"dim={self.projected[0]} {self.truncation()}")
 
     def add_norms(self, lines: ConfigLines) -> None:
@@ -100,27 +100,27 @@ class GruLayer(GruBase):
         self.add_output(lines)
 
     def add_matrices(self, lines: ConfigLines) -> None:
-        """The full matrices of gates and proposal."""
+        """Return the full matrices of gates and proposal."""
         recurrent = self.projected[0]
         for gate, dim in self.gate_dims().items():
             self.affine(lines, f"W_z.xs_{gate}", self.input_dim + recurrent, dim)
         self.affine(lines, "W_h.UW", self.input_dim + (0 if self.OUTPUT_GATE else recurrent), self.cell)
 
     def add_products(self, lines: ConfigLines) -> None:
-        """The products of gates with what they let through, and the sum that is the cell."""
+        """Return the products of gates with what they let through, and the sum that is the cell."""
         first, dim = ("o1", self.cell) if self.OUTPUT_GATE else ("h1", self.projected[0])
         for part, columns in ((first, dim), ("y1", self.cell), ("y2", self.cell)):
             self.component(lines, part, PRODUCT, f"input-dim={2 * columns} output-dim={columns}")
         self.component(lines, "y", "NoOpComponent", f"dim={self.cell}")
 
     def add_proposal(self, lines: ConfigLines) -> None:
-        """The nodes that make h_t from the input and what the reset gate lets through."""
+        """Return the nodes that make h_t from the input and what the reset gate lets through."""
         self.node(lines, "h1_t", "h1", f"Append({self.at('r_t')}, {self.delayed('s_t')})")
         self.node(lines, "h_t_pre", "W_h.UW", f"Append({self.input}, {self.at('h1_t')})")
         self.node(lines, "h_t", "h", self.at("h_t_pre"))
 
     def add_output(self, lines: ConfigLines) -> None:
-        """The nodes from the cell to the output and what is fed back."""
+        """Return the nodes from the cell to the output and what is fed back."""
         self.add_truncation(lines)
         self.node(lines, "s_t", "s_r", self.at("y_t"))
 
@@ -138,7 +138,7 @@ class PgruLayer(GruLayer):
         return self.at("sn_t")
 
     def projection_input(self, lines: ConfigLines) -> str:
-        """The node that is projected."""
+        """Return the node that is projected."""
         return "y_t"
 
     def add_output(self, lines: ConfigLines) -> None:

@@ -40,21 +40,21 @@ class ConfigLines:
             self.texts[config].append(line)
 
     def component(self, name: str, type: str, settings: str, configs: Sequence[str] = NETWORK) -> None:
-        """A component; ``settings`` are the pairs after its type."""
+        """Return a component; ``settings`` are the pairs after its type."""
         self.add(f"component name={name} type={type} {settings}", configs)
 
     def node(self, name: str, component: str, input: str, configs: Sequence[str] = NETWORK) -> None:
-        """A component node."""
+        """Return a component node."""
         self.add(f"component-node name={name} component={component} input={input}", configs)
 
     def step(self, name: str, type: str, settings: str, input: str, configs: Sequence[str] = NETWORK) -> str:
-        """A component and its node, both called ``name``; returns the name, which is the next step's input."""
+        """Return a component and its node, both called ``name``; returns the name, which is the next step's input."""
         self.component(name, type, settings, configs)
         self.node(name, name, input, configs)
         return name
 
     def dim_range(self, name: str, source: str, offset: int, dim: int) -> None:
-        """A node with some columns of another one."""
+        """Return a node with some columns of another one."""
         self.add(f"dim-range-node name={name} input-node={source} dim-offset={offset} dim={dim}")
 
 
@@ -121,25 +121,25 @@ class Layer:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def integer(self, key: str) -> int:
-        """The value of an integer option."""
+        """Return the value of an integer option."""
         value = self.values[key]
         assert isinstance(value, int)
         return value
 
     def number(self, key: str) -> float:
-        """The value of a real option."""
+        """Return the value of a real option."""
         value = self.values[key]
         assert isinstance(value, float)
         return value
 
     def string(self, key: str) -> str:
-        """The value of a text option."""
+        """Return the value of a text option."""
         value = self.values[key]
         assert isinstance(value, str)
         return value
 
     def flag(self, key: str) -> bool:
-        """The value of a true-or-false option."""
+        """Return the value of a true-or-false option."""
         return self.values[key] is True
 
     def pairs(self, *keys: str) -> str:
@@ -147,7 +147,7 @@ class Layer:
         return " ".join(f"{key}={self.values[key]}" for key in keys if self.values[key] != "")
 
     def at(self, part: str) -> str:
-        """The name of a part of this layer: ``layer.part``."""
+        """Return the name of a part of this layer: ``layer.part``."""
         return f"{self.name}.{part}"
 
     # -- checks ------------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ class Layer:
         """Fill in the options that follow from others, and check them all."""
 
     def output(self) -> str:
-        """The node or descriptor that other layers take as this layer's output."""
+        """Return the node or descriptor that other layers take as this layer's output."""
         return self.name
 
     def output_dim(self) -> int:
-        """The dimension of the output."""
+        """Return the dimension of the output."""
         return self.integer("dim")
 
     def auxiliary(self, part: str) -> tuple[str, int]:
@@ -193,7 +193,7 @@ class Layer:
         raise NotImplementedError
 
     def expanded(self, normalized: bool) -> str:
-        """The line with every option; ``normalized``: with the input's offsets and names written out."""
+        """Return the line with every option; ``normalized``: with the input's offsets and names written out."""
         values = {key: str(value) for key, value in sorted(self.values.items())}
         if normalized and self.input:
             values["input"] = self.descriptor.text(str)
@@ -223,7 +223,7 @@ class EarlierLayers:
         return layer
 
     def previous(self, count: int, line: XconfigLine) -> str:
-        """The name of the layer ``count`` lines before."""
+        """Return the name of the layer ``count`` lines before."""
         names = list(self.layers)
         if not 1 <= count <= len(names):
             raise line.error("there is no layer before it to take its input from" if not names else
@@ -262,7 +262,7 @@ class EarlierLayers:
 
 
 def as_number(text: str) -> float | None:
-    """The finite number that ``text`` spells, or None."""
+    """Return the finite number that ``text`` spells, or None."""
     try:
         value = float(text)
     except ValueError:

@@ -73,7 +73,7 @@ class XconfigLine:
             yield key, value.strip().replace('"', "").replace(_HIDDEN_EQUALS, "=")
 
     def error(self, message: str, hint: str | None = None) -> ConfigError:
-        """A ConfigError with ``message``, this line and its place; for the caller to raise."""
+        """Return a ConfigError with ``message``, this line and its place; for the caller to raise."""
         place = [self.path] if self.path else []
         if self.number is not None:
             place.append(f"line {self.number}")

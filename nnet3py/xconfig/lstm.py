@@ -41,7 +41,7 @@ class LstmLayer(LstmBase):
         return self.at("m_t")
 
     def affine_settings(self, input_dim: int, output_dim: int) -> str:
-        """The settings of a full matrix."""
+        """Return the settings of a full matrix."""
         return f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')} {self.l2}"
 
     def build(self, lines: ConfigLines) -> None:
@@ -51,7 +51,7 @@ class LstmLayer(LstmBase):
         self.node(lines, "r_t", "r", self.at("m_t"))
 
     def add_components(self, lines: ConfigLines) -> None:
-        """The components of the gates and of the cell."""
+        """Return the components of the gates and of the cell."""
         cell = self.cell
         affine = self.affine_settings(self.input_dim + self.projected[0], cell)
         scale = f"dim={cell} {self.per_element_options()} {self.l2}"
@@ -68,7 +68,7 @@ class LstmLayer(LstmBase):
         self.component(lines, "c", "BackpropTruncationComponent", f"dim={cell} {self.truncation()}")
 
     def add_nodes(self, lines: ConfigLines) -> None:
-        """The nodes of the gates and of the cell, up to m_t. Blanks stand where Kaldi has them."""
+        """Return the nodes of the gates and of the cell, up to m_t. Blanks stand where Kaldi has them."""
         x_and_r, c_before = self.with_delayed("r_t"), self.delayed("c_t")
         self.node(lines, "c_t", "c", self.sum("c1_t", "c2_t"))
         for gate in "ifo":

@@ -68,24 +68,24 @@ class RecurrentLayer(Layer):
     # -- pieces of config lines --------------------------------------------------------------------------------------
 
     def delayed(self, node: str) -> str:
-        """The value of the layer's node ``node`` ``delay`` frames away, or zero before the beginning."""
+        """Return the value of the layer's node ``node`` ``delay`` frames away, or zero before the beginning."""
         return f"IfDefined(Offset({self.at(node)}, {self.integer('delay')}))"
 
     def with_delayed(self, node: str) -> str:
-        """The layer's input with ``delayed(node)`` appended."""
+        """Return the layer's input with ``delayed(node)`` appended."""
         return f"Append({self.input}, {self.delayed(node)})"
 
     def truncation(self) -> str:
-        """The settings of BackpropTruncationComponent after its dimension."""
+        """Return the settings of BackpropTruncationComponent after its dimension."""
         return (f"{self.pairs('clipping-threshold', 'zeroing-threshold', 'zeroing-interval')} "
                 f"recurrence-interval={abs(self.integer('delay'))}")
 
     def self_repair(self) -> str:
-        """The setting self-repair-scale of sigmoids and tanhs."""
+        """Return the setting self-repair-scale of sigmoids and tanhs."""
         return f"self-repair-scale={self.number('self-repair-scale-nonlinearity'):.10f}"
 
     def per_element_options(self) -> str:
-        """The settings of per-element scales: peephole weights begin at random unless the options say otherwise."""
+        """Return the settings of per-element scales: peephole weights begin at random unless the options say otherwise."""
         options = self.string("ng-per-element-scale-options")
         if "param-mean" in options or "param-stddev" in options:
             return options
@@ -94,15 +94,15 @@ class RecurrentLayer(Layer):
     # -- config lines ------------------------------------------------------------------------------------------------
 
     def component(self, lines: ConfigLines, part: str, type: str, settings: str) -> None:
-        """A component called ``layer.part``."""
+        """Return a component called ``layer.part``."""
         lines.component(self.at(part), type, settings)
 
     def node(self, lines: ConfigLines, part: str, component: str, input: str) -> None:
-        """A node called ``layer.part`` for the component ``layer.component``."""
+        """Return a node called ``layer.part`` for the component ``layer.component``."""
         lines.node(self.at(part), self.at(component), input)
 
     def range(self, lines: ConfigLines, part: str, source: str, offset: int, dim: int) -> None:
-        """A node called ``layer.part`` with some columns of the node ``layer.source``."""
+        """Return a node called ``layer.part`` with some columns of the node ``layer.source``."""
         lines.dim_range(self.at(part), self.at(source), offset, dim)
 
     def append(self, *parts: str) -> str:
@@ -110,10 +110,10 @@ class RecurrentLayer(Layer):
         return f"Append({', '.join(map(self.at, parts))})"
 
     def sum(self, *parts: str) -> str:
-        """The sum of this layer's nodes."""
+        """Return the sum of this layer's nodes."""
         return f"Sum({', '.join(map(self.at, parts))})"
 
     def dropout_component(self, lines: ConfigLines, part: str, dim: int) -> None:
-        """A dropout component; ``dropout-proportion`` is not ``NO_DROPOUT``."""
+        """Return a dropout component; ``dropout-proportion`` is not ``NO_DROPOUT``."""
         self.component(lines, part, "DropoutComponent", f"dim={dim} dropout-proportion={self.dropout} "
                        f"dropout-per-frame={lower(self.flag('dropout-per-frame'))}")

@@ -64,7 +64,7 @@ LAYER_MODULES: dict[str, tuple[str, str]] = {      # type -> module and class
 
 
 def layer_class(type: str, line: XconfigLine | None = None) -> type[Layer]:
-    """The class of a layer type. Raises ConfigError (with ``line``, if given) for a type that does not exist."""
+    """Return the class of a layer type. Raises ConfigError (with ``line``, if given) for a type that does not exist."""
     if type not in LAYER_MODULES:
         line = line or XconfigLine(f"{type} name=x")
         raise line.error(f"there is no layer type '{type}'", did_you_mean(type, list(LAYER_MODULES)))

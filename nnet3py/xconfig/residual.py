@@ -27,11 +27,11 @@ class ResidualBlock(Layer):
         return self.integer("num-bottleneck-filters") if self.convolutions == 3 and n < 3 else last
 
     def is_three_by_three(self, n: int) -> bool:
-        """Whether convolution ``n`` looks at neighbors; the others of a bottleneck do not."""
+        """Return whether convolution ``n`` looks at neighbors; the others of a bottleneck do not."""
         return self.convolutions == 2 or n == 2
 
     def convolution(self, geometry: str) -> str:
-        """The settings of a convolution on the main path."""
+        """Return the settings of a convolution on the main path."""
         padding = "required-time-offsets=0" if self.flag("allow-zero-padding") else ""
         return f"{geometry} {padding} {self.pairs(*PASSED_ON, 'l2-regularize')}"
 
@@ -147,7 +147,7 @@ class Res2Block(ResidualBlock):
             lines.step(bypass, "TimeHeightConvolutionComponent", settings, self.input)
 
     def _geometry(self, n: int, filters: int, after: int) -> str:
-        """The shape of convolution ``n``: the first one halves the height if necessary."""
+        """Return the shape of convolution ``n``: the first one halves the height if necessary."""
         height_out, period = self.integer("height-out"), self.integer("time-period")
         height, subsample = (self.integer("height-in"), self.subsample) if n == 1 else (height_out, 1)
         if self.convolutions == 2:

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 _HELD_OUT = 20                   # one sentence of so many is held out
 _MOST_HELD_OUT = 2000            # sentences
 _EMBEDDING_STREAM = 1 << 20      # of random numbers, beside those of the epochs
-_TALKATIVE = ("nnet3py.training.max_change", "nnet3py.network.orphans")
+_TALKATIVE = ("nnet3py.training.max_change", "nnet3py.network.structure")
 _PRINT_INTERVAL = 1_000_000      # minibatches: the epochs' lines say enough
 
 
