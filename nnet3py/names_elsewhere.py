@@ -66,7 +66,7 @@ NAMES = elsewhere(**{
     "greedy_decode decode_greedy ctc_decode phones": "nnet3py.decode_phones(model, feats)",
     "Decoder FasterDecoder": "nnet3py.decode(model, log_likes, graph); step by step: nnet3py.LatticeDecoder(graph)",
     "Fst HCLG read_fst": "nnet3py.DecodingGraph.read('HCLG.fst', transition_model)",
-    "diarization diarize speakers": "nnet3py.diarize('speaker-model-folder', 'a.wav')",
+    "diarization speakers": "nnet3py.diarize('speaker-model-folder', 'a.wav')",
     "LanguageModel RNNLM": "nnet3py.RnnLanguageModel('rnnlm-folder')",
     # other programs
     "to_onnx save_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",

@@ -528,7 +528,8 @@ def test_defaults():
     (BlockAffineComponent, "num-blocks=2")])
 def test_keys(kind, count):
     made = blocks_from_config(kind, f"input-dim=40 output-dim=2000 {count} param-stddev=0.5 bias-mean=3 "
-                              "bias-stddev=0.25 learning-rate=0.1 learning-rate-factor=0.5 max-change=2 l2-regularize=0.01")
+                              "bias-stddev=0.25 learning-rate=0.1 learning-rate-factor=0.5 max-change=2 "
+                              "l2-regularize=0.01")
     assert made.linear_params.std() == pytest.approx(0.5, rel=0.05)
     assert made.bias_params.mean() == pytest.approx(3, abs=0.05)
     assert made.bias_params.std() == pytest.approx(0.25, rel=0.1)

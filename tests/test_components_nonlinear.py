@@ -369,7 +369,7 @@ class CubeComponent(nnet3py.FunctionComponent):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_FROM_OUTSIDE", {})
+    monkeypatch.setattr(registry, "_registered", {})
     for cls in (SoftplusComponent, CubeComponent):
         nnet3py.register_component(cls)
 

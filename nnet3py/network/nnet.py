@@ -353,11 +353,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.component_names[index] = new
 
     def remove_component(self, name: str) -> None:
-        """Remove a component that no node uses.
-
-        Raises
-        ------
-        ConfigError : a node uses it
+        """Remove a component. Raises ConfigError if a node uses it.
 
         >>> nnet.add_component("spare", "type=NoOpComponent dim=3")
         >>> nnet.remove_component("spare")
@@ -426,13 +422,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.nodes.append(InputNode(name, int(dim)))
 
     def add_output(self, name: str, input: str, objective: str = "linear") -> None:
-        """Add an output node.
-
-        Parameters
-        ----------
-        name : name that no node has yet
-        input : descriptor, as in config lines
-        objective : objective of training, ``linear`` or ``quadratic``
+        """Add an output node; ``input`` is a descriptor, the objective of training ``linear`` or ``quadratic``.
 
         >>> nnet.add_output("output-hidden", "relu1", objective="quadratic")
         """
@@ -444,13 +434,9 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.nodes.append(DescriptorNode(name, parsed_descriptor(self, name, input), objective))
 
     def add_node(self, name: str, component: str, input: str) -> None:
-        """Add a component node, which applies a component to its input.
+        """Add a component node, which applies a component, perhaps of other nodes, too, to its input.
 
-        Parameters
-        ----------
-        name : name that no node has yet
-        component : name of the component, which other nodes may use, too
-        input : descriptor, as in config lines; it may refer to the new node
+        ``input`` is a descriptor, as in config lines, which may mention the new node.
 
         >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
         >>> nnet.add_node("tanh", component="tanh", input="Offset(relu1, -2)")
@@ -476,11 +462,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.nodes.append(DimRangeNode(name, self.node_index(source), int(dim_offset), int(dim)))
 
     def set_node_input(self, name: str, input: str) -> None:
-        """Change the input of a component node, an output node or a dim-range node.
-
-        Parameters
-        ----------
-        input : descriptor, as in config lines; for a dim-range node the name of a node
+        """Change the input of a node: a descriptor, as in config lines, or the name of a node for a dim-range node.
 
         >>> nnet.set_node_input("affine2", "Sum(relu1, Offset(relu1, 3))")
         """
@@ -551,11 +533,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.nodes = without_nodes(self.nodes, {i, i - 1} if self.is_component(i) else {i})
 
     def remove_orphans(self, remove_inputs: bool = False) -> None:
-        """Remove the nodes that no output needs, and then the components that no node uses.
-
-        Parameters
-        ----------
-        remove_inputs : also remove input nodes
+        """Remove the nodes that no output needs (inputs with ``remove_inputs``), then the components that no node uses.
 
         >>> nnet.remove_orphans()
         """
