@@ -49,8 +49,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.formats.matrix_files import write_matrices as write_matrices
     from nnet3py.hmm.transition_model import TransitionModel as TransitionModel
     from nnet3py.hmm.transition_model import read_transition_model as read_transition_model
-    from nnet3py.inspection.comparison import compare as compare
     from nnet3py.inspection.inspect import inspect as inspect
+    from nnet3py.inspection.summary import compare as compare
     from nnet3py.inspection.summary import summary as summary
     from nnet3py.log import show_log as show_log
     from nnet3py.model_info import info as info
@@ -119,7 +119,7 @@ _PUBLIC = {
     "info": "nnet3py.model_info",
     "summary": "nnet3py.inspection.summary",
     "inspect": "nnet3py.inspection",
-    "compare": "nnet3py.inspection.comparison",
+    "compare": "nnet3py.inspection.summary",
     "for_inference": "nnet3py.network.inference",
     "set_batchnorm_test_mode": "nnet3py.network.whole_model",
     "set_dropout_test_mode": "nnet3py.network.whole_model",

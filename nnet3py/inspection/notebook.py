@@ -1,4 +1,4 @@
-"""What notebooks show: tables of networks, components, computations, examples and results, drawings of networks."""
+"""Displays of notebooks: tables of networks, components, computations, examples and results, drawings of networks."""
 from __future__ import annotations
 
 import html
@@ -22,10 +22,7 @@ from nnet3py.training.train import COLUMNS, History
 
 @singledispatch
 def html_of(value: Any) -> str:
-    """Return a piece of HTML that shows a network, a component, a computation, a request, an example or a result.
-
-    Anything else is shown as text.
-    """
+    """Return HTML for a network, component, computation, request, example or result; for others the value's text."""
     return f"<pre>{html.escape(repr(value))}</pre>"
 
 
