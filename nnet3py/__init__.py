@@ -220,7 +220,7 @@ provide({"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html_of"
 
 
 def _advice(name: str) -> str | None:
-    """What to type instead of a name, or None."""
+    """Return the hint for a missing name, or None."""
     if name.startswith("_"):
         return None
     from nnet3py.config_line import did_you_mean
@@ -230,7 +230,7 @@ def _advice(name: str) -> str | None:
 
 
 def _submodule(name: str) -> ModuleType:
-    """Return a public submodule; AttributeError with the command that installs what it needs, if that is missing."""
+    """Return a public submodule. Raises AttributeError, with the command that installs it, for a missing package."""
     from nnet3py.errors import Nnet3Error
 
     try:

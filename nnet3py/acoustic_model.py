@@ -28,13 +28,15 @@ _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an 
 
 @dataclass(eq=False)
 class AcousticModel(CallableModel, Advising):
-    """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
+    """Network with transition model and priors, in one file. Kaldi: ``TransitionModel`` and ``AmNnetSimple``.
 
     Attributes
     ----------
-    transition_model : from transition-ids to pdfs
-    nnet : must be simple: an ``input``, an ``output``, perhaps an ``ivector``
-    priors : float32 (pdfs,), or (0,) for none
+    transition_model : TransitionModel
+        Map from transition-ids to pdfs.
+    nnet : Nnet
+        Network with nodes ``input``, ``output`` and perhaps ``ivector``.
+    priors : float32 (pdfs,), prior probabilities of pdfs; (0,) for none
     """
 
     _WHAT: ClassVar[str] = "an acoustic model"
@@ -50,32 +52,32 @@ class AcousticModel(CallableModel, Advising):
         return f"<AcousticModel: {self.transition_model!r}, {self.nnet!r}, {priors}>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
+        """Return whether transition models, networks (as by ``nnet == other``) and priors are equal."""
         if not isinstance(other, AcousticModel):
             return NotImplemented
         return self is other or (self.transition_model == other.transition_model and self.nnet == other.nnet
                                  and np.array_equal(self.priors, other.priors))
 
-    __hash__ = object.__hash__          # of the object: models change
+    __hash__ = object.__hash__          # by identity, since models are mutable
 
     def __getitem__(self, name: str) -> Component:
-        """Return a component of its network: ``nnet[name]``."""
+        """Return a component of the network: ``nnet[name]``."""
         return self.nnet[name]
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a component or a node of its network has that name."""
+        """Return whether a component or a node of the network has this name."""
         return name in self.nnet
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names of the components of its network."""
+        """Return an iterator over the names of the network's components."""
         return iter(self.nnet)
 
     def __len__(self) -> int:
-        """How many components its network has."""
+        """Return the number of components of the network."""
         return len(self.nnet)
 
     def _advice(self, name: str) -> str | None:
-        """What to type instead of an attribute: its network has it, or what a network's advice says."""
+        """Return the hint for a missing attribute: the network has it, or its own hint for a network."""
         if name in self._ELSEWHERE or name.startswith("_") or "nnet" not in self.__dict__:
             return self._ELSEWHERE.get(name)
         if hasattr(self.nnet, name):
@@ -87,19 +89,19 @@ class AcousticModel(CallableModel, Advising):
         return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
-        """Return frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
+        """Return the network's left and right context in frames. Raises Nnet3Error for a network that is not simple."""
         from nnet3py.compiler.context import compute_simple_nnet_context
 
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)
 
     def with_network(self, nnet: Nnet) -> AcousticModel:
-        """Return an acoustic model of another network, with this one's transition model and priors.
+        """Return an acoustic model of another network, with the transition model and priors of this one.
 
         Raises
         ------
-        ShapeError : the network's output has another dimension than the transition model has pdfs
-        Nnet3Error : the network is not simple
+        ShapeError : an output whose dimension is not the number of pdfs
+        Nnet3Error : a network that is not simple
         """
         check_is_simple(nnet)
         dim, num_pdfs = nnet.output_dim("output"), self.transition_model.num_pdfs
@@ -110,7 +112,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
-        """Read transition model, network, contexts (which are ignored) and priors; the header is consumed."""
+        """Read transition model, network, contexts (which are ignored) and priors, after the header of the file."""
         if isinstance(reader, str | os.PathLike):
             raise UsageError("AcousticModel.read takes an open file",
                              "nnet3py.read_model('final.mdl') reads one by its name")
@@ -118,7 +120,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read_after(cls, transition_model: TransitionModel, reader: TokenReader) -> AcousticModel:
-        """Read what follows a transition model that has been read already."""
+        """Read network and priors, which follow the transition model."""
         nnet = Nnet.read(reader)
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)
@@ -129,7 +131,7 @@ class AcousticModel(CallableModel, Advising):
         return cls(transition_model, nnet, priors)
 
     def write_to(self, writer: TokenWriter) -> None:
-        """Write the parts one after the other, with contexts computed anew."""
+        """Write transition model, network, contexts, which are computed anew, and priors."""
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)
@@ -141,12 +143,12 @@ class AcousticModel(CallableModel, Advising):
         write_vector(writer, self.priors)
 
     def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
-        """Write to a file of its own (``path`` may be any wxfilename)."""
+        """Write the model to ``path``, which may be any wxfilename."""
         write_object(path, self.write_to, binary)
 
 
 def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
-    """Raise an error (FormatError with a reader) if the network cannot be that of an acoustic model."""
+    """Raise an error (FormatError with a reader) for a network that an acoustic model cannot have."""
     if nnet.is_simple():
         return
     if reader is not None:
@@ -155,7 +157,7 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> AcousticModel:
-    """Read an acoustic model (``.mdl``), text or binary; of a model folder, its acoustic model.
+    """Read an acoustic model (``.mdl``), text or binary, from a file or a model folder.
 
     Parameters
     ----------
@@ -163,7 +165,7 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
     Returns
     -------
-    The model: ``.nnet``, ``.transition_model``, ``.priors``; it computes as its network does.
+    The model, with ``.nnet``, ``.transition_model``, ``.priors``; ``model(feats)`` computes the network.
 
     Raises
     ------
@@ -174,15 +176,12 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
 
 def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
-    """Return the model itself, or that of a file or a folder; raises as :func:`read_model`."""
+    """Return a model as it is, or read it from a file or a folder; raises as :func:`read_model`."""
     return model if isinstance(model, AcousticModel) else read_model(model)
 
 
 def read_network_or_model(path: str | os.PathLike[str]) -> Nnet | AcousticModel:
-    """Read a raw network, or an acoustic model as such; of a model folder, the one that it has.
-
-    Raises as :func:`read_model`, but takes raw networks.
-    """
+    """Read a raw network or an acoustic model, whichever a file or a model folder has; raises as :func:`read_model`."""
     return read_object(model_in(path), lambda reader: Nnet.read(reader) if reader.peek_token() == "N"
                        else AcousticModel.read(reader))
 

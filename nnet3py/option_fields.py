@@ -1,6 +1,6 @@
-"""Options that are declared once, with name, default and help, for the command line and for conf files alike. Light.
+"""Declarations of options, with name, default and help, for both command line and conf files. Light.
 
-Most are fields of dataclasses (:func:`opt`), others stand in tables (:class:`Setting`).
+Most options are fields of dataclasses (:func:`opt`), others are rows of tables (:class:`Setting`).
 """
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nnet3py import option_file
 from nnet3py.errors import UsageError
 
 T = TypeVar("T")
-OptionValue: TypeAlias = "str | float | bool"       # of an option; to type checkers a whole number is a float, too
+OptionValue: TypeAlias = "str | float | bool"       # an int is a float to type checkers
 
 
 class Setting(NamedTuple):
-    """An option: its name without ``--``, its default (of its type), a line of help, the texts that are allowed."""
+    """Option: its name without ``--``, its default (of its type), a line of help, the allowed texts (empty for all)."""
 
     name: str
     default: Any
@@ -26,12 +26,12 @@ class Setting(NamedTuple):
 
 
 def opt(name: str, default: Any, help: str, **more: Any) -> Any:
-    """Return a field of a dataclass with its option; a default of ``()`` is a list of numbers, typed as ``1:2:3``."""
+    """Return a dataclass field that is an option; the default ``()`` is for a list of numbers, typed as ``1:2:3``."""
     return dataclasses.field(default=default, metadata={"name": name, "help": help, **more})
 
 
 def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
-    """Return the options of a dataclass, or of an instance with other defaults; names begin with ``prefix``."""
+    """Return the options of a dataclass, or of an instance with its values as defaults; names begin with ``prefix``."""
     return tuple(
         Setting(prefix + field.metadata["name"], "" if default == () else default, field.metadata["help"])
         for field in dataclasses.fields(options) if "name" in field.metadata
@@ -39,9 +39,9 @@ def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
 
 
 def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Those of ``values`` (by option name) that a dataclass has fields for, by the fields' names.
+    """Return the ``values``, by option name, of options that a dataclass has, by the names of its fields.
 
-    Texts of lists become lists; UsageError for a text that is not a valid value.
+    Texts of lists become lists. Raises UsageError for a text that is not a valid value.
     """
     return {field.name: _numbers(value, name) if field.default == () and isinstance(value, str) else value
             for field in dataclasses.fields(options) if "name" in field.metadata
@@ -50,17 +50,17 @@ def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> d
 
 
 def with_values(options: T, values: Mapping[str, Any], prefix: str = "") -> T:
-    """Return a copy of a dataclass instance, with those of ``values`` that it has fields for. As field_values."""
+    """Return a copy of a dataclass instance with the values of its options in ``values``, as :func:`field_values`."""
     return dataclasses.replace(options, **field_values(options, values, prefix))       # type: ignore[type-var]
 
 
 def defaults(settings: tuple[Setting, ...]) -> dict[str, Any]:
-    """Return the options' defaults, by name."""
+    """Return the defaults of options, by name."""
     return {setting.name: setting.default for setting in settings}
 
 
 def _numbers(text: str, name: str) -> list[int]:
-    """Return the numbers of a list such as ``1:2:3``, or with commas; empty parts do not count."""
+    """Parse a list of numbers such as ``1:2:3``, or with commas, ignoring empty parts."""
     numbers = option_file.integers(":".join(filter(None, re.split("[:,]", text))))
     if numbers is None:
         raise UsageError(f"--{name}={text}: expected numbers with colons between them")

@@ -1,13 +1,15 @@
-"""Files of options, a ``--name=value`` in each line, and how values are read. Light.
+"""Files of options, one ``--name=value`` per line, such as conf files of model folders, and their values. Light.
 
 Kaldi: ParseOptions::ReadConfigFile.
 """
 from __future__ import annotations
 
+import os
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from nnet3py.errors import UsageError
+from nnet3py.errors import Nnet3Error, UsageError
 
 INT_MIN, INT_MAX = -2147483648, 2147483647
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
@@ -16,32 +18,37 @@ _NEXT_OPTION = re.compile(r"\s+(?=--)")
 
 
 class OptionLine(NamedTuple):
-    """A line of a file: its number, from 1, and what it says without comment and blanks."""
+    """Line of a file of options: its number, from 1, and its text without comment and blanks."""
 
     number: int
     text: str
 
 
 def normalize(name: str) -> str:
-    """Return an option's name as Kaldi compares it: lower case, ``-`` for ``_``."""
+    """Return the name of an option as Kaldi compares names: in lower case, with ``-`` for ``_``."""
     return name.replace("_", "-").lower()
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """Return the name and the value of ``--name=value``; the value is None without an equal sign."""
+    """Split ``--name=value`` into name and value; the value is None without an equal sign."""
     name, equals, value = text[2:].partition("=")
     return normalize(name), value.strip() if equals else None
 
 
 def option_texts(line: str) -> list[str]:
-    """Return the options of a line of a model folder's file, which may hold more than one, as in ``splice_opts``."""
+    """Split a line of a model folder's file into its options; ``splice_opts`` has several in a line."""
     return _NEXT_OPTION.split(line)
 
 
 def read_option_lines(path: str) -> list[OptionLine]:
-    """Return the lines of a file that hold options. UsageError for a file that cannot be read, or another line."""
+    """Read the lines of a file of options.
+
+    Raises
+    ------
+    UsageError : a file that cannot be read, or a line that is no option
+    """
     try:
-        with open(path, encoding="utf-8-sig") as stream:         # a byte-order mark is passed over
+        with open(path, encoding="utf-8-sig") as stream:         # skips a byte-order mark
             lines = stream.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot open config file: {path} ({error})") from None
@@ -58,28 +65,93 @@ def read_option_lines(path: str) -> list[OptionLine]:
 
 
 def boolean(text: str) -> bool | None:
-    """True for true, t or 1 in any case, False for false, f or 0; None for another text."""
+    """Parse a boolean: true, t or 1, and false, f or 0, in any case; None for another text."""
     return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
 
 
 def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
-    """Return a whole number between two limits, in decimal digits; None for another text."""
+    """Parse a decimal integer between two limits; None for another text."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     is_number = digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS
     return int(text) if is_number and low <= int(text) <= high else None
 
 
 def integers(text: str) -> list[int] | None:
-    """Return the numbers, 0 or more, of a list such as ``1:2:3``, empty for an empty text; None for another text."""
+    """Parse a list of integers of 0 or more, such as ``1:2:3``, which may be empty; None for another text."""
     parts = text.split(":") if text else []
     are_numbers = all(part.isascii() and part.isdigit() and len(part) < _MOST_LIST_DIGITS for part in parts)
     return [int(part) for part in parts] if are_numbers else None
 
 
 def real(text: str) -> float | None:
-    """Return a number as C reads it; None for another text, and for NaN."""
+    """Parse a real number as C reads it; None for another text, and for NaN."""
     try:
         number = float(text)
     except ValueError:
         return None
     return None if "_" in text or number != number else number      # float() takes 1_000, C does not
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the options of a conf file, name -> value. A line may hold several, as in ``splice_opts``.
+
+    Parameters
+    ----------
+    defaults : known options with their defaults, whose types are those of the values
+
+    Raises
+    ------
+    UsageError : an unknown option, or a value of another type; the message has the place
+    """
+    values = {}
+    for number, line in read_option_lines(path):
+        for text in option_texts(line):
+            name, value = split(text)
+            try:
+                values[name] = checked_value(name, value, defaults)
+            except UsageError as error:
+                raise UsageError(f"{error.message} [{path}, line {number}]", error.hint) from None
+    return values
+
+
+def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> Any:
+    """Return the value of an option. Raises UsageError for an unknown option, or a value of another type."""
+    if name not in defaults:
+        from difflib import get_close_matches  # slow to load, and needed for errors only
+
+        close = get_close_matches(name, defaults, 1)
+        raise UsageError(f"--{name} is not an option here",
+                         f"did you mean --{close[0]}?" if close else "remove it if the model works without")
+    kind = type(defaults[name])
+    if kind is str:
+        return text or ""
+    value = (boolean("true" if text is None else text) if kind is bool
+             else integer(text or "") if kind is int else real(text or ""))
+    if value is None:
+        raise UsageError(f"--{name}={text or ''}: expected {_KINDS[kind]}")
+    return value
+
+
+def find_file(name: str, folder: str) -> str:
+    """Return the path of a file that a conf file of a model folder names.
+
+    As in Kaldi names are relative to the working directory. Where there is no such file, the model folder is searched:
+    for the whole name, then without its first folders, one after the other. So a model that was moved, or copied from
+    another machine, still works.
+
+    Raises
+    ------
+    Nnet3Error : no such file
+    """
+    if os.path.isfile(name):
+        return name
+    parts = os.path.normpath(name).lstrip(os.sep).split(os.sep)
+    for first in range(len(parts)):
+        candidate = os.path.join(folder, *parts[first:])
+        if parts[first] != os.pardir and os.path.isfile(candidate):
+            return candidate
+    raise Nnet3Error(f"there is no file {name}, neither from the working directory nor in {folder}",
+                     "names in conf files are relative to the working directory, or to the model folder")

@@ -19,7 +19,11 @@ BRITISH = re.compile(
     r"artefacts?|licence[sd]?)(?![a-z])")
 
 # Rooms whose docstrings were gone through. Those that are not here yet may still begin with what they like.
-CHECKED: tuple[str, ...] = ()
+CHECKED: tuple[str, ...] = (
+    "components/", "network/", "xconfig/", "inspection/",
+    "acoustic_model.py", "advice.py", "cached_property.py", "config_line.py", "errors.py", "extras.py", "index.py",
+    "log.py", "model_info.py", "names_elsewhere.py", "option_fields.py", "option_file.py", "provided.py",
+    "public_names.py", "random_sequence.py", "sklearn.py", "system.py", "torch_data.py", "trusted_files.py")
 OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|With|In|"
                      r"Such|So|Also|Same|The one|The ones)\b")
 

@@ -23,7 +23,7 @@ STAGES = [
     {"log", "trusted_files"},
     {"engine", "extras"},
     {"config_line", "option_file", "index", "io", "ops", "random_sequence"},
-    {"formats", "transducers", "option_fields", "public_names", "conf_file", "advice"},
+    {"formats", "transducers", "option_fields", "public_names", "advice"},
     {"hmm", "names_elsewhere"},
     {"gaussians"},
     {"components", "feat", "graphs", "fst"},
@@ -48,7 +48,7 @@ WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "feat", "comp
                    "compiler")
 LIGHT = ("errors", "log", "provided", "cached_property", "system", "trusted_files",
          "engine/cache_folder", "extras", "option_file",
-         "option_fields", "public_names", "conf_file", "advice", "names_elsewhere",
+         "option_fields", "public_names", "advice", "names_elsewhere",
          "config_line", "io/specifiers",
          "transducers/fst_kinds",
          "feat/cmvn_options", "feat/pitch_options", "feat/speech_options",

@@ -295,7 +295,7 @@ class _ChunkValues:
             dy = derivative
 
     def _matrix(self, num_cols: int, zero: int) -> DeviceArray:
-        """Scratch with as many rows as this chunk."""
+        """Return a scratch matrix with as many rows as this chunk."""
         matrix = self.ops.scratch(self.values[0].shape[0], num_cols)
         if zero:
             self.ops.set_const(matrix, 0.0)

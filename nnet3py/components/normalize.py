@@ -209,7 +209,7 @@ class BatchNormComponent(SameDimComponent):
 
     @property
     def takes_sums(self) -> bool:
-        """Whether ``propagate`` needs its input's ``column_moments``."""
+        """True if ``propagate`` needs the ``column_moments`` of its input."""
         return not self.test_mode and self.block_dim == self.dim
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,

@@ -54,7 +54,7 @@ from nnet3py.provided import Shown
 
 
 class Nnet(NetworkStructure, CallableModel, Advising, Shown):
-    """A network.
+    """Network of nodes and components, with methods for parameters, files and edits.
 
     ``structure.py`` has the methods that inspect nodes and components. An edit that would leave a network that Kaldi
     cannot use is refused, and the network is then unchanged; edits that are valid only together are made inside

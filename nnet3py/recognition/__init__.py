@@ -14,7 +14,7 @@ when an utterance is over. ``stream_options.py`` has the options of both.
 Nothing grows with the length of a stream but the search, which begins again with each segment; the only thing that
 Python does for each frame is to take it from the library that computes it.
 
-A model: ``model_folder.py`` says what a folder holds and lacks, ``option_tables.py`` (and ``nnet3py/conf_file.py``)
+A model: ``model_folder.py`` says what a folder holds and lacks, ``option_tables.py`` (and ``nnet3py/option_file.py``)
 what its options say: they are declared once, for commands as well (``nnet3py/option_fields.py``).
 ``pipeline_files.py`` reads what makes features and i-vectors. ``recognizer.py`` has ``Recognizer(path)``, whose
 ``stream()`` is a ``Stream`` of ``stream.py``, in blocks of any size and form, and whose ``transcribe()`` takes what

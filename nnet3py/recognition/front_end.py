@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from nnet3py import option_file
 from nnet3py.advice import arguments_elsewhere
-from nnet3py.conf_file import checked_value, read_conf
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.feat.pitch import compute_pitch, pitch_options
@@ -23,6 +22,7 @@ from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.option_fields import OptionValue, defaults
+from nnet3py.option_file import checked_value, read_conf
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline

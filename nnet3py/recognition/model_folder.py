@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from glob import escape, glob
 from typing import Any
 
-from nnet3py.conf_file import checked_value, find_file, read_conf
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.model_place import (
     MODEL_CONFS,
@@ -22,6 +21,7 @@ from nnet3py.network.model_place import (
     subsampling_of_folder,
 )
 from nnet3py.option_fields import OptionValue
+from nnet3py.option_file import checked_value, find_file, read_conf
 from nnet3py.recognition import option_tables as tables
 from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
 from nnet3py.transducers.fst import has_output_symbols

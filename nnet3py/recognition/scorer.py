@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.conf_file import checked_value
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.option_fields import OptionValue, with_values
+from nnet3py.option_file import checked_value
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEndOutput
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.conf_file import read_conf
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
@@ -18,6 +17,7 @@ from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.plda import Plda
 from nnet3py.network.model_file import read_nnet
+from nnet3py.option_file import read_conf
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.feature_stream import FeatureStream
 from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions

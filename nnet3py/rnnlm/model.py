@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
-from nnet3py.conf_file import read_conf
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
 from nnet3py.io.text_lines import read_text
@@ -21,6 +20,7 @@ from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.network.model_file import read_nnet
 from nnet3py.option_fields import with_values
+from nnet3py.option_file import read_conf
 from nnet3py.rnnlm.folder import RnnlmFolder, find_rnnlm_files
 from nnet3py.rnnlm.network import RnnlmNetwork
 from nnet3py.rnnlm.options import CONF_DEFAULTS, RnnlmOptions
