@@ -171,7 +171,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
     """
 
     def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Regressor:
-        """Train on float (rows, features) and targets (rows,) or (rows, targets). Raises ValueError for invalid data."""
+        """Train on float (rows, features) and targets (rows,) or (rows, targets). Raises ValueError for bad data."""
         rows, values = _validation.validate_data(self, x, y, dtype=np.float32, multi_output=True, y_numeric=True)
         values = np.asarray(values, np.float64)
         targets = values.reshape(len(rows), -1)
