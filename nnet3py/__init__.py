@@ -215,7 +215,7 @@ _SUBMODULES = ("chain", "feat", "ivectors", "lattices", "sklearn", "torch", "tor
 
 __all__ = ["__version__", *_PUBLIC]
 
-# What methods of early stages call in later ones: nnet(feats), nnet.summary(), the displays of notebooks.
+# Functions of later stages that methods of earlier ones call: nnet(feats), nnet.summary(), displays of notebooks.
 provide({"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html_of": "nnet3py.inspection.notebook"})
 
 

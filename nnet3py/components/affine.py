@@ -470,7 +470,7 @@ class BlockAffineComponent(UpdatableComponent):
                                "blocks")
 
 
-# -- what both have in common ------------------------------------------------------------------------------------------
+# -- initial parameters of both kinds of blocks ------------------------------------------------------------------------
 
 
 def _read_block_dims(line: ConfigLine, key: str) -> tuple[int, int, int]:

@@ -111,7 +111,7 @@ class PoolShape:
         for dim, size, step in zip(*self._axes(), strict=True):
             if not dim >= size >= step or (dim - size) % step:
                 return ("along each axis the pool must not be larger than the input, the step not larger than the "
-                        "pool, and a divisor of what the input is larger than the pool")
+                        "pool, and a divisor of the difference between input and pool")
         if math.prod(self._axes()[0]) > LARGEST_DIM:
             return f"the input must not have more than {LARGEST_DIM} elements"
         return ""
@@ -251,7 +251,7 @@ class ConvolutionComponent(UpdatableComponent):
         bias_stddev = line.get_float("bias-stddev", 1.0)
         if num_filters <= 0 or not stddev >= 0.0 or not bias_stddev >= 0.0 or not shape.steps_fit():
             raise bad_initializer(line, "num-filters must be above 0, param-stddev and bias-stddev not negative, and "
-                                        "the steps must divide what the input is larger than the filter")
+                                        "the steps must divide the difference between input and filter")
         filters = normal(rng, (num_filters, shape.filter_dim), stddev)
         return cls(shape, order, filters, normal(rng, (num_filters,), bias_stddev), settings)
 

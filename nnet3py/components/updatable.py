@@ -91,7 +91,7 @@ class UpdatableComponent(Component):
         self.l2_regularize = settings.l2_regularize
         self.is_gradient = settings.is_gradient
 
-    # -- what the trainer asks ---------------------------------------------------------------------------------------
+    # -- for the trainer ---------------------------------------------------------------------------------------------
 
     def set_underlying_learning_rate(self, rate: float) -> None:
         """Set the learning rate to ``rate`` times the learning-rate factor."""

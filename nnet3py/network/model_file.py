@@ -31,7 +31,7 @@ def read_nnet(path: str | os.PathLike[str]) -> Nnet:
 
     Raises
     ------
-    FormatError : bytes that are not a model; it names the file, the byte, the component and what was expected
+    FormatError : data that are not a model; the message has file, byte offset, component and expected data
     Nnet3Error : a file that cannot be opened
     """
     return read_object(model_in(path), read_nnet_or_model)
