@@ -13,8 +13,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nnet3py.provided import provide
-
 if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
     from nnet3py.acoustic_model import AcousticModel as AcousticModel
     from nnet3py.acoustic_model import read_model as read_model
@@ -215,8 +213,9 @@ _SUBMODULES = ("chain", "feat", "ivectors", "lattices", "sklearn", "torch", "tor
 
 __all__ = ["__version__", *_PUBLIC]
 
-# Functions of later stages that methods of earlier ones call: nnet(feats), nnet.summary(), displays of notebooks.
-provide({"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html_of": "nnet3py.inspection.notebook"})
+# Functions of later stages that methods of earlier ones call, by nnet3py/provided.py: nnet(feats), nnet.summary(), and
+# displays of notebooks.
+_PROVIDED = {"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html_of": "nnet3py.inspection.notebook"}
 
 
 def _advice(name: str) -> str | None:

@@ -1,25 +1,19 @@
 """Functions of higher stages that methods of lower classes call, such as ``nnet(feats)``. Light.
 
-A class of an early stage cannot import what computes or draws its objects (docs/architecture.md, "The floors"). The
-package, which is above all stages, names those functions when it is imported; their modules are loaded at first use.
+A class of an early stage cannot import what computes or displays its objects (docs/architecture.md, "The floors"). The
+package itself, which is above all stages, has the table of these functions with their modules.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
 from importlib import import_module
 from typing import Any
 
-_module_of: dict[str, str] = {}
-
-
-def provide(functions: Mapping[str, str]) -> None:
-    """Add functions, each name with its module, that :func:`provided` returns from now on."""
-    _module_of.update(functions)
-
 
 def provided(name: str) -> Any:
-    """Return the function of that name, which :func:`provide` was told of; its module is imported now."""
-    return getattr(import_module(_module_of[name]), name)
+    """Return a function of the package's table ``_PROVIDED``, whose module is imported at first use."""
+    package: Any = sys.modules[__package__]
+    return getattr(import_module(package._PROVIDED[name]), name)
 
 
 class Shown:

@@ -269,9 +269,9 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
         yield from zip(self.component_names, self.components, strict=True)
 
     def arrays(self, name: str) -> dict[str, NDArray[np.float32]]:
-        """Return the arrays of a component that :meth:`set_parameters` can set, as views: name -> float32 array.
+        """Return the arrays of a component that :meth:`set_parameters` can set: name -> float32 (rows, cols) or (dim,).
 
-        These are the trained parameters, or the values of a fixed component (an LDA transform, fixed scales, biases).
+        These views are the trained parameters, or the values of a fixed component (an LDA transform, scales, biases).
 
         >>> {key: values.shape for key, values in nnet.arrays("affine2").items()}
         {'linear_params': (10, 32), 'bias_params': (10,)}
@@ -286,7 +286,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
         Parameters
         ----------
         name : name of the component
-        values : array name -> real numbers of exactly the array's shape, any dtype; converted to float32
+        values : array name -> real numbers of the shape of the array, (rows, cols) or (dim,); converted to float32
 
         Raises
         ------
