@@ -101,8 +101,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.training.trainer import NnetTrainer as NnetTrainer
     from nnet3py.training.trainer import TrainerOptions as TrainerOptions
     from nnet3py.transducers.compact_lattice import CompactLattice as CompactLattice
-    from nnet3py.transducers.lattice_tables import read_lattices as read_lattices
-    from nnet3py.transducers.lattice_tables import write_lattices as write_lattices
+    from nnet3py.transducers.lattice import read_lattices as read_lattices
+    from nnet3py.transducers.lattice import write_lattices as write_lattices
 
 __version__ = "0.1.0"
 
@@ -152,8 +152,8 @@ _PUBLIC = {
     "read_matrices": "nnet3py.formats.matrix_files",
     "write_matrices": "nnet3py.formats.matrix_files",
     "read_alignments": "nnet3py.formats.matrix_files",
-    "read_lattices": "nnet3py.transducers.lattice_tables",
-    "write_lattices": "nnet3py.transducers.lattice_tables",
+    "read_lattices": "nnet3py.transducers.lattice",
+    "write_lattices": "nnet3py.transducers.lattice",
     # the compiler
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",

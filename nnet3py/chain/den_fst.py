@@ -18,8 +18,7 @@ from nnet3py.graphs.self_loops import add_self_loops
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.fst_operations import connected, without_epsilons
-from nnet3py.transducers.fst_properties import renumbered
+from nnet3py.transducers.fst_operations import connected, renumbered, without_epsilons
 
 logger = logging.getLogger(__name__)
 

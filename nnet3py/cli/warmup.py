@@ -69,23 +69,11 @@ LOOPS: dict[str, tuple[str, ...]] = {
     "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),
-    "lattices": (
-        "nnet3py.transducers.compact_lattice",
-        "nnet3py.transducers.lattice_conversion",
-        "nnet3py.transducers.state_graphs",
-        "nnet3py.transducers.symbol_bytes",
-        "nnet3py.lattices.best_path",
-        "nnet3py.lattices.composition",
-        "nnet3py.lattices.determinize",
-        "nnet3py.lattices.forward_backward",
-        "nnet3py.lattices.lm_rescoring",
-        "nnet3py.lattices.minimize",
-        "nnet3py.lattices.mbr",
-        "nnet3py.lattices.oracle",
-        "nnet3py.lattices.pruned_composition",
-        "nnet3py.lattices.pruning",
-        "nnet3py.lattices.states",
-    ),
+    "lattices": ("nnet3py.transducers.compact_lattice", "nnet3py.transducers.fst", "nnet3py.transducers.lattice",
+                 "nnet3py.transducers.state_graphs", "nnet3py.lattices.paths", "nnet3py.lattices.composition",
+                 "nnet3py.lattices.determinize", "nnet3py.lattices.forward_backward",
+                 "nnet3py.lattices.pruned_composition", "nnet3py.lattices.pruning", "nnet3py.lattices.states",
+                 "nnet3py.lattices.word_errors"),
 }
 
 

@@ -15,9 +15,9 @@ from nnet3py.errors import ShapeError, within
 from nnet3py.graphs.grammar_fst import LEAVES, GrammarFst
 from nnet3py.graphs.nonterminals import FIRST_LABEL
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.growing import enlarged
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import const_tables
+from nnet3py.transducers.state_graphs import enlarged
 
 _HERE = "nnet3py.decoding.grammar_loops"
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout", "nnet3py.decoding.growing_loops",

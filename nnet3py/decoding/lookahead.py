@@ -29,7 +29,7 @@ from nnet3py.transducers.fst_binary import const_tables, write_binary_fst
 from nnet3py.transducers.fst_text import read_fst
 
 _HERE = "nnet3py.decoding.reach_loops"
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subsets"]
+_USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subset_loops"]
 _find_parts = Loop(_HERE, "find_parts", "u4* i4* i8 i4[] i4[] i4[] i4[] i4[] i8[] i4[]", _USES)
 _find_intervals = Loop(_HERE, "find_intervals",
                        "u4* f4* i4* i4[] i4[] i8[] i4[] i8 i8[] i8[] i8[] i8[] i4[,]", _USES)

@@ -13,8 +13,7 @@ from nnet3py.hmm.alignment import read_symbol_table
 from nnet3py.io.file_content import FileContent
 from nnet3py.io.streams import open_input, write_text
 from nnet3py.io.text_lines import read_text
-from nnet3py.transducers.fst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, read_header
-from nnet3py.transducers.symbol_bytes import SymbolBytes, end_of_table
+from nnet3py.transducers.fst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SymbolBytes, end_of_table, read_header
 
 EPSILON = "<eps>"
 _DISAMBIGUATION = re.compile(r"#[0-9]+")

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.fst_properties import reached, top_sorted
+from nnet3py.transducers.fst_operations import reached, top_sorted
 
 EPSILON = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.fst.arcs import EPSILON, reachable
-from nnet3py.transducers import fst_properties as bits
+from nnet3py.transducers import fst_operations as bits
 from nnet3py.transducers.fst import Fst
 
 _WIDTH = 50

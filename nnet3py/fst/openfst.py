@@ -19,7 +19,7 @@ from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.fst_properties import strong_parts
+from nnet3py.transducers.fst_operations import strong_parts
 
 
 def load_kaldifst() -> Any:

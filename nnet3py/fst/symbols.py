@@ -60,7 +60,7 @@ def with_symbols(fst: Fst, inputs: Symbols | None, outputs: Symbols | None, name
     flags = (INPUT if inputs is not None else 0) | (OUTPUT if outputs is not None else 0)
     if not flags:
         return dataclasses.replace(fst, stored=None)
-    from nnet3py.transducers.fst_properties import MUTABLE, known_properties
+    from nnet3py.transducers.fst_operations import MUTABLE, known_properties
 
     tables = b"".join(_table_bytes(table, name) for table in (inputs, outputs) if table is not None)
     return dataclasses.replace(fst, stored=Stored("vector", known_properties(fst) | MUTABLE, 0, flags, tables))

@@ -8,7 +8,10 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
@@ -89,7 +92,7 @@ def frame_posteriors(lattice: Fst) -> FramePosteriors:
 
     Parameters
     ----------
-    lattice : state-level (of a compact one: :func:`nnet3py.transducers.lattice_conversion.expanded`), its costs scaled
+    lattice : state-level (of a compact one: :func:`nnet3py.transducers.lattice.expanded`), its costs scaled
 
     Returns
     -------
@@ -124,3 +127,26 @@ def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, 
     sums = (np.add.reduceat(weights, first) if len(first) else weights).astype(np.float32)
     kept = first[sums != 0.0]
     return Posterior(np.searchsorted(frames[kept], np.arange(num_frames + 1)), ids[kept], sums[sums != 0.0])
+
+
+def arc_lines(key: str, lattice: CompactLattice, model: TransitionModel | None, print_alignment: bool,
+              least: float) -> list[str]:
+    """A line for each arc with at least the given posterior; LatticeError for a lattice without paths."""
+    lattice = from_start(trimmed(lattice))
+    if lattice.start < 0:
+        raise LatticeError("the lattice is empty")
+    times = state_times(lattice)
+    posteriors = forward_backward(lattice).posteriors
+    sources = lattice.sources
+    lines = []
+    for arc in np.flatnonzero(posteriors >= least).tolist():
+        ids = lattice.string(arc)
+        fields = [key, str(times[sources[arc]]), str(len(ids)), f"{posteriors[arc]:.7g}", str(lattice.labels[arc])]
+        if print_alignment:
+            fields.append(",".join(map(str, ids.tolist())))
+        if model is not None:
+            check_transition_ids(model, ids)
+            begun = ids[(model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids]]
+            fields.append(" ".join(map(str, model.transition_id_to_phone[begun].tolist())))
+        lines.append("\t".join(fields) + "\n")
+    return lines

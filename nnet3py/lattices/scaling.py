@@ -11,6 +11,8 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.states import Lattice, LatticeError, arc_lengths, from_start, state_times, with_weights
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import without_epsilons
+from nnet3py.transducers.lattice import LATTICE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,3 +186,69 @@ def inverse_scale(acoustic_scale: float, inverse: float) -> float:
     if acoustic_scale != 1.0 or inverse == 0.0:
         raise Nnet3Error("--inv-acoustic-scale must not be 0, and cannot be given with --acoustic-scale")
     return 1.0 / inverse
+
+
+def on_words(lattice: CompactLattice) -> Fst:
+    """A lattice with words on both sides, and no transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice."""
+    return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.labels, lattice.labels,
+               lattice.weights, lattice.next_states, LATTICE)
+
+
+def on_transitions(lattice: Fst) -> Fst:
+    """A lattice with transition-ids on both sides."""
+    return dataclasses.replace(lattice, output_labels=lattice.input_labels, stored=None)
+
+
+def costs_of(weights: np.ndarray) -> np.ndarray:
+    """float32: the sums of pairs of costs; infinity for two infinities. Kaldi: ConvertLatticeWeight."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.isposinf(weights).all(axis=1), NO_WEIGHT,
+                        (weights[:, 0].astype(np.float64) + weights[:, 1])).astype(np.float32)
+
+
+def as_fst(lattice: Fst) -> Fst:
+    """A lattice as an FST with one cost per arc."""
+    return dataclasses.replace(lattice, weights=costs_of(lattice.weights), arc_type="standard", stored=None,
+                               final_weights=costs_of(lattice.final_weights))
+
+
+def word_fst(lattice: CompactLattice, remove_epsilons: bool) -> Fst:
+    """An acceptor of the lattice's words, with the sums of their costs."""
+    fst = as_fst(on_words(lattice))
+    return without_epsilons(fst) if remove_epsilons and (fst.input_labels == 0).any() else fst
+
+
+class AcousticScores:
+    """The mean acoustic cost of the arcs of each transition-id in each frame."""
+
+    def __init__(self, lattice: Fst) -> None:
+        """LatticeError if arcs without transition-id, or final weights, have acoustic costs."""
+        lattice = from_start(lattice)
+        emits = lattice.input_labels != 0
+        if lattice.weights[~emits, 1].any() or lattice.final_weights[lattice.is_final, 1].any():
+            raise LatticeError("the lattice has acoustic costs where it has no transition-ids",
+                               "with --write-compact=false it must be one of the decoder's, that is not determinized")
+        keys, which = np.unique(self._keys(lattice, emits), return_inverse=True)
+        self._known = keys
+        sums = np.bincount(which.reshape(-1), lattice.weights[emits, 1], minlength=len(keys))
+        self._costs = (sums / np.bincount(which.reshape(-1), minlength=len(keys))).astype(np.float32)
+
+    @staticmethod
+    def _keys(lattice: Fst, emits: np.ndarray) -> np.ndarray:
+        """int64, a number for frame and transition-id of each arc that has a transition-id."""
+        frames = state_times(lattice)[lattice.sources[emits]].astype(np.int64)
+        return frames << 32 | lattice.input_labels[emits]
+
+    def restored(self, lattice: Fst) -> Fst:
+        """A lattice made from that one, top sorted, with these acoustic costs on its arcs, and none elsewhere."""
+        lattice = from_start(lattice)
+        emits = lattice.input_labels != 0
+        keys = self._keys(lattice, emits)
+        places = np.minimum(np.searchsorted(self._known, keys), max(len(self._known) - 1, 0))
+        if len(keys) and not np.array_equal(self._known[places], keys):
+            raise LatticeError("a determinized lattice has a transition-id in a frame where it was not before")
+        weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
+        weights[:, 1] = 0.0
+        weights[emits, 1] = self._costs[places]
+        finals[lattice.is_final, 1] = 0.0
+        return with_weights(lattice, weights, finals)

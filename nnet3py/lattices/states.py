@@ -8,9 +8,9 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.state_graphs import is_top_sorted, selected, top_order, useful_states
+from nnet3py.transducers.state_graphs import is_top_sorted, top_order, useful_states
 
 Lattice = TypeVar("Lattice", Fst, CompactLattice)
 
@@ -29,17 +29,10 @@ def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarra
     return dataclasses.replace(lattice, weights=weights, final_weights=final_weights)
 
 
-def with_states(lattice: Lattice, states: np.ndarray, keep: np.ndarray | None = None) -> Lattice:
-    """The lattice of ``states``, in their order, and of the arcs between them for which ``keep`` (bool) is true."""
-    if isinstance(lattice, Fst):
-        return selected(lattice, states, keep)
-    return lattice.selected(states, keep)
-
-
 def trimmed(lattice: Lattice) -> Lattice:
     """The lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
     useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
-    return lattice if useful.all() else with_states(lattice, np.flatnonzero(useful))
+    return lattice if useful.all() else lattice.selected(np.flatnonzero(useful))
 
 
 def top_sorted(lattice: Lattice) -> Lattice:
@@ -55,14 +48,14 @@ def newly_sorted(lattice: Lattice) -> Lattice:
     order = top_order(lattice.start, lattice.arc_starts, lattice.next_states)
     if order is None:
         raise LatticeError("the lattice has a cycle", "lattices have none; was it made by a decoder?")
-    return with_states(lattice, order)
+    return lattice.selected(order)
 
 
 def from_start(lattice: Lattice) -> Lattice:
     """The lattice, top sorted, with its start as the first state; unreachable states are left out."""
     lattice = top_sorted(lattice)
     if lattice.start > 0:
-        lattice = with_states(lattice, np.arange(lattice.start, lattice.num_states))
+        lattice = lattice.selected(np.arange(lattice.start, lattice.num_states))
     return lattice
 
 
@@ -113,3 +106,29 @@ def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
 def infinite_weights(num_states: int) -> np.ndarray:
     """float32 (states, 2) final weights of states that are not final."""
     return np.full((num_states, 2), NO_WEIGHT, dtype=np.float32)
+
+
+def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
+    """The lattice with one final state, without arcs and with weight 0, and the number of that state.
+
+    It is a new one, to which arcs without a word lead from those that were final, unless there is such a state
+    already. -1 for a lattice without final states.
+    """
+    final = np.flatnonzero(lattice.is_final)
+    if not len(final):
+        return lattice, -1
+    if len(final) == 1:
+        state = int(final[0])
+        if (lattice.arc_starts[state] == lattice.arc_starts[state + 1] and not lattice.final_lengths[state]
+                and not lattice.final_weights[state].any()):
+            return lattice, state
+    size = lattice.num_states
+    weights = infinite_weights(size + 1)
+    weights[-1] = 0.0
+    _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, final)
+    return CompactLattice.from_arcs(
+        lattice.start, weights, np.concatenate((lattice.sources, final)),
+        np.concatenate((lattice.labels, np.zeros(len(final), dtype=np.int32))),
+        np.concatenate((lattice.weights, lattice.final_weights[final])),
+        np.concatenate((lattice.lengths, lattice.final_lengths[final])), np.concatenate((lattice.ids, final_ids)),
+        np.concatenate((lattice.next_states, np.full(len(final), size, dtype=np.int32)))), size

@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.arc_starts import ranges, sources_of, starts_by, starts_of
 from nnet3py.transducers.fst import Fst, Header, binary_header
-from nnet3py.transducers.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
-from nnet3py.transducers.state_graphs import Selection, is_top_sorted
+from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
+from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_by, starts_of
 
 _MOST_WORDS = 50_000           # which take plain Python 20 ms
 _MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage

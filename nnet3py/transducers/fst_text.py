@@ -14,9 +14,9 @@ import numpy as np
 from nnet3py.io.holder import Holder
 from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
+from nnet3py.transducers.state_graphs import starts_by
 
 _BLANKS = re.compile(rb"[ \t\r]*")
 _LABEL = re.compile(rb"-?[0-9]{1,10}")

@@ -1,6 +1,6 @@
-"""States and arcs as numbers only: orders of states, finding useful states, and leaving states out.
+"""States and arcs as numbers only: arcs stored state by state, orders of states, useful states, selections of states.
 
-``arc_starts`` is int64 (states + 1,), where the arcs of each state begin; ``next_states`` int32 (arcs,).
+``arc_starts``, int64 (states + 1,), says where the arcs of each state begin; ``next_states`` is int32 (arcs,).
 """
 from __future__ import annotations
 
@@ -9,11 +9,47 @@ import dataclasses
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.transducers.arc_starts import ranges, sources_of, starts_by, starts_of
-from nnet3py.transducers.fst import Fst
 
 _top_order = Loop("nnet3py.transducers.lattice_loops", "top_order", "i8 i8[] i4[] i8[] u1[] i4[] i4[]")
 _mark_useful = Loop("nnet3py.transducers.lattice_loops", "mark_useful", "i8 i8[] i4[] u1[] i8[] i4[] i4[] u1[]")
+
+
+def starts_of(counts: np.ndarray) -> np.ndarray:
+    """int64 (n + 1,): where successive groups of ``counts`` things begin, and the end."""
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def starts_by(groups: np.ndarray, num_groups: int) -> np.ndarray:
+    """int64 (num_groups + 1,): where each group begins once things are sorted by ``groups``, int (things,); the end."""
+    return starts_of(np.bincount(groups, minlength=num_groups))
+
+
+def sources_of(arc_starts: np.ndarray) -> np.ndarray:
+    """int32 (arcs,), the state that each arc leaves."""
+    return np.repeat(np.arange(len(arc_starts) - 1, dtype=np.int32), np.diff(arc_starts))
+
+
+def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]`` and so on."""
+    starts = starts_of(counts)
+    return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
+
+
+def enlarged(array: np.ndarray, least: int = 0) -> np.ndarray:
+    """Return a copy of an array with room for more rows, whose contents are undefined.
+
+    Parameters
+    ----------
+    least : if positive, the number of rows is doubled until it is at least this; otherwise it is doubled once
+    """
+    size = max(len(array), 1) * (1 if least else 2)
+    while size < least:
+        size *= 2
+    larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    larger[:len(array)] = array
+    return larger
 
 
 def is_top_sorted(arc_starts: np.ndarray, next_states: np.ndarray) -> bool:
@@ -80,13 +116,3 @@ class Selection:
     def start(self, start: int) -> int:
         """The new number of the start."""
         return int(self.numbers[start]) if start >= 0 else -1
-
-
-def selected(fst: Fst, states: np.ndarray, keep: np.ndarray | None = None) -> Fst:
-    """An FST of some of the states, in another order, and of the arcs between them for which ``keep`` is true."""
-    chosen = Selection.of(fst.arc_starts, fst.next_states, states, keep)
-    arcs = chosen.arcs
-    return dataclasses.replace(
-        fst, start=chosen.start(fst.start), final_weights=fst.final_weights[chosen.states],
-        arc_starts=chosen.arc_starts, input_labels=fst.input_labels[arcs], output_labels=fst.output_labels[arcs],
-        weights=fst.weights[arcs], next_states=chosen.numbers[fst.next_states[arcs]], stored=None)

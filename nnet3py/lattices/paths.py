@@ -1,18 +1,25 @@
 """The best path through a lattice, the n best paths, random paths; linear lattices."""
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.lattices.states import arc_costs, final_costs, infinite_weights, top_sorted
-from nnet3py.transducers.arc_starts import starts_of
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.determinize import determinize_pruned
+from nnet3py.lattices.determinize_options import DeterminizeOptions
+from nnet3py.lattices.states import arc_costs, final_costs, infinite_weights, top_sorted, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.lattice import LATTICE, factored
+from nnet3py.transducers.state_graphs import enlarged, starts_of
 
 _forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
-_next_paths = Loop("nnet3py.lattices.nbest_loops", "next_paths",
+_next_paths = Loop("nnet3py.lattices.path_loops", "next_paths",
                    "i8[] i4[] f8[] f8[] f8[] i8 f8[] f8[] i4[] i8[] i4[] i4[] i8[] i4[]")
 _FIRST_ROOM = 1 << 12            # nodes of the search for n paths
 
@@ -162,7 +169,7 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
     priorities[0], so_far[0], parents[0], arcs[0], states[0], heap[0] = rest[lattice.start], 0, -1, -1, lattice.start, 0
     counts, ends = np.array([1, 1, 0], dtype=np.int64), np.empty(count, dtype=np.int32)
     while _next_paths(lattice.arc_starts, lattice.next_states, costs, finals, rest, most_arcs, *nodes, counts, ends):
-        nodes = [np.concatenate((values, np.empty_like(values))) for values in nodes]
+        nodes = [enlarged(values) for values in nodes]
     _, _, parents, arcs, states, _ = nodes
     return [linear(lattice, *_way(parents, arcs, states, int(end))) for end in ends[:counts[2]].tolist()]
 
@@ -206,3 +213,112 @@ def random_paths(lattice: CompactLattice, count: int, random: np.random.Generato
             arcs.append(arc)
             state = int(lattice.next_states[arc])
     return paths
+
+
+logger = logging.getLogger(__name__)
+
+
+def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoustic_cost: float) -> CompactLattice:
+    """A lattice of one path. Kaldi: MakeLatticeFromLinear.
+
+    Parameters
+    ----------
+    ids : int (frames,), transition-ids
+    words : int (words,), numbers of words
+    graph_cost, acoustic_cost : of the path; they are put at its end
+
+    Returns
+    -------
+    The lattice; words and transition-ids are paired in order.
+    """
+    size = max(len(ids), len(words))
+    inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    inputs[:len(ids)], outputs[:len(words)] = ids, words
+    finals = infinite_weights(size + 1)
+    finals[-1] = graph_cost, acoustic_cost
+    return factored(Fst(0, finals, starts_of(np.arange(size + 1) < size), inputs, outputs,
+                        np.zeros((size, 2), dtype=np.float32), np.arange(1, size + 1, dtype=np.int32), LATTICE))
+
+
+def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
+    """When the arcs of a linear lattice are. Kaldi: CompactLatticeToWordAlignment.
+
+    Parameters
+    ----------
+    lattice : of one path; its words should have been aligned (:func:`align_words`)
+
+    Returns
+    -------
+    Label, first frame and number of frames of each arc that has any of them; None for a lattice that is not linear.
+    """
+    if path_of(lattice) is None:
+        return None
+    times, state, frame = [], lattice.start, 0
+    while lattice.arc_starts[state] < lattice.arc_starts[state + 1]:
+        arc = int(lattice.arc_starts[state])
+        label, length = int(lattice.labels[arc]), len(lattice.string(arc))
+        if label or length:
+            times.append((label, frame, length))
+        frame += length
+        state = int(lattice.next_states[arc])
+    if len(lattice.final_string(state)):
+        logger.warning("Lattice has alignments on the final weight: the last words may be shorter than they are; use "
+                       "lattice-align-words or lattice-align-words-lexicon before")
+    return times
+
+
+def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
+    """The phones of each arc that :func:`word_times` gives. Kaldi: CompactLatticeToWordProns.
+
+    Parameters
+    ----------
+    lattice : of one path
+    model : knows the phones of its transition-ids
+
+    Returns
+    -------
+    Phones, one for each that ends in the arc; None for a lattice that is not linear.
+
+    Raises
+    ------
+    ShapeError : a transition-id that the model does not have
+    """
+    times, path = word_times(lattice), path_of(lattice)
+    if times is None or path is None:
+        return None
+    check_transition_ids(model, path.ids)
+    phones = model.transition_id_to_phone
+    parts = [path.ids[begin:begin + length] for _, begin, length in times]
+    return [phones[ids[model.is_final[ids]]].tolist() for ids in parts]
+
+
+LARGEST = 1.0e10           # the confidence if there is only one word sequence
+
+
+def confidence(lattice: CompactLattice) -> float | None:
+    """How sure the best word sequence is. Kaldi: SentenceLevelConfidence.
+
+    Parameters
+    ----------
+    lattice : determinized: its paths have different words
+
+    Returns
+    -------
+    The cost of the second best path minus that of the best; 1e10 if there is only one; None if there is none.
+    """
+    costs = [path.cost for path in map(path_of, best_paths(lattice, 2)) if path is not None]
+    if not costs:
+        return None
+    return LARGEST if len(costs) == 1 else float(min(max(costs[1] - costs[0], np.float32(0.0)), np.float32(LARGEST)))
+
+
+def determinized_for_confidence(lattice: Fst) -> CompactLattice:
+    """A lattice determinized just far enough to contain its two best word sequences: it may have few arcs."""
+    lattice = top_sorted(trimmed(lattice))
+    longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
+    sources, has_word = lattice.sources, lattice.output_labels != 0
+    for arc in range(lattice.num_arcs):
+        target = lattice.next_states[arc]
+        longest[target] = max(longest[target], longest[sources[arc]] + has_word[arc])
+    options = DeterminizeOptions(max_arcs=3 * int(longest.max(initial=0)) + 4, retry_cutoff=0.0)
+    return trimmed(determinize_pruned(lattice, np.inf, options).lattice)
