@@ -38,8 +38,8 @@ from nnet3py.cli.openfst import (
     fst_symbols,
 )
 from nnet3py.cli.openfst_algorithms import fst_compose, fst_determinize, fst_minimize, fst_rm_epsilon, fst_shortest_path
-from nnet3py.fst.arcs import changed
-from nnet3py.fst.symbols import symbols_of
+from nnet3py.fst.operations import changed
+from nnet3py.fst.text import symbols_of
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import breadth_first
 from nnet3py.transducers.fst_text import read_fst_file

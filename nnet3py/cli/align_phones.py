@@ -13,7 +13,7 @@ from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.hmm.align_phones import PhoneAligner
+    from nnet3py.hmm.alignment import PhoneAligner
 
 _REORDER = option("reorder", bool, True, "Write a state's self-loops after the transition that leaves it")
 _PHONE_MAP = option("phone-map", str, "", "File with lines <old-phone> <new-phone>, numbers")
@@ -67,7 +67,7 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
-    from nnet3py.hmm.align_phones import phones_of_frames
+    from nnet3py.hmm.alignment import phones_of_frames
 
     aligner = _aligner(args[0], args[1], options.reorder)
     phone_map = read_phone_map(options.phone_map)
@@ -119,7 +119,7 @@ def convert_ali(args: list[str], options: Options) -> int:
 
 
 def _aligner(model_name: str, tree_name: str, reorder: bool) -> PhoneAligner:
-    from nnet3py.hmm.align_phones import PhoneAligner
+    from nnet3py.hmm.alignment import PhoneAligner
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object

@@ -68,7 +68,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
                  "nnet3py.feat.plp", "nnet3py.feat.speech", "nnet3py.feat.split_radix"),
     "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
     "scoring": ("nnet3py.decoding.edit_distance",),
-    "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),
+    "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.operations", "nnet3py.graphs.context"),
     "lattices": ("nnet3py.transducers.compact_lattice", "nnet3py.transducers.fst", "nnet3py.transducers.lattice",
                  "nnet3py.transducers.state_graphs", "nnet3py.lattices.paths", "nnet3py.lattices.composition",
                  "nnet3py.lattices.determinize", "nnet3py.lattices.forward_backward",

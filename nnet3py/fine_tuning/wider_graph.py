@@ -26,7 +26,7 @@ from nnet3py.fine_tuning.graph_words import GraphWords
 from nnet3py.fine_tuning.joined_graph import joined_graphs
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.wider_hcl import with_words
-from nnet3py.fst.arcs import arc_sorted
+from nnet3py.fst.operations import arc_sorted
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.file_content import FileContent

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.fst.arcs import arc_sorted, changed
-from nnet3py.fst.arpa import Arpa, Section, Warner
-from nnet3py.fst.histories import MISSING, Histories
-from nnet3py.fst.local_epsilons import without_local_epsilons
+from nnet3py.fst.arpa import MISSING, Arpa, Histories, Section, Warner
+from nnet3py.fst.operations import arc_sorted, changed, without_local_epsilons
 from nnet3py.log import kaldi_place
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 

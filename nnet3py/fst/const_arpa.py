@@ -15,8 +15,7 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError
-from nnet3py.fst.arpa import Arpa
-from nnet3py.fst.histories import MISSING, Histories
+from nnet3py.fst.arpa import MISSING, Arpa, Histories
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.extras import load
-from nnet3py.fst.arcs import arc_sorted, is_sorted
+from nnet3py.fst.operations import arc_sorted, is_sorted
 from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst

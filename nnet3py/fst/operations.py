@@ -5,13 +5,15 @@ Results do not keep what a file said about its FST (``stored``), which may no lo
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from nnet3py.errors import FormatError
+from nnet3py.engine.loop import Loop
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.fst_operations import reached, top_sorted
+from nnet3py.transducers.fst_operations import connected, reached, top_sorted
 
 EPSILON = 0
 
@@ -227,3 +229,139 @@ def reachable(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays, bool (states,): which states the start leads to; which lead to a final state."""
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
     return reached(fst, start, backward=False), reached(fst, np.flatnonzero(fst.is_final), backward=True)
+
+
+_remove = Loop("nnet3py.fst.local_epsilons_loops", "remove",
+               "i4[] i4[] f4[] i4[] f4[] i8[] i8[] i8[] i8[] i8[] b1 b1")
+_collect = Loop("nnet3py.fst.local_epsilons_loops", "collect", "i8[] i8[] i4[] i8[] i8[]")
+_NONE = -1
+
+
+def without_local_epsilons(fst: Fst, use_log: bool = False, stochastic_in_log: bool = True) -> Fst:
+    """The FST with arcs joined; it never has more arcs than before.
+
+    Parameters
+    ----------
+    use_log : final costs that come together are summed as probabilities; otherwise the cheaper one is kept
+    stochastic_in_log : where some exits of a state are moved, the remaining costs are shifted so that the sums of
+        probabilities leaving states stay the same; otherwise, so that the least costs do
+    """
+    fst = connected(fst)
+    states = np.arange(fst.num_states)
+    begins, ends = fst.arc_starts[:-1], fst.arc_starts[1:]
+    following = np.arange(1, fst.num_arcs + 1, dtype=np.int64)
+    has_arcs = ends > begins
+    following[ends[has_arcs] - 1] = _NONE
+    first, last = np.where(has_arcs, begins, _NONE), np.where(has_arcs, ends - 1, _NONE)
+    entering = np.bincount(fst.next_states, minlength=fst.num_states).astype(np.int64) + (states == fst.start)
+    leaving = ends - begins + fst.is_final
+    inputs, outputs, weights, targets, finals = (
+        values.copy() for values in (fst.input_labels, fst.output_labels, fst.weights, fst.next_states,
+                                     fst.final_weights))
+    _remove(inputs, outputs, weights, targets, finals, first, last, following, entering, leaving, use_log,
+            stochastic_in_log)
+    arcs, arc_starts = np.empty(len(targets), dtype=np.int64), np.empty(fst.num_states + 1, dtype=np.int64)
+    count = _collect(first, following, targets, arcs, arc_starts)
+    joined = changed(fst, input_labels=inputs, output_labels=outputs, weights=weights, next_states=targets,
+                     final_weights=finals)
+    return connected(taken(joined, arcs[:count], arc_starts))
+
+
+logger = logging.getLogger(__name__)
+
+OPENFST_DELTA = 1.0 / 1024.0
+_MAX_ITERATIONS = 200
+_CHECK_EVERY = 5
+_DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
+
+
+def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
+    """The FST with its costs shifted so that the probabilities leaving each state have the same sum.
+
+    Stopping at a final state counts as continuing at the start. The sum need not be 1. All states must be reachable,
+    and reach a final state. Warns if it is not found to within ``delta``.
+    """
+    final = np.flatnonzero(fst.is_final)
+    sources = np.concatenate((fst.sources, final))
+    targets = np.concatenate((fst.next_states, np.full(len(final), fst.start)))
+    with np.errstate(over="ignore"):
+        probs = np.exp(-np.concatenate((fst.weights, fst.final_weights[final]))).astype(np.float64)
+    with np.errstate(all="ignore"):
+        potentials = np.log(_leading_vector(sources, targets, probs, fst.num_states, delta))
+    if not np.isfinite(potentials).all():
+        raise FormatError("a graph cannot be pushed: a state cannot be reached, reaches no final state, or has no "
+                          "probability", hint="fstconnect leaves such states out")
+    finals = fst.final_weights.copy()
+    finals[final] = finals[final] + (potentials[final] - potentials[fst.start])
+    weights = fst.weights + (potentials[fst.sources] - potentials[fst.next_states])
+    return changed(fst, final_weights=finals.astype(np.float32), weights=weights.astype(np.float32))
+
+
+def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
+    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a sparse matrix."""
+    vector = np.full(size, 1.0 / np.sqrt(size))
+    for iteration in range(_MAX_ITERATIONS):
+        vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector
+        vector /= np.sqrt(np.square(vector).sum())                      # not BLAS: its threads cost more here
+        if iteration % _CHECK_EVERY == 0 and iteration > 0:
+            sums = np.bincount(rows, values * vector[cols], size) / vector
+            if np.log(sums.max() / sums.min()) <= delta:
+                return vector
+    logger.warning("push-special: finished %d iterations without converging.  Output will be inaccurate.",
+                   _MAX_ITERATIONS)
+    return vector
+
+
+_TRIES = 1000            # of finding a path that is short enough
+_END = -1
+
+
+def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int | None = None,
+                 by_cost: bool = False) -> Fst:
+    """An FST of ``count`` random paths from the start to a final state, side by side from one start, without costs.
+
+    At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, as their costs say.
+    Raises Nnet3Error if no path of at most ``longest`` arcs is found.
+    """
+    fst = connected(fst)
+    random = np.random.default_rng(seed)
+    sources, targets, taken = [], [], []
+    num_states, ends = 1, []
+    for _ in range(count if fst.num_states else 0):
+        arcs = _path(fst, longest, random, by_cost)
+        states = [0, *range(num_states, num_states + len(arcs))]
+        num_states += len(arcs)
+        sources += states[:-1]
+        targets += states[1:]
+        taken += arcs
+        ends.append(states[-1])
+    if not ends:
+        return connected(fst)
+    finals = np.full(num_states, NO_WEIGHT, dtype=np.float32)
+    finals[ends] = 0.0
+    chosen = np.array(taken, dtype=np.int64)
+    return Fst.from_arcs(0, finals, np.array(sources, dtype=np.int64), fst.input_labels[chosen],
+                         fst.output_labels[chosen], np.zeros(len(chosen)), np.array(targets, dtype=np.int32))
+
+
+def _path(fst: Fst, longest: int, random: np.random.Generator, by_cost: bool) -> list[int]:
+    for _ in range(_TRIES):
+        state, arcs = fst.start, list[int]()
+        while len(arcs) <= longest:
+            arc = _choice(fst, state, random, by_cost)
+            if arc == _END:
+                return arcs
+            arcs.append(arc)
+            state = int(fst.next_states[arc])
+    raise Nnet3Error(f"no path of at most {longest} arcs was found in {_TRIES} tries", "give a larger --max_length")
+
+
+def _choice(fst: Fst, state: int, random: np.random.Generator, by_cost: bool) -> int:
+    arcs = np.arange(fst.arc_starts[state], fst.arc_starts[state + 1])
+    costs = fst.weights[arcs].astype(np.float64)
+    if fst.final_weights[state] != NO_WEIGHT:
+        arcs, costs = np.append(arcs, _END), np.append(costs, fst.final_weights[state])
+    if not by_cost:
+        return int(arcs[random.integers(len(arcs))])
+    probs = np.exp(costs.min() - costs)
+    return int(random.choice(arcs, p=probs / probs.sum()))
