@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.engine.threads import set_num_threads
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.fst.arpa import Arpa, Section
 from nnet3py.fst.const_arpa import build_const_arpa
 from nnet3py.lattices.pruned_composition import ConstArpaLm, PrunedCompositionOptions

@@ -133,7 +133,8 @@ def _read_graph(data: bytes, path: Path) -> None:
     fst = read_graph(str(path))
     info_text(fst)
     list(text_of_fst(fst, TextForm()))
-    for change in (arcs.arc_sorted, arcs.in_top_order, arcs.reversed_fst, arcs.closure, arcs.sums_of_states,
+    for change in (operations.arc_sorted, operations.in_top_order, operations.reversed_fst, operations.closure,
+                   operations.sums_of_states,
                    without_local_epsilons, push_special, lambda one: operations.union(one, one), _determinized,
                    lambda one: expand_context(one, 2, 1, [31, 32, 33, 34], keep_outputs=True), _with_self_loops):
         with contextlib.suppress(Nnet3Error), warnings.catch_warnings():
@@ -348,7 +349,7 @@ def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
 
 def _read_wave(data: bytes, path: Path) -> None:
     """The sound, how long it is, and whether its header says so; and what was read can be written."""
-    from nnet3py.formats.wave_file import has_stream_size, read_duration, read_wave, write_wave
+    from nnet3py.formats.foreign_files import has_stream_size, read_duration, read_wave, write_wave
 
     has_stream_size(data[:4096])
     with contextlib.suppress(Nnet3Error):
@@ -375,7 +376,7 @@ def _wave_bytes(code: int, bits: int, channels: int = 1, order: str = "<", size:
 
 
 def _wave_samples() -> list[Sample]:
-    from nnet3py.formats.wave_file import WAVE
+    from nnet3py.formats.foreign_files import WAVE
 
     extra = struct.pack("<HHIH", 22, 16, 3, 1) + b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
     chunks = b"LIST\x07\0\0\0INFOISF\0fact\x04\0\0\0\x3c\0\0\0"

@@ -36,7 +36,7 @@ def make_mono_tree(args: list[str], options: Options) -> int:
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import initial_transition_model, monophone_tree
     from nnet3py.io.object_files import read_object, write_object
-    from nnet3py.io.text_lines import read_integer_lines
+    from nnet3py.io.streams import read_integer_lines
 
     topology = read_object(args[0], HmmTopology.read)
     shared = read_integer_lines(options.shared_phones) if options.shared_phones else None
@@ -150,7 +150,7 @@ def read_phone_map(rxfilename: str) -> dict[int, int] | None:
     """Old phones and their new ones; None without a file."""
     if not rxfilename:
         return None
-    from nnet3py.io.text_lines import read_integer_lines
+    from nnet3py.io.streams import read_integer_lines
 
     lines = read_integer_lines(rxfilename)
     if any(len(line) != 2 for line in lines) or len({line[0] for line in lines}) != len(lines):

@@ -29,10 +29,8 @@ from nnet3py.fine_tuning.wider_hcl import with_words
 from nnet3py.fst.operations import arc_sorted
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
-from nnet3py.io.file_content import FileContent
-from nnet3py.io.object_files import read_object
-from nnet3py.io.streams import open_input, open_output
-from nnet3py.io.text_lines import read_text
+from nnet3py.io.object_files import FileContent, read_object
+from nnet3py.io.streams import open_input, open_output, read_text
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.lattices.word_alignment import read_word_boundaries
 from nnet3py.recognition.model_folder import ModelFolder

@@ -175,7 +175,7 @@ class CompressedMatrix:
     # -- decoding --------------------------------------------------------------------------------------------------
 
     def to_dense(self) -> np.ndarray:
-        """The decoded matrix: float32 (rows, cols), a new array."""
+        """Return the decoded matrix: float32 (rows, cols), a new array."""
         result = np.empty(self.shape, dtype=np.float32)
         self.decode_into(result)
         return result
@@ -218,7 +218,7 @@ class CompressedMatrix:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def take_rows(self, indexes: Any) -> CompressedMatrix:
-        """The rows that ``indexes`` names (int array, repeats allowed), without another loss of precision.
+        """Return the rows that ``indexes`` names (int array, repeats allowed), without another loss of precision.
 
         Codes and header are copied; only fewer than 8 rows of a CM matrix become CM2, which is nearly exact.
         Kaldi: the constructor of CompressedMatrix that takes a range of rows.
@@ -301,7 +301,7 @@ def _percentile_codes(columns: np.ndarray, minimum: np.float32, range_: np.float
 
 
 def _segment(columns: np.ndarray, low: np.ndarray, high: np.ndarray, steps: int, first: int) -> np.ndarray:
-    """The codes ``first`` … ``first + steps`` of values between two percentiles: uint8."""
+    """Return the codes ``first`` … ``first + steps`` of values between two percentiles: uint8."""
     fraction = (columns - low) / (high - low) * np.float32(steps)
     codes = np.nan_to_num(np.clip(fraction.astype(np.float64) + 0.5, 0.0, steps), nan=0.0)
     return (codes.astype(np.int16) + first).astype(np.uint8)
@@ -324,7 +324,7 @@ def _decode_percentiles(percentiles: np.ndarray, minimum: Any, range_: Any) -> n
 
 
 def _decode_tables(points: np.ndarray) -> np.ndarray:
-    """The values of the 256 codes in each column of percentiles (cols, 4): float32 (cols, 256)."""
+    """Return the values of the 256 codes in each column of percentiles (cols, 4): float32 (cols, 256)."""
     codes = np.broadcast_to(np.arange(256, dtype=np.uint8)[None, :, None], (1, 256, len(points)))
     return np.ascontiguousarray(_decode_pieces(codes, points[None], np.empty(codes.shape, dtype=np.float32))[0].T)
 

@@ -43,7 +43,7 @@ class _Saving:
         self.seconds = 0.0
 
     def is_worthwhile(self, num_elements: int, each: float) -> bool:
-        """Whether to use compiled code for ``num_elements`` more; it saves ``each`` on every one."""
+        """Return whether to use compiled code for ``num_elements`` more; it saves ``each`` on every one."""
         self.seconds += num_elements * each
         return self.seconds > (COST_IF_LOADED if "llvmlite" in sys.modules else COST_OF_LOADING)
 
@@ -62,7 +62,7 @@ def expect_compressing(num_elements: int) -> bool:
 
 
 def address(values: np.ndarray) -> int:
-    """The address of an array's elements; the array must outlive the use of it."""
+    """Return the address of an array's elements; the array must outlive the use of it."""
     return values.__array_interface__["data"][0]
 
 

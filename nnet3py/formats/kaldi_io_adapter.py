@@ -34,7 +34,7 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 
 @functools.cache
 def kaldi_io() -> ModuleType:
-    """The package, imported without side effects: importing it edits PATH and KALDI_ROOT and prints a warning."""
+    """Return the package, imported without side effects: importing it edits PATH and KALDI_ROOT and prints a warning."""
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
     stderr, popen = sys.stderr, os.popen
     os.environ["KALDI_ROOT"] = os.sep           # a folder that exists, which silences the warning
@@ -64,7 +64,7 @@ class _AsFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """The next ``count`` bytes, of which the header comes first."""
+        """Return the next ``count`` bytes, of which the header comes first."""
         if self._pending:
             self._pending = b""
             return _HEADER
@@ -90,7 +90,7 @@ def _vector_bytes(reader: TokenReader) -> int:
 
 
 def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """A matrix (rows, cols) of ``dtype``, as ``matrices.read_matrix`` reads it."""
+    """Return a matrix (rows, cols) of ``dtype``, as ``matrices.read_matrix`` reads it."""
     size = _matrix_bytes(reader) if reader.binary else 0
     if not 0 < size <= _LARGEST:
         return matrices.read_matrix(reader, dtype)
@@ -99,7 +99,7 @@ def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarra
 
 
 def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """A vector (dim,) of ``dtype``, as ``matrices.read_vector`` reads it."""
+    """Return a vector (dim,) of ``dtype``, as ``matrices.read_vector`` reads it."""
     size = _vector_bytes(reader) if reader.binary else 0
     if not 0 < size <= _LARGEST:
         return matrices.read_vector(reader, dtype)
@@ -108,7 +108,7 @@ def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarra
 
 
 def read_int_vector(reader: TokenReader) -> np.ndarray:
-    """A binary table value of integers: int32 (count,)."""
+    """Return a binary table value of integers: int32 (count,)."""
     start = reader.peek(_SIZED_INT32)
     if len(start) < _SIZED_INT32 or start[0] != _INT32:
         raise reader.error(f"expected a number of 4-byte integers, found {start!r}")

@@ -64,7 +64,7 @@ class Head(NamedTuple):
 
 
 def head_of(data: bytes, at: int = 0) -> Head:
-    """The head of the matrix, not sparse nor empty, that begins at byte ``at``. Raises Incomplete, Unusual."""
+    """Return the head of the matrix, not sparse nor empty, that begins at byte ``at``. Raises Incomplete, Unusual."""
     kind_and_layout = _BY_TOKEN.get(data[at:at + 3]) or _BY_TOKEN.get(data[at:at + 4])
     if kind_and_layout is None:
         raise Unusual if len(data) >= at + 4 else Incomplete
@@ -107,7 +107,7 @@ def read_head(reader: TokenReader, kind: str) -> Head:
 
 
 def head_bytes(kind: str, num_rows: int, num_cols: int, minimum: float = 0.0, range: float = 0.0) -> bytes:
-    """The bytes of a matrix before its percentiles and elements."""
+    """Return the bytes of a matrix before its percentiles and elements."""
     form = FORMS[kind]
     return form.token + (form.fields.pack(4, num_rows, 4, num_cols) if form.fields is _SIZED
                          else form.fields.pack(minimum, range, num_rows, num_cols))

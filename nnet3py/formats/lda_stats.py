@@ -51,11 +51,11 @@ class LdaStats:
         self.scatter = total - self.second_of_means()
 
     def _total_second(self) -> np.ndarray:
-        """float64 (dim (dim + 1) / 2,), the sum of x xᵀ."""
+        """Return float64 (dim (dim + 1) / 2,), the sum of x xᵀ."""
         return self.scatter + self.second_of_means()
 
     def second_of_means(self) -> np.ndarray:
-        """float64 (dim (dim + 1) / 2,), the sum of n m mᵀ over classes with vectors."""
+        """Return float64 (dim (dim + 1) / 2,), the sum of n m mᵀ over classes with vectors."""
         used = self.counts != 0.0
         sums = self.sums[used]
         return (sums.T @ (sums / self.counts[used, None]))[np.tril_indices(self.dim)]

@@ -108,7 +108,7 @@ def read_text_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.n
 
 
 def _bracketed_numbers(reader: TokenReader) -> bytes:
-    """The text between ``[`` and ``]``; the newline after it is consumed too."""
+    """Return the text between ``[`` and ``]``; the newline after it is consumed too."""
     reader.skip_whitespace()
     byte = reader.peek(1)
     if byte != b"[":
@@ -149,7 +149,7 @@ def _parse_numbers(reader: TokenReader, text: bytes, dtype: DTypeLike) -> np.nda
 
 
 def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
-    """float64 (numbers,), or None if numpy might take for numbers what Kaldi does not."""
+    """Return float64 (numbers,), or None if numpy might take for numbers what Kaldi does not."""
     starts = _word_starts(text)
     if not len(starts):
         return np.empty(0)
@@ -178,7 +178,7 @@ def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> 
 
 
 def _stored(array: ArrayLike) -> tuple[np.ndarray, str]:
-    """The array as it is stored, and the first letter of its token: double stays double, all else is float."""
+    """Return the array as it is stored, and the first letter of its token: double stays double, all else is float."""
     array = np.asarray(array)
     letter = "D" if array.dtype == np.float64 else "F"
     return array.astype(_DTYPES[letter], copy=False), letter

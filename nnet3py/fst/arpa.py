@@ -32,14 +32,14 @@ class Histories:
         self._nodes: list[np.ndarray] = []
 
     def find(self, words: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the node of each row of ``words`` (rows, length), MISSING if it was not added."""
+        """Return int64 (rows,): the node of each row of ``words`` (rows, length), MISSING if it was not added."""
         nodes = np.zeros(len(words), dtype=np.int64)
         for place in range(words.shape[1]):
             nodes = self._step(place, nodes, words[:, place])
         return nodes
 
     def add(self, words: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the node of each row of ``words`` (rows, length), made if it is new."""
+        """Return int64 (rows,): the node of each row of ``words`` (rows, length), made if it is new."""
         nodes = np.zeros(len(words), dtype=np.int64)
         for place in range(words.shape[1]):
             if place == len(self._keys):
@@ -141,7 +141,7 @@ class WordIds:
         self._next = max(ids.values(), default=-1) + 1 if ids is not None else 0
 
     def __call__(self, words: list[bytes]) -> np.ndarray:
-        """int64 (words,); -1 for a word without a number. ValueError for what should be a number but is not."""
+        """Return int64 (words,); -1 for a word without a number. ValueError for what should be a number but is not."""
         if self.ids is None:
             wrong = next((word for word in words if not _INTEGER.fullmatch(word)), None)
             if wrong is not None:
@@ -185,7 +185,7 @@ class _Parser:
         self._ended = False
 
     def read(self) -> Arpa:
-        """The whole file; FormatError with the number of the line that is wrong."""
+        """Return the whole file; FormatError with the number of the line that is wrong."""
         counts = self._header()
         sections = [self._section(order, counts) for order in range(1, len(counts) + 1)]
         if self._directive != b"\\end\\":
@@ -209,7 +209,7 @@ class _Parser:
         return bool(piece)
 
     def _next_line(self) -> bytes | None:
-        """The next line without blanks around it; None at the end."""
+        """Return the next line without blanks around it; None at the end."""
         while (end := self._text.find(b"\n", self._at)) < 0 and self._fill():
             if len(self._text) > 2 * _BLOCK:
                 raise FormatError("expected an ARPA file, found a line of millions of characters", path=self._path)
@@ -221,7 +221,7 @@ class _Parser:
         return line.strip()
 
     def _blocks(self) -> Iterator[bytes]:
-        """The text up to the next line that begins with a backslash, in pieces of whole lines."""
+        """Return the text up to the next line that begins with a backslash, in pieces of whole lines."""
         while self._text[self._at:self._at + 1] != b"\\":
             directive = self._text.find(b"\n\\", self._at)
             end = directive if directive >= 0 else self._text.rfind(b"\n", self._at)
@@ -284,7 +284,7 @@ class _Parser:
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))
 
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
-        """The n-grams of a block of lines whose words all have numbers; and how many n-grams there were in all."""
+        """Return the n-grams of a block of lines whose words all have numbers; and how many n-grams there were in all."""
         fields = block.split()
         starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
@@ -313,7 +313,7 @@ class _Parser:
         return self._error(message, block.split(b"\n")[line].strip(), self._line + line + 1)
 
     def _numbers(self, texts: list[bytes], block: bytes, lines: np.ndarray) -> np.ndarray:
-        """float64: the numbers in ``texts``."""
+        """Return float64: the numbers in ``texts``."""
         try:
             values = np.array(list(map(float, texts)))
             right = _can_be(values) if not any(b"_" in text for text in texts) else None
@@ -347,7 +347,7 @@ class _Parser:
 
 
 def natural(log10: np.ndarray) -> np.ndarray:
-    """float32: an ARPA file's numbers as natural logarithms, by way of float32."""
+    """Return float32: an ARPA file's numbers as natural logarithms, by way of float32."""
     return (log10.astype(np.float32).astype(np.float64) * LN10).astype(np.float32)
 
 
@@ -364,7 +364,7 @@ def _is_number(text: bytes) -> bool:
 
 
 def _can_be(values: np.ndarray) -> np.ndarray:
-    """bool: which numbers can be logarithms of probabilities or of back-offs; minus infinity can."""
+    """Return bool: which numbers can be logarithms of probabilities or of back-offs; minus infinity can."""
     return (np.abs(values) < _LARGEST_LOG) | (values == -np.inf)
 
 

@@ -30,7 +30,7 @@ class Sentence:
 
 
 def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: bool = True) -> Fst:
-    """The grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
+    """Return the grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
 
     With a back-off label, states that are only backed off from are left out. N-grams whose history is not an n-gram,
     and those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
@@ -90,7 +90,7 @@ class _Grammar:
                    len(orphans))
 
     def _proper(self, words: np.ndarray) -> np.ndarray:
-        """bool: which n-grams have the beginning of a sentence only at the beginning, and the end only at the end."""
+        """Return bool: which n-grams have the beginning of a sentence only at the beginning, and the end only at the end."""
         wrong = (words[:, 1:] == self._special.bos).any(axis=1) | (words[:, :-1] == self._special.eos).any(axis=1)
         bad = words[wrong]
         self._warn(lambda i: f"n-gram of the words {bad[i].tolist()} skipped: <s> is not its first word or </s> not "
@@ -98,7 +98,7 @@ class _Grammar:
         return ~wrong
 
     def _state_of(self, histories: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the state of each history; MISSING if it has none."""
+        """Return int64 (rows,): the state of each history; MISSING if it has none."""
         nodes = self._histories.find(histories)
         return np.where((nodes >= 0) & self._is_state[nodes], nodes, MISSING)
 
@@ -117,7 +117,7 @@ class _Grammar:
         self._arcs.append((sources[goes_on][~begins], words_of, words_of, costs[goes_on][~begins], targets[~begins]))
 
     def _add_states(self, histories: np.ndarray, backoffs: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the state of each history; a new one has an arc to that of its longest suffix with one."""
+        """Return int64 (rows,): the state of each history; a new one has an arc to that of its longest suffix with one."""
         nodes = self._histories.add(histories)
         grown = np.zeros(self._histories.num_nodes, dtype=bool)
         grown[:len(self._is_state)] = self._is_state
@@ -135,7 +135,7 @@ class _Grammar:
         return nodes
 
     def fst(self) -> Fst:
-        """The graph, its states numbered in the order of the nodes, and then those that are not histories."""
+        """Return the graph, its states numbered in the order of the nodes, and then those that are not histories."""
         if self._start == MISSING:
             raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
                               f"{self._special.bos}", hint="is --bos-symbol right?")

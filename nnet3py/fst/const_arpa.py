@@ -82,7 +82,7 @@ class ConstArpa:
         return float(_log_prob(*self.arrays, self.unk, kept, int(word)))
 
     def state(self, history: Sequence[int]) -> tuple[int, ...]:
-        """The longest suffix of a history that something follows in the model: all that the next words depend on."""
+        """Return the longest suffix of a history that something follows in the model: all that the next words depend on."""
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         begin = _longest_state(self.unigrams, self.pool, self.overflow, self.unk, kept)
         return tuple(kept[begin:].tolist())
@@ -143,7 +143,7 @@ def _read(reader: TokenReader) -> ConstArpa:
 
 
 def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa:
-    """The const-ARPA form of a model. Kaldi: ConstArpaLmBuilder.
+    """Return the const-ARPA form of a model. Kaldi: ConstArpaLmBuilder.
 
     Raises FormatError for n-grams whose beginning is not an n-gram, n-grams given twice, and words not in the model.
     """
@@ -170,7 +170,7 @@ def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa
 
 
 def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int32: the info of each child; int64: the addresses + 1 that are too far away for one."""
+    """Return int32: the info of each child; int64: the addresses + 1 that are too far away for one."""
     infos = (tree.log_prob[children].view(np.int32) & ~1).astype(np.int64)
     with_record = np.flatnonzero(address[children] >= 0)
     offsets = address[children[with_record]] - address[tree.parent[children[with_record]]]
@@ -213,7 +213,7 @@ class _Tree:
                                   f"{self.words[values[counts.argmax()], :order].tolist()}")
 
     def children(self, address: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64: all n-grams of two words and more by parent and word; and where each is in its parent's record."""
+        """Return int64: all n-grams of two words and more by parent and word; and where each is in its parent's record."""
         inner = np.flatnonzero(self.length > 1)
         inner = inner[np.lexsort((self.last_word[inner], self.parent[inner]))]
         parents = self.parent[inner]

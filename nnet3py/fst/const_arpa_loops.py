@@ -14,7 +14,7 @@ NOTHING = np.float32(-np.inf)
 
 @inline
 def find_child(pool, address, word):
-    """The place in ``pool`` of the pair (word, info) of a record's child; -1 if it has none for that word."""
+    """Return the place in ``pool`` of the pair (word, info) of a record's child; -1 if it has none for that word."""
     low, high = np.int64(0), np.int64(pool[address + 2]) - 1
     while low <= high:
         middle = (low + high) >> 1
@@ -30,7 +30,7 @@ def find_child(pool, address, word):
 
 @inline
 def child_address(pool, overflow, address, child):
-    """The address of the record of a child of the record at ``address``; -1 if it has no record."""
+    """Return the address of the record of a child of the record at ``address``; -1 if it has no record."""
     info = np.int64(pool[child + 1])
     if info & 1 == 0:
         return np.int64(-1)
@@ -46,7 +46,7 @@ def known_word(unigrams, unk, word):
 
 @inline
 def record_of(unigrams, pool, overflow, unk, history, begin, end):
-    """The address of the record of a nonempty history; -1 if it has none."""
+    """Return the address of the record of a nonempty history; -1 if it has none."""
     word = known_word(unigrams, unk, history[begin])
     if word < 0 or word >= len(unigrams):
         return np.int64(-1)
@@ -61,7 +61,7 @@ def record_of(unigrams, pool, overflow, unk, history, begin, end):
 
 @inline
 def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
-    """float32: the log-probability of a word after a history that is shorter than the model's order; -inf if none."""
+    """Return float32: the log-probability of a word after a history that is shorter than the model's order; -inf if none."""
     word = known_word(unigrams, unk, word)
     log_prob, first = NOTHING, 0
     while first < end:
@@ -126,7 +126,7 @@ def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths,
 
 
 def log_prob(unigrams, pool, scores, overflow, unk, history, word):
-    """The log-probability of a word after a history that is shorter than the model's order."""
+    """Return the log-probability of a word after a history that is shorter than the model's order."""
     return log_prob_after(unigrams, pool, scores, overflow, unk, history, len(history), word)
 
 
@@ -136,7 +136,7 @@ def longest_state(unigrams, pool, overflow, unk, history):
 
 
 def first_damage(unigrams, pool, overflow):
-    """The place in ``pool`` of the first invalid record; -1 if all are sound, -2 for a bad address of one.
+    """Return the place in ``pool`` of the first invalid record; -1 if all are sound, -2 for a bad address of one.
 
     Records follow each other without gaps, and a child's record must be in the pool.
     """

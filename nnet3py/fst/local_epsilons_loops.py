@@ -15,7 +15,7 @@ GONE = -1
 
 @inline
 def _sum(a, b, in_log):
-    """The cost of two alternatives: the least, or that of the sum of probabilities."""
+    """Return the cost of two alternatives: the least, or that of the sum of probabilities."""
     low, high = min(a, b), max(a, b)
     if not in_log or not high < np.inf or low == -np.inf:
         return low

@@ -23,13 +23,13 @@ from nnet3py.transducers.fst_operations import strong_parts
 
 
 def load_kaldifst() -> Any:
-    """The module ``kaldifst``; Nnet3Error, which says how to get it, if it is not installed."""
+    """Return the module ``kaldifst``; Nnet3Error, which says how to get it, if it is not installed."""
     return load("kaldifst", "operations on graphs need", "chain")
 
 
 @contextlib.contextmanager
 def _temporary_file() -> Iterator[str]:
-    """The name of an empty temporary file, which is removed at the end."""
+    """Return the name of an empty temporary file, which is removed at the end."""
     import tempfile  # slow to load
 
     handle, name = tempfile.mkstemp(suffix=".fst")
@@ -41,7 +41,7 @@ def _temporary_file() -> Iterator[str]:
 
 
 def to_openfst(fst: Fst) -> Any:
-    """A graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
+    """Return a graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
 
     The properties that the graph's own file stated are not trusted but computed. Raises Nnet3Error if kaldifst is
     missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are NaN.
@@ -60,7 +60,7 @@ def to_openfst(fst: Fst) -> Any:
 
 
 def from_openfst(fst: Any) -> Fst:
-    """A graph or lattice of kaldifst as an Fst."""
+    """Return a graph or lattice of kaldifst as an Fst."""
     with _temporary_file() as name:
         if not fst.write(name):
             raise Nnet3Error(f"kaldifst could not write a graph to {name}", hint="is there room for temporary files?")
@@ -77,7 +77,7 @@ _AMBIGUOUS = "does the lexicon have disambiguation symbols, and the grammar #0 o
 
 
 def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
-    """The composition, with the filter that takes epsilons of the left first. OpenFst: Compose; Kaldi: TableCompose."""
+    """Return the composition, with the filter that takes epsilons of the left first. OpenFst: Compose; Kaldi: TableCompose."""
     kaldifst = load_kaldifst()
     left = left if is_sorted(left, by_output=True) else arc_sorted(left, by_output=True)
     right = right if is_sorted(right) else arc_sorted(right)
@@ -101,7 +101,7 @@ def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, ma
 
 
 def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> Any:
-    """An equivalent deterministic graph of kaldifst; epsilons are labels like any other. OpenFst: Determinize.
+    """Return an equivalent deterministic graph of kaldifst; epsilons are labels like any other. OpenFst: Determinize.
 
     Raises Nnet3Error for one that grows without end.
     """
@@ -112,7 +112,7 @@ def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> A
 
 
 def shortest_path(fst: Fst, count: int = 1) -> Any:
-    """The ``count`` cheapest paths. OpenFst: ShortestPath.
+    """Return the ``count`` cheapest paths. OpenFst: ShortestPath.
 
     Raises Nnet3Error where there may be no cheapest path: a cycle has an arc of negative cost.
     """

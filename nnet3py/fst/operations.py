@@ -19,19 +19,19 @@ EPSILON = 0
 
 
 def changed(fst: Fst, **values: object) -> Fst:
-    """The FST with some values replaced, such as ``input_labels``."""
+    """Return the FST with some values replaced, such as ``input_labels``."""
     return dataclasses.replace(fst, stored=None, **values)  # type: ignore[arg-type]
 
 
 def taken(fst: Fst, arcs: np.ndarray, arc_starts: np.ndarray | None = None) -> Fst:
-    """The FST with some of its arcs, or in another order: those of each state must stay together."""
+    """Return the FST with some of its arcs, or in another order: those of each state must stay together."""
     return changed(fst, arc_starts=fst.arc_starts if arc_starts is None else arc_starts,
                    input_labels=fst.input_labels[arcs], output_labels=fst.output_labels[arcs],
                    weights=fst.weights[arcs], next_states=fst.next_states[arcs])
 
 
 def kept(fst: Fst, which: np.ndarray) -> Fst:
-    """The FST with the arcs for which ``which`` (bool) is true; all states are kept."""
+    """Return the FST with the arcs for which ``which`` (bool) is true; all states are kept."""
     counts = np.concatenate(([0], np.cumsum(which)))
     return taken(fst, np.flatnonzero(which), counts[fst.arc_starts])
 
@@ -45,7 +45,7 @@ def arc_sorted(fst: Fst, by_output: bool = False) -> Fst:
 
 
 def is_sorted(fst: Fst, by_output: bool = False) -> bool:
-    """Whether each state's arcs are sorted by input (output) label."""
+    """Return whether each state's arcs are sorted by input (output) label."""
     labels = fst.output_labels if by_output else fst.input_labels
     descends = np.flatnonzero(labels[1:] < labels[:-1]) + 1
     return bool(np.isin(descends, fst.arc_starts).all()) if len(descends) else True
@@ -57,13 +57,13 @@ def inverted(fst: Fst) -> Fst:
 
 
 def projected(fst: Fst, on_output: bool) -> Fst:
-    """The acceptor of the input or output side. OpenFst: Project."""
+    """Return the acceptor of the input or output side. OpenFst: Project."""
     labels = fst.output_labels if on_output else fst.input_labels
     return changed(fst, input_labels=labels, output_labels=labels)
 
 
 def relabeled(fst: Fst, input_pairs: dict[int, int] | None = None, output_pairs: dict[int, int] | None = None) -> Fst:
-    """The FST with labels replaced: new ones by old ones; other labels are kept. OpenFst: Relabel."""
+    """Return the FST with labels replaced: new ones by old ones; other labels are kept. OpenFst: Relabel."""
     return changed(fst, input_labels=_mapped(fst.input_labels, input_pairs or {}),
                    output_labels=_mapped(fst.output_labels, output_pairs or {}))
 
@@ -78,7 +78,7 @@ def _mapped(labels: np.ndarray, pairs: dict[int, int]) -> np.ndarray:
 
 
 def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
-    """The FST with epsilons in place of some input (output) labels. Kaldi: RemoveSomeInputSymbols."""
+    """Return the FST with epsilons in place of some input (output) labels. Kaldi: RemoveSomeInputSymbols."""
     side = "output_labels" if on_output else "input_labels"
     labels = getattr(fst, side)
     replaced = np.where(np.isin(labels, list(symbols)), EPSILON, labels).astype(np.int32)
@@ -86,7 +86,7 @@ def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 
 def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
-    """The FST without the arcs with some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
+    """Return the FST without the arcs with some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
     from nnet3py.transducers.fst_operations import connected
 
     labels = fst.output_labels if on_output else fst.input_labels
@@ -94,7 +94,7 @@ def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 
 def with_penalty(fst: Fst, symbols: Collection[int], penalty: float, on_output: bool = False) -> Fst:
-    """The FST with ``penalty`` added to arcs with some labels. Kaldi: PenalizeArcsWithSomeInputSymbols."""
+    """Return the FST with ``penalty`` added to arcs with some labels. Kaldi: PenalizeArcsWithSomeInputSymbols."""
     labels = fst.output_labels if on_output else fst.input_labels
     chosen = np.isin(labels, list(symbols))
     return changed(fst, weights=np.where(chosen, fst.weights + np.float32(penalty), fst.weights).astype(np.float32))
@@ -160,7 +160,7 @@ def closure(fst: Fst, plus: bool = False) -> Fst:
 
 
 def reversed_fst(fst: Fst) -> Fst:
-    """The reversed FST.
+    """Return the reversed FST.
 
     State 0 is new, with an epsilon arc to each former final state; the others follow in their order. A state's arcs
     are in the order of the states that they come from, then in their former order. OpenFst: Reverse.
@@ -206,13 +206,13 @@ def replaced(root: Fst, label: int, part: Fst) -> Fst:
 
 
 def in_top_order(fst: Fst) -> Fst:
-    """The FST with states numbered so that arcs lead to higher ones; unchanged if it has a cycle. OpenFst: TopSort."""
+    """Return the FST with states numbered so that arcs lead to higher ones; unchanged if it has a cycle. OpenFst: TopSort."""
     order = top_sorted(fst)
     return changed(fst) if order is None else order
 
 
 def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
-    """float64 (states,): the costs of leaving and of ending at each state, summed as probabilities, or the least."""
+    """Return float64 (states,): the costs of leaving and of ending at each state, summed as probabilities, or the least."""
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
     costs = np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64)
@@ -238,7 +238,7 @@ _NONE = -1
 
 
 def without_local_epsilons(fst: Fst, use_log: bool = False, stochastic_in_log: bool = True) -> Fst:
-    """The FST with arcs joined; it never has more arcs than before.
+    """Return the FST with arcs joined; it never has more arcs than before.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ _DAMPING = 0.1                             # of the power iteration: parity must
 
 
 def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
-    """The FST with its costs shifted so that the probabilities leaving each state have the same sum.
+    """Return the FST with its costs shifted so that the probabilities leaving each state have the same sum.
 
     Stopping at a final state counts as continuing at the start. The sum need not be 1. All states must be reachable,
     and reach a final state. Warns if it is not found to within ``delta``.
@@ -298,7 +298,7 @@ def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
 
 
 def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
-    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a sparse matrix."""
+    """Return float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a sparse matrix."""
     vector = np.full(size, 1.0 / np.sqrt(size))
     for iteration in range(_MAX_ITERATIONS):
         vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector
@@ -318,7 +318,7 @@ _END = -1
 
 def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int | None = None,
                  by_cost: bool = False) -> Fst:
-    """An FST of ``count`` random paths from the start to a final state, side by side from one start, without costs.
+    """Return an FST of ``count`` random paths from the start to a final state, side by side from one start, without costs.
 
     At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, as their costs say.
     Raises Nnet3Error if no path of at most ``longest`` arcs is found.

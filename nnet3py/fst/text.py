@@ -55,7 +55,7 @@ def symbols_text(symbols: Symbols) -> bytes:
 
 
 def names_of(symbols: Symbols) -> dict[int, bytes]:
-    """The symbol of each number; the first of several."""
+    """Return the symbol of each number; the first of several."""
     names: dict[int, bytes] = {}
     for symbol, key in symbols.items():
         names.setdefault(key, symbol)
@@ -63,7 +63,7 @@ def names_of(symbols: Symbols) -> dict[int, bytes]:
 
 
 def with_symbols(fst: Fst, inputs: Symbols | None, outputs: Symbols | None, name: str = "") -> Fst:
-    """The FST with symbol tables to be written into its file; None: without."""
+    """Return the FST with symbol tables to be written into its file; None: without."""
     flags = (INPUT if inputs is not None else 0) | (OUTPUT if outputs is not None else 0)
     if not flags:
         return dataclasses.replace(fst, stored=None)
@@ -83,7 +83,7 @@ def _table_bytes(symbols: Symbols, name: str) -> bytes:
 
 
 def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
-    """The input and output symbol tables of the file that an FST was read from; None: it has none."""
+    """Return the input and output symbol tables of the file that an FST was read from; None: it has none."""
     if fst.stored is None or not fst.stored.flags:
         return None, None
     at, data, flags = 0, fst.stored.symbols, fst.stored.flags
@@ -97,7 +97,7 @@ def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
 
 
 def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
-    """The table at a place in bytes known to be tables; and the place after it."""
+    """Return the table at a place in bytes known to be tables; and the place after it."""
     at += len(_MAGIC)
     at += 4 + struct.unpack_from("<i", data, at)[0]
     (size,) = struct.unpack_from("<q", data, at + 8)
@@ -128,7 +128,7 @@ class TextForm:
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:
-    """The FST of lines of text. FormatError for any other line, or a symbol that a table lacks."""
+    """Return the FST of lines of text. FormatError for any other line, or a symbol that a table lacks."""
     return _Compiler(data, form, path).fst()
 
 
@@ -141,7 +141,7 @@ class _Compiler:
         self._first, self._counts, self._lines = first_fields(data, len(self._fields))
 
     def fst(self) -> Fst:
-        """The FST of all lines; FormatError for a line that is neither an arc nor a final state."""
+        """Return the FST of all lines; FormatError for a line that is neither an arc nor a final state."""
         labels = 1 if self._form.acceptor else 2
         is_arc = self._counts >= 2 + labels
         wrong = (self._counts > 3 + labels) | ~is_arc & (self._counts > 2)
@@ -171,7 +171,7 @@ class _Compiler:
         return [fields[i] for i in (self._first[rows] + place).tolist()]
 
     def _numbers(self, rows: np.ndarray, place: int, least: int, what: str) -> np.ndarray:
-        """int64 (rows,): the integers in a column."""
+        """Return int64 (rows,): the integers in a column."""
         texts = self._column(rows, place)
         try:
             values = np.array(list(map(int, texts)), dtype=np.int64)
@@ -216,7 +216,7 @@ class _Compiler:
         return values
 
     def _costs(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """float32 (rows,): the costs in a column, 0 for lines that end before it."""
+        """Return float32 (rows,): the costs in a column, 0 for lines that end before it."""
         costs = np.zeros(len(rows))
         given = np.flatnonzero(self._counts[rows] > place)
         texts = self._column(rows[given], place)
@@ -271,7 +271,7 @@ def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int =
 
 def _lines_of(fst: Fst, states: np.ndarray, arcs: np.ndarray, names: list[dict[int, bytes] | None], acceptor: bool,
               show_zero: bool, digits: int) -> bytes:
-    """The lines of some states with their arcs."""
+    """Return the lines of some states with their arcs."""
     inputs = _label_texts(fst.input_labels[arcs], names[0])
     columns = [fst.sources[arcs].tolist(), fst.next_states[arcs].tolist(), inputs]
     if not acceptor:
@@ -315,7 +315,7 @@ _FONT = "fontsize = 14"
 
 def drawing_text(fst: Fst, form: TextForm, portrait: bool = False, title: str = "", digits: int = 5,
                  show_zero: bool = False) -> bytes:
-    """The drawing: states from left to right, the start in bold, final states as double circles with their costs."""
+    """Return the drawing: states from left to right, the start in bold, final states as double circles with their costs."""
     orientation = b"" if portrait else b"orientation = Landscape;\n"
     parts = [b"digraph FST {\nrankdir = LR;\nsize = \"8.5,11\";\nlabel = \"", title.encode("utf-8", "surrogateescape"),
              b"\";\ncenter = 1;\n", orientation, b"ranksep = \"0.4\";\nnodesep = \"0.25\";\n"]

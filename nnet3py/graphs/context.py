@@ -70,7 +70,7 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
 
 
 def _with_ends(fst: Fst, end_symbol: int) -> Fst:
-    """The graph with arcs of the end symbol from all final states to a state with a loop of it."""
+    """Return the graph with arcs of the end symbol from all final states to a state with a loop of it."""
     final = np.flatnonzero(fst.is_final)
     last = fst.num_states
     sources = np.concatenate((fst.sources, final, [last]))
@@ -98,7 +98,7 @@ class _Contexts:
         self._numbers = {self._histories[0]: 0}
 
     def is_final(self, history: int) -> bool:
-        """Whether an utterance may end here."""
+        """Return whether an utterance may end here."""
         return self.central == self.width - 1 or self._histories[history][self.central] == self.end_symbol
 
     @property
@@ -107,7 +107,7 @@ class _Contexts:
         return len(self._histories)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
         if symbol in self.disambig:
             return self._id((-symbol,)), history
         phones, end = self._histories[history], self.end_symbol
@@ -167,14 +167,14 @@ class Contexts(Protocol):
         """Histories so far."""
 
     def is_final(self, history: int) -> bool:
-        """Whether an utterance may end here."""
+        """Return whether an utterance may end here."""
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
 
 
 def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
-    """A graph of phones composed with such a transducer: a graph of window ids. States are numbered breadth first."""
+    """Return a graph of phones composed with such a transducer: a graph of window ids. States are numbered breadth first."""
     steps, numbers = _Table(2), _Table(1)
     numbers.add(fst.start, (0,))                   # history 0 and the start
     pairs = np.zeros((2, _FIRST_ROOM), dtype=np.int32)        # history and state of each new state
@@ -249,11 +249,11 @@ class _LeftBiphones:
         return len(self._histories)
 
     def is_final(self, history: int) -> bool:
-        """Whether an utterance may end here."""
+        """Return whether an utterance may end here."""
         return self._histories[history] not in (_ENTERED, _CALLED)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
         if symbol in self._disambig:
             return self._id((-symbol,)), history
         names, before = self._nonterminals, self._histories[history]

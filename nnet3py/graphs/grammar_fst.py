@@ -68,11 +68,11 @@ class Nonterminals:
         return _ROUND * (self.offset // _ROUND + 1)
 
     def label(self, nonterminal: int, phone: int) -> int:
-        """The label of a nonterminal after a phone."""
+        """Return the label of a nonterminal after a phone."""
         return FIRST_LABEL + nonterminal * self.multiple + phone
 
     def pair(self, label: int) -> tuple[int, int]:
-        """The nonterminal and the phone of a label."""
+        """Return the nonterminal and the phone of a label."""
         return divmod(label - FIRST_LABEL, self.multiple)
 
 
@@ -159,7 +159,7 @@ class _Arcs:
         self.weights, self.targets = fst.weights.copy(), fst.next_states.copy()
 
     def add_states(self, count: int, final: float = NO_WEIGHT) -> np.ndarray:
-        """int64, the numbers of new states."""
+        """Return int64, the numbers of new states."""
         first = len(self.final)
         self.final = np.concatenate((self.final, np.full(count, final, dtype=np.float32)))
         return first + np.arange(count)
@@ -186,7 +186,7 @@ class _Arcs:
 
 
 def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
-    """A graph of transition-ids as part of a grammar: arcs that lead into another graph leave states of a special kind.
+    """Return a graph of transition-ids as part of a grammar: arcs that lead into another graph leave states of a special kind.
 
     All arcs of such a state call one nonterminal (and then lead to one state), or are #nonterm_end; they have no output
     labels; the state's final cost is 4096. At entries there is one arc for each phone that may come before. A graph
@@ -217,7 +217,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
 
 
 def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (arcs,) each: the nonterminal and the phone of labels, 0 for other labels."""
+    """Return int64 (arcs,) each: the nonterminal and the phone of labels, 0 for other labels."""
     special = labels >= FIRST_LABEL
     names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
     wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
@@ -301,7 +301,7 @@ def of_part(fst: Fst, nonterminals: Nonterminals) -> Fst:
 
 
 def can_be_empty(part: Fst, nonterminals: Nonterminals) -> bool:
-    """Whether a nonterminal's graph has a path without transition-ids, disregarding the nonterminals in it."""
+    """Return whether a nonterminal's graph has a path without transition-ids, disregarding the nonterminals in it."""
     names, _ = _decoded(part.input_labels, nonterminals)
     ends = np.zeros(part.num_states, dtype=bool)
     ends[part.sources[names == nonterminals.end]] = True

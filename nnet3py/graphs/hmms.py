@@ -37,7 +37,7 @@ class Hmm(NamedTuple):
 
 
 def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, transition_scale: float) -> Hmm:
-    """The HMM of a window of phones.
+    """Return the HMM of a window of phones.
 
     Costs are those of the transition probabilities given that no self-loop is taken, times ``transition_scale``.
 
@@ -161,7 +161,7 @@ def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
-    """The transducer from transition-ids to window ids, for decoding graphs: HMMs from state 0 and back by epsilons.
+    """Return the transducer from transition-ids to window ids, for decoding graphs: HMMs from state 0 and back by epsilons.
 
     Windows of the same HMM share its states.
 
@@ -199,7 +199,7 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
 
 def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
-    """The graph with pdf-ids + 1 in place of transition-ids; epsilons are kept. FormatError for other labels."""
+    """Return the graph with pdf-ids + 1 in place of transition-ids; epsilons are kept. FormatError for other labels."""
     labels = fst.input_labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
         raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
@@ -246,7 +246,7 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
 
 
 def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: Collection[int]) -> np.ndarray:
-    """int64 (arcs,): the transition-state of each label; 0 for epsilons, disambiguation symbols and nonterminals."""
+    """Return int64 (arcs,): the transition-state of each label; 0 for epsilons, disambiguation symbols and nonterminals."""
     is_other = np.isin(labels, [0, *disambig]) | (labels >= FIRST_LABEL)
     wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
     if wrong.any():
@@ -261,7 +261,7 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
 
 
 def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """The graph with states added so that all arcs that enter a state are of one class; and each state's class."""
+    """Return the graph with states added so that all arcs that enter a state are of one class; and each state's class."""
     low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
     low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
     mixed = low < high
@@ -283,7 +283,7 @@ def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """The graph with states added so that all arcs that leave a state are of one class; and each state's class.
+    """Return the graph with states added so that all arcs that leave a state are of one class; and each state's class.
 
     An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a new state,
     which the transition-id leaves.
@@ -307,7 +307,7 @@ def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _range_of_classes(states: np.ndarray, classes: np.ndarray, num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (states,) each: the lowest and the highest class of a state's arcs; without arcs, low is above high."""
+    """Return int64 (states,) each: the lowest and the highest class of a state's arcs; without arcs, low is above high."""
     low, high = np.full(num_states, np.iinfo(np.int64).max), np.full(num_states, _NO_CLASS)
     np.minimum.at(low, states, classes)
     np.maximum.at(high, states, classes)

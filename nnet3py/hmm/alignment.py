@@ -52,7 +52,7 @@ def phone_starts(model: TransitionModel, ids: np.ndarray, reordered: bool | None
 
 
 def _is_reordered(states: np.ndarray, loops: np.ndarray) -> bool:
-    """Whether self-loops come after the transition that leaves their state; False if nothing tells."""
+    """Return whether self-loops come after the transition that leaves their state; False if nothing tells."""
     borders = np.flatnonzero(states[1:] != states[:-1])
     telling = borders[loops[borders] | loops[borders + 1]]
     if len(telling):
@@ -127,7 +127,7 @@ class PhoneAligner:
         self._states: dict[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], _States] = {}
 
     def align(self, phones: Sequence[int], lengths: Sequence[int]) -> np.ndarray:
-        """int32 transition-ids, as many as ``lengths``, in frames above 0, sum to.
+        """Return int32 transition-ids, as many as ``lengths``, in frames above 0, sum to.
 
         Nnet3Error for a phone that the model does not have, or that is too short for its HMM.
         """
@@ -148,14 +148,14 @@ class PhoneAligner:
         return np.repeat(np.concatenate(ids), np.concatenate(counts)).astype(np.int32)
 
     def min_length(self, phone: int) -> int:
-        """The least number of frames that a phone can have. Kaldi: MinLength."""
+        """Return the least number of frames that a phone can have. Kaldi: MinLength."""
         return len(self._shortest[self._entry_number(phone)])
 
     # -- converting ------------------------------------------------------------------------------------------------
 
     def convert(self, old_model: TransitionModel, ids: np.ndarray, factor: int = 1, repeat_frames: bool = False,
                 phone_map: dict[int, int] | None = None) -> np.ndarray:
-        """An alignment of another model as one of this one: int32, of every ``factor``-th frame.
+        """Return an alignment of another model as one of this one: int32, of every ``factor``-th frame.
 
         ``repeat_frames``: as many frames as before, made of the ``factor`` alignments that begin one frame later each,
         interleaved. ``phone_map``: old to new phones; None: they are the same. Phones that would become too short take
@@ -189,7 +189,7 @@ class PhoneAligner:
 
     def _with_same_states(self, old_model: TransitionModel, ids: np.ndarray, phones: list[int],
                           lengths: np.ndarray) -> np.ndarray | None:
-        """The alignment with the frames in the HMM states where they are, or None if some phone's HMM differs."""
+        """Return the alignment with the frames in the HMM states where they are, or None if some phone's HMM differs."""
         topologies = old_model.topology, self.model.topology
         old_phones = old_model.transition_id_to_phone[ids[np.cumsum(lengths) - lengths]].tolist()
         for old, new in set(zip(old_phones, phones, strict=True)):
@@ -212,7 +212,7 @@ class PhoneAligner:
         return np.concatenate(result)
 
     def _lengthened(self, phones: list[int], lengths: list[int]) -> list[int]:
-        """The lengths after phones that are too short took frames of the nearest that have more than they need."""
+        """Return the lengths after phones that are too short took frames of the nearest that have more than they need."""
         least = [self.min_length(phone) for phone in phones]
         lengths = list(lengths)
         while any(length < needed for length, needed in zip(lengths, least, strict=True)):
@@ -228,7 +228,7 @@ class PhoneAligner:
     # -- the HMMs --------------------------------------------------------------------------------------------------
 
     def _windows(self, phones: Sequence[int]) -> list[tuple[int, ...]]:
-        """The window of phones around each phone."""
+        """Return the window of phones around each phone."""
         width, position = self.tree.context_width, self.tree.central_position
         padded = [NO_PHONE] * position + [int(phone) for phone in phones] + [NO_PHONE] * (width - 1 - position)
         return [tuple(padded[number:number + width]) for number in range(len(phones))]
@@ -243,7 +243,7 @@ class PhoneAligner:
         return self.model.topology.entries[self._entry_number(phone)]
 
     def _path(self, phone: int, length: int) -> tuple[tuple[int, int], ...]:
-        """The emitting states, each with the number of the transition that leaves it, for a phone of some length."""
+        """Return the emitting states, each with the number of the transition that leaves it, for a phone of some length."""
         entry = self._entry_number(phone)
         usual, shortest = self._usual[entry], self._shortest[entry]
         path = usual if len(usual) <= length else shortest
@@ -279,7 +279,7 @@ class PhoneAligner:
 
 
 def phones_of_frames(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A phone per frame as phones and lengths (int64); neighboring frames with one phone are taken as one phone."""
+    """Return a phone per frame as phones and lengths (int64); neighboring frames with one phone are taken as one phone."""
     frames = np.asarray(frames)
     starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(frames)), dtype=bool), frames[1:] != frames[:-1])))
     return frames[starts], np.diff(starts, append=len(frames))
@@ -297,7 +297,7 @@ def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
 
 
 def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | None:
-    """The phone with frames to spare that is the fewest frames away from phone ``number``; the left of two."""
+    """Return the phone with frames to spare that is the fewest frames away from phone ``number``; the left of two."""
     best: tuple[int, int] | None = None
     for others in (range(number - 1, -1, -1), range(number + 1, len(lengths))):
         distance = 0
@@ -311,7 +311,7 @@ def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | N
 
 
 def _usual_path(entry: list[HmmState]) -> tuple[tuple[int, int], ...]:
-    """The path that takes the likeliest transition out of every state, as long as it meets no state twice."""
+    """Return the path that takes the likeliest transition out of every state, as long as it meets no state twice."""
     state, path, seen = 0, [], {0}
     while state != len(entry) - 1:
         ways = [(-probability, index, target) for index, (target, probability) in enumerate(entry[state].transitions)
@@ -326,7 +326,7 @@ def _usual_path(entry: list[HmmState]) -> tuple[tuple[int, int], ...]:
 
 
 def _shortest_path(entry: list[HmmState]) -> tuple[tuple[int, int], ...]:
-    """The path with the fewest emitting states."""
+    """Return the path with the fewest emitting states."""
     best: dict[int, tuple[tuple[int, int], ...]] = {0: ()}
     changed = True
     while changed:

@@ -53,7 +53,7 @@ class TransitionModel(metaclass=AdvisingType):
                 f"{self.num_transition_ids} transition-ids>")
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same topology, transition-states and probabilities."""
+        """Return whether both have the same topology, transition-states and probabilities."""
         if not isinstance(other, TransitionModel):
             return NotImplemented
         return self is other or (self.topology == other.topology and np.array_equal(self.tuples, other.tuples)
@@ -142,7 +142,7 @@ class TransitionModel(metaclass=AdvisingType):
         return int(self.first_transition_id[transition_state + 1] - self.first_transition_id[transition_state])
 
     def transition_id(self, transition_state: int, index: int) -> int:
-        """The id of a transition-state's transition ``index``, from 0. Kaldi: PairToTransitionId.
+        """Return the id of a transition-state's transition ``index``, from 0. Kaldi: PairToTransitionId.
 
         Nnet3Error for one that does not exist.
         """
@@ -152,7 +152,7 @@ class TransitionModel(metaclass=AdvisingType):
         return int(self.first_transition_id[transition_state]) + index
 
     def transition_state(self, phone: int, hmm_state: int, forward_pdf: int, self_loop_pdf: int | None = None) -> int:
-        """The transition-state of a tuple. Kaldi: TupleToTransitionState.
+        """Return the transition-state of a tuple. Kaldi: TupleToTransitionState.
 
         ``self_loop_pdf`` None: the same as ``forward_pdf``. Nnet3Error for a tuple that does not exist.
         """
@@ -173,7 +173,7 @@ class TransitionModel(metaclass=AdvisingType):
                              f"{self.num_transition_states}")
 
     def _of_state(self, values: np.ndarray, none: int) -> np.ndarray:
-        """int32 (transition-ids + 1,): for each id the value of its transition-state; ``none`` at 0."""
+        """Return int32 (transition-ids + 1,): for each id the value of its transition-state; ``none`` at 0."""
         return np.concatenate(([none], values)).astype(np.int32)[self.transition_id_to_state]
 
     def _derive(self) -> None:
@@ -200,7 +200,7 @@ class TransitionModel(metaclass=AdvisingType):
         _check_log_probs(self.log_probs)
 
     def _places(self, first_state: np.ndarray) -> np.ndarray:
-        """The state of the topology, counted through all entries, that each tuple is about."""
+        """Return the state of the topology, counted through all entries, that each tuple is about."""
         if not len(self.tuples):
             raise FormatError("expected a transition model with states, found none")
         if self.tuples.min() < 0:

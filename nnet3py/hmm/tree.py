@@ -118,7 +118,7 @@ class ContextDependency:
         return max((pdf for pdf, _ in _leaves(self.to_pdf, {})), default=-1) + 1
 
     def pdf(self, window: Sequence[int], pdf_class: int) -> int:
-        """The pdf-id of a pdf class of the phone in the middle of a window, 0 standing for no phone. Kaldi: Compute.
+        """Return the pdf-id of a pdf class of the phone in the middle of a window, 0 standing for no phone. Kaldi: Compute.
 
         Nnet3Error if the tree has none.
         """
@@ -137,7 +137,7 @@ class ContextDependency:
         return tree.answer
 
     def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
-        """The pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
+        """Return the pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
         values = {self.central_position: _Values(frozenset([phone]))}
         return sorted(set(self._pdfs((), pdf_classes, values)))
 
@@ -152,7 +152,7 @@ class ContextDependency:
 
 
 def _leaves(tree: Map | None, values: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
-    """The answers that are possible with what is known, each with what is known then."""
+    """Return the answers that are possible with what is known, each with what is known then."""
     if tree is None:
         return
     if isinstance(tree, Constant):
@@ -221,7 +221,7 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
 
 
 def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
-    """The tree in which a phone's pdfs depend on nothing but the phone: a pdf for each of its pdf classes.
+    """Return the tree in which a phone's pdfs depend on nothing but the phone: a pdf for each of its pdf classes.
 
     ``shared_phones``: sets of phones with the same pdfs, which numbers the pdfs; None: every phone of the topology has
     its own. FormatError for sets that share or lack phones. Kaldi: MonophoneContextDependency[Shared].
@@ -249,7 +249,7 @@ class Root:
 
 
 def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leaves: Iterator[int]) -> Map:
-    """The tree that only tells roots apart, by the phone at ``position``; ``leaves`` numbers its leaves.
+    """Return the tree that only tells roots apart, by the phone at ``position``; ``leaves`` numbers its leaves.
 
     Kaldi: GetStubMap.
     """
@@ -269,7 +269,7 @@ def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leave
 
 
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
-    """The transition model of a tree: a state per phone, HMM state and pdfs; probabilities are the topology's.
+    """Return the transition model of a tree: a state per phone, HMM state and pdfs; probabilities are the topology's.
 
     Raises
     ------

@@ -106,7 +106,7 @@ class ByteSource:
         return True
 
     def peek(self, count: int = 1) -> bytes:
-        """The next bytes, none of them consumed: at least ``count``, fewer only at the end, often many more."""
+        """Return the next bytes, none of them consumed: at least ``count``, fewer only at the end, often many more."""
         while True:
             left = len(self._ahead) - self._at
             if left >= count:

@@ -1,12 +1,17 @@
-"""Single objects in files of their own: an optional ``\\0B``, then the object.
+"""Single objects in files of their own: an optional ``\0B``, then the object.
 
 Kaldi: ReadKaldiObject, WriteKaldiObject.
 """
 from __future__ import annotations
 
+import io
+import mmap
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
 
 from nnet3py.io.holder import BINARY_HEADER
 from nnet3py.io.streams import InputStream, failed_command, open_input, open_output
@@ -16,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def token_reader(stream: InputStream) -> TokenReader:
-    """A reader of Kaldi's tokens and numbers on an open stream, which names the file in its errors."""
+    """Return a reader of Kaldi's tokens and numbers on an open stream, which names the file in its errors."""
     return TokenReader(stream, path=stream.path, size=stream.size)
 
 
@@ -42,3 +47,35 @@ def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWrite
         if binary:
             stream.write(BINARY_HEADER)
         write(TokenWriter(stream, binary))
+
+
+class FileContent:
+    """What is left of an open file, for readers and as arrays. Processes share the memory of a file that is mapped.
+
+    Attributes
+    ----------
+    size : bytes
+    """
+
+    def __init__(self, stream: InputStream) -> None:
+        self._path = stream.path
+        self._stream: io.BufferedReader = stream
+        self._content: Any
+        if stream.size and stream.tell() == 0:
+            self._content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        else:
+            self._content = stream.read()
+            self._stream = io.BufferedReader(io.BytesIO(self._content))      # type: ignore[arg-type]
+        self.size = len(self._content)
+
+    def reader(self, offset: int = 0) -> TokenReader:
+        """Return a reader that begins at a place; the one before it must not be used any more."""
+        self._stream.seek(offset)
+        reader = TokenReader(self._stream, path=self._path, size=self.size)
+        reader.content = memoryview(self._content)
+        return reader
+
+    def array(self, dtype: DTypeLike, offset: int, count: int) -> np.ndarray:
+        """Numbers from a place on, perhaps unaligned and not to be written; fewer than ``count`` if the file ends."""
+        most = max(0, self.size - offset) // np.dtype(dtype).itemsize
+        return np.frombuffer(self._content, dtype=dtype, offset=min(offset, self.size), count=min(count, most))

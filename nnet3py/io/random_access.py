@@ -10,12 +10,10 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.archive import ArchiveScanner
-from nnet3py.io.holder import Holder
-from nnet3py.io.script import LoadedObject, Script, sort_key
+from nnet3py.io.archive import ArchiveScanner, LoadedObject, Script, sort_key
+from nnet3py.io.holder import TOKEN, Holder
 from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
 from nnet3py.io.streams import failed_command, open_input
-from nnet3py.io.token_values import TOKEN
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ class RandomAccessReader(Generic[Value]):
         return self._lookup.value(_checked(key))
 
     def get(self, key: str) -> Value | None:
-        """The value, or None if the table has no such key."""
+        """Return the value, or None if the table has no such key."""
         return self[key] if key in self else None
 
     def close(self) -> None:
@@ -77,7 +75,7 @@ class _ScriptLookup(Generic[Value]):
         self._loaded = LoadedObject(holder)
 
     def has(self, key: str) -> bool:
-        """Whether the script has the key and, with ``p``, whether its value can be read."""
+        """Return whether the script has the key and, with ``p``, whether its value can be read."""
         name = self._script.get(key)
         if name is None or not self._specifier.permissive:
             return name is not None
@@ -114,7 +112,7 @@ class _ArchiveLookup(Generic[Value]):
         self._first = True
 
     def _next(self) -> tuple[str, Value] | None:
-        """The archive's next entry, or None at its end or after an error."""
+        """Return the archive's next entry, or None at its end or after an error."""
         if self._at_end:
             return None
         if self._first:
@@ -165,7 +163,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
             self._to_drop = None
 
     def has(self, key: str) -> bool:
-        """Whether the archive has the key, which is read up to there; all values stay in memory."""
+        """Return whether the archive has the key, which is read up to there; all values stay in memory."""
         self._drop(but=key)
         if key == self._first_dropped:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
@@ -179,7 +177,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         return True
 
     def value(self, key: str) -> Value:
-        """The value of a key; with ``o`` it is dropped when the next one is asked for."""
+        """Return the value of a key; with ``o`` it is dropped when the next one is asked for."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -195,7 +193,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         self._given: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Whether the archive has the key: it is read until a later key has come."""
+        """Return whether the archive has the key: it is read until a later key has come."""
         if key in self._given:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
         while self._last is None or sort_key(self._last) < sort_key(key):
@@ -208,7 +206,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         return key in self._values
 
     def value(self, key: str) -> Value:
-        """The value of a key; with ``o`` it can be asked for once."""
+        """Return the value of a key; with ``o`` it can be asked for once."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -225,7 +223,7 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
         self._asked: str | None = None
 
     def has(self, key: str) -> bool:
-        """Whether the archive has the key; keys must be asked for in order, so one value is kept."""
+        """Return whether the archive has the key; keys must be asked for in order, so one value is kept."""
         if self._asked is not None and sort_key(key) < sort_key(self._asked):
             raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
                              hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")
@@ -275,7 +273,7 @@ class RandomAccessMappedReader(Generic[Value]):
         return self._table[self._mapped(key)]
 
     def get(self, key: str) -> Value | None:
-        """The value, or None if the table has nothing for the mapped key."""
+        """Return the value, or None if the table has nothing for the mapped key."""
         mapped = self._mapped(key)
         return self._table[mapped] if mapped in self._table else None
 

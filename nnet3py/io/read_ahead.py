@@ -34,7 +34,7 @@ class _Ahead:
             return not self._unwanted
 
     def take(self) -> tuple[str, Any]:
-        """The next item, when there is one."""
+        """Return the next item, when there is one."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready)
             kind, item, num_bytes = self._ready.popleft()

@@ -39,7 +39,7 @@ class Incomplete(Exception):
 
 
 def key_before(data: bytes, at: int) -> tuple[bytes, int]:
-    """The key of the entry at ``at``, and where its value begins after the header. Raises Incomplete, Unusual."""
+    """Return the key of the entry at ``at``, and where its value begins after the header. Raises Incomplete, Unusual."""
     head = _ENTRY.match(data, at)
     if head is None:
         raise Incomplete if _PARTIAL_ENTRY.fullmatch(data, at) else Unusual
@@ -65,7 +65,7 @@ class Walk:
         self.at = end
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes, which must be the same in values that are laid out alike."""
+        """Return the next ``count`` bytes, which must be the same in values that are laid out alike."""
         taken = self.data[self.at:self.at + count]
         if len(taken) < count:
             raise Incomplete
@@ -73,7 +73,7 @@ class Walk:
         return taken
 
     def integer(self, literal: bytes = b"") -> int:
-        """The sized int32 after ``literal``, none below 0."""
+        """Return the sized int32 after ``literal``, none below 0."""
         self.expect(literal + b"\4")
         number = int.from_bytes(self.take(4), "little", signed=True)
         if number < 0:
@@ -81,7 +81,7 @@ class Walk:
         return number
 
     def word(self) -> bytes:
-        """The bytes before the next blank, which is passed, too."""
+        """Return the bytes before the next blank, which is passed, too."""
         end = self.data.find(b" ", self.at)
         if end < 0:
             raise Incomplete
@@ -99,7 +99,7 @@ class Walk:
 
 
 def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], None]) -> bytes | None:
-    """The bytes of the value that comes next; ``peek`` gives as many as it is asked for, fewer only at the end.
+    """Return the bytes of the value that comes next; ``peek`` gives as many as it is asked for, fewer only at the end.
 
     None if it cannot be walked over.
     """
@@ -121,7 +121,7 @@ def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], Non
 
 
 def walked(reader: TokenReader, walk_value: Callable[[Walk], None]) -> bytes | None:
-    """The bytes of the value that ``reader`` comes to, if it can be walked over; else None, and nothing is consumed."""
+    """Return the bytes of the value that ``reader`` comes to, if it can be walked over; else None, and nothing is consumed."""
     value = _walked_value(reader.peek, walk_value)
     return None if value is None else bytes(reader.raw(len(value)))
 
@@ -159,7 +159,7 @@ class EntryFinder(Protocol):
         """
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
 
         None if it must be read. Raises OSError.
         """
@@ -216,7 +216,7 @@ class Skimmer:
         return entries, at, False
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
 
         None if it must be read. Raises OSError.
         """
@@ -225,7 +225,7 @@ class Skimmer:
         return _walked_value(lambda size: read_at(source, size, at + len(_HEADER)), self._walk)
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
-        """The entry at ``at``, and where it ends."""
+        """Return the entry at ``at``, and where it ends."""
         key, begin = key_before(data, at)
         walk = Walk(data, begin)
         self._walk(walk)

@@ -157,7 +157,7 @@ def parse_wspecifier(text: str) -> Wspecifier:
 
 
 def _as_text(text: str, expected: str) -> str:
-    """The text, also of a path. UsageError for anything else, such as arguments in the wrong order."""
+    """Return the text, also of a path. UsageError for anything else, such as arguments in the wrong order."""
     if not isinstance(text, str | os.PathLike):
         raise UsageError(f"expected {expected}, found {type(text).__name__}")
     return os.fspath(text)
@@ -225,7 +225,7 @@ def is_token(key: str) -> bool:
 
 
 def parse_script_line(line: str) -> tuple[str, str] | None:
-    """The key and the rest of an scp line, blanks trimmed; None if either is missing."""
+    """Return the key and the rest of an scp line, blanks trimmed; None if either is missing."""
     fields = line.strip(WHITESPACE)
     match = re.search(f"[{WHITESPACE}]+", fields)
     if match is None:

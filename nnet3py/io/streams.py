@@ -15,7 +15,7 @@ from codecs import BOM_UTF8
 from typing import Any, Protocol
 
 from nnet3py import system
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io import temporary_files
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
 
@@ -115,7 +115,7 @@ class _RawInput(io.RawIOBase):
 
 
 def failed_command(path: str, status: int) -> Nnet3Error:
-    """The error for a pipe whose command ended with a status other than 0. Kaldi only warns, save for tables read."""
+    """Return the error for a pipe whose command ended with a status other than 0. Kaldi only warns, save for tables read."""
     return Nnet3Error(f"the command of '{path}' failed with status {status}", "its own messages say why")
 
 
@@ -444,3 +444,29 @@ def write_text(wxfilename: str, text: str) -> None:
         return
     with open_output(wxfilename) as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
+
+
+_MOST_DIGITS = 9
+
+
+def read_text(rxfilename: str | os.PathLike[str]) -> str:
+    """Return the text of a file or pipe, in UTF-8. Bytes that are not UTF-8 are kept as they are; a byte-order mark is not."""
+    with open_input(rxfilename) as stream:
+        text = stream.without_mark().read().decode("utf-8", "surrogateescape")
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return text
+
+
+def read_lines(rxfilename: str) -> list[str]:
+    """Return the lines of a text file, without their ends."""
+    return read_text(rxfilename).splitlines()
+
+
+def read_integer_lines(rxfilename: str, keep_empty: bool = False) -> list[list[int]]:
+    """Return the numbers, from 0, of each line, or of each line that has any. FormatError for anything but a number."""
+    lines = [line.split() for line in read_lines(rxfilename)]
+    for number, words in enumerate(lines, 1):
+        if not all(word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS for word in words):
+            raise FormatError(f"line {number} is not a list of numbers: {' '.join(words)[:80]!r}", path=rxfilename)
+    return [[int(word) for word in words] for words in lines if words or keep_empty]

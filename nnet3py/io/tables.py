@@ -8,21 +8,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.archive import ArchiveScanner, Run
-from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.holder import BINARY_HEADER, Holder
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.io.archive import ArchiveScanner, LoadedObject, Run, Script, read_script_line
+from nnet3py.io.holder import BINARY_HEADER, BytePieces, Holder
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
-from nnet3py.io.script import LoadedObject, Script, read_script_line
 from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
 from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenWriter
+
 
 __all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "write_table"]
 
@@ -299,3 +298,35 @@ def write_table(wspecifier: str, holder: Holder[Value],
             writer.write(key, value)
             count += 1
     return count
+
+
+class Entries(Iterator[tuple[str, Value]], Generic[Value]):
+    """Iterates over (key, value); reads nothing before the first is asked for.
+
+    Parameters
+    ----------
+    rspecifier : of the table; SpecifierError at once if it cannot be used
+    holder : the kind of the values
+    reader : the name of the public function that gives these, for messages
+    """
+
+    def __init__(self, rspecifier: str, holder: Holder[Value], reader: str) -> None:
+        parse_rspecifier(rspecifier)
+        self._rspecifier, self._holder, self._function = rspecifier, holder, reader
+        self._pairs = self._read()
+
+    def _read(self) -> Iterator[tuple[str, Value]]:
+        with SequentialReader(self._rspecifier, self._holder) as reader:
+            yield from reader
+
+    def __next__(self) -> tuple[str, Value]:
+        return next(self._pairs)
+
+    def __getitem__(self, key: object) -> NoReturn:
+        """UsageError: a table is read from its beginning."""
+        raise UsageError("the entries of a table come one after the other, as (key, value)",
+                         f"dict(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]" if isinstance(key, str) else
+                         f"list(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]")
+
+    def __repr__(self) -> str:
+        return f"<entries of {self._rspecifier}>"

@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def create(final: str) -> tuple[int, str]:
-    """A new file beside ``final``, which exists or will: its descriptor, for writing, and its name. Raises OSError."""
+    """Return a new file beside ``final``, which exists or will: its descriptor, for writing, and its name. Raises OSError."""
     folder, base = os.path.split(final)
     for abandoned in _left_behind(folder).pop(base[:_LONGEST], ()):
         _remove_if_unlocked(os.path.join(folder, abandoned))
@@ -46,7 +46,7 @@ def create(final: str) -> tuple[int, str]:
 
 
 def is_output(final: str) -> bool:
-    """Whether this process is writing it."""
+    """Return whether this process is writing it."""
     return final in _unfinished.values()
 
 

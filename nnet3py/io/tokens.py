@@ -87,7 +87,7 @@ class TokenReader:
         return self._source.remaining
 
     def error(self, message: str, hint: str | None = None, offset: int | None = None) -> FormatError:
-        """A FormatError that names path, offset, component and field; the caller raises it."""
+        """Return a FormatError that names path, offset, component and field; the caller raises it."""
         where = self.offset if offset is None else offset
         return FormatError(message, path=self.path, offset=where, component=self.component, hint=hint,
                            field=self.field)
@@ -101,7 +101,7 @@ class TokenReader:
         self._source.start_record()
 
     def end_capture(self) -> bytes:
-        """The bytes consumed since :meth:`start_capture`."""
+        """Return the bytes consumed since :meth:`start_capture`."""
         return self._source.end_record()
 
     # -- bytes -----------------------------------------------------------------------------------------------------
@@ -162,11 +162,11 @@ class TokenReader:
             self.skip(min(count, left))
 
     def peek(self, count: int) -> bytes:
-        """The next ``count`` bytes, fewer at the end; nothing is consumed."""
+        """Return the next ``count`` bytes, fewer at the end; nothing is consumed."""
         return self._source.peek(count)[:count]
 
     def peek_byte(self) -> bytes:
-        """The next byte, empty at the end; nothing is consumed. Text: the next that is not a blank."""
+        """Return the next byte, empty at the end; nothing is consumed. Text: the next that is not a blank."""
         if not self.binary:
             self.skip_whitespace()
         return self.peek(1)
@@ -188,7 +188,7 @@ class TokenReader:
         self.take_while(_BLANK_RUN)
 
     def read_line(self) -> bytes:
-        """The rest of the line without its newline, which is consumed; FormatError if the file ends before it."""
+        """Return the rest of the line without its newline, which is consumed; FormatError if the file ends before it."""
         line = self.take_while(_LINE)
         if self._source.read(1) != b"\n":
             raise self.error(f"expected a newline, found the end of the file after '{_shown(line[-60:])}'")
@@ -211,7 +211,7 @@ class TokenReader:
         return self.binary
 
     def token(self) -> str:
-        """The next token; the blank after it is consumed. Kaldi: ReadToken."""
+        """Return the next token; the blank after it is consumed. Kaldi: ReadToken."""
         read = self._source.read
         byte = read(1)
         while byte in _BLANKS:
@@ -246,7 +246,7 @@ class TokenReader:
             raise self.unexpected(found, " or ".join(expected))
 
     def unexpected(self, found: str, expected: str, hint: str | None = None) -> FormatError:
-        """A FormatError for ``found``, the token read last, where it begins; the caller raises it."""
+        """Return a FormatError for ``found``, the token read last, where it begins; the caller raises it."""
         data = found.encode("utf-8", "surrogateescape")
         if found.startswith("<"):
             self.field = self._field_before
@@ -254,7 +254,7 @@ class TokenReader:
 
     def unexpected_bytes(self, found: bytes, expected: str, hint: str | None = None,
                          offset: int | None = None) -> FormatError:
-        """A FormatError for ``found`` in place of ``expected``; empty means the end of the file."""
+        """Return a FormatError for ``found`` in place of ``expected``; empty means the end of the file."""
         shown = f"'{_shown(found)}'" if found.strip() else "a blank" if found else "the end of the file"
         return self.error(f"expected {expected}, found {shown}", hint, offset)
 
@@ -267,7 +267,7 @@ class TokenReader:
             self.check_token(found, first, second)
 
     def peek_token(self) -> str:
-        """The letter after ``<`` of the next token (``/`` if it closes), or its first letter; ``""`` at the end.
+        """Return the letter after ``<`` of the next token (``/`` if it closes), or its first letter; ``""`` at the end.
 
         Nothing is consumed. Kaldi: PeekToken.
         """
@@ -281,7 +281,7 @@ class TokenReader:
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def integer(self, kind: str = "int32") -> int:
-        """An integer stored as ``kind``: int8 … int64, uint8 … uint64. Kaldi: ReadBasicType."""
+        """Return an integer stored as ``kind``: int8 … int64, uint8 … uint64. Kaldi: ReadBasicType."""
         form = _INTEGERS[kind]
         if self.binary:
             data = self._source.read(form.sized.size)
@@ -309,7 +309,7 @@ class TokenReader:
         return records["value"].astype(np.int32)
 
     def real(self) -> float:
-        """A float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
+        """Return a float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
         if self.binary:
             size = self._source.read(1)
             form = _FLOAT32 if size == b"\4" else _FLOAT64 if size == b"\10" else None
@@ -329,7 +329,7 @@ class TokenReader:
         return number
 
     def float32(self) -> float:
-        """A number, rounded to float32; FormatError if it is too large for that. Kaldi: ReadBasicType of float."""
+        """Return a number, rounded to float32; FormatError if it is too large for that. Kaldi: ReadBasicType of float."""
         value = self.real()
         try:
             return _FLOAT32.unpack(_FLOAT32.pack(value))[0]
@@ -346,7 +346,7 @@ class TokenReader:
         return byte == b"T"
 
     def _text_number(self, allowed: frozenset[bytes], form: re.Pattern[bytes], what: str) -> bytes:
-        """The bytes of a number, as reading from a C++ stream takes them: up to the first that cannot belong to it.
+        """Return the bytes of a number, as reading from a C++ stream takes them: up to the first that cannot belong to it.
 
         One space after it is consumed, because writers put one there; any other byte stays.
         """

@@ -1,17 +1,15 @@
-"""Lattices: determinization, pruning, rescoring, alignment of words and phones, and minimum-risk words.
+"""Lattices: determinization, pruning, rescoring, alignment with words and phones, posteriors, minimum Bayes risk.
 
-``determinize.py`` (``determinize_pruned(lattice, beam, options)``, ``determinize(lattice)``),
-``phone_determinize.py`` (``determinize_phone_pruned(model, lattice, beam, options)``), ``minimize.py``
-(``with_strings_pushed``, ``with_weights_pushed``, ``minimized``). Subsets of states, strings (``string_tree.py``) and
-tasks are in arrays (``determinize_layout.py``); a loop asks for room before it begins a task. ``states.py`` has what
-all work on lattices needs, for both kinds: ``top_sorted``, ``trimmed``, ``arc_costs``, ``state_times``. The loops
-over arcs are in ``path_loops.py``; ``best_path.py``, ``pruning.py``, ``forward_backward.py`` call them.
-``scaling.py`` changes costs. ``mbr.py`` finds the words of least risk (its loops round as fused multiply-adds do,
-since rounding decides ties). ``word_alignment.py``, ``phone_alignment.py`` and ``lexicon_alignment.py`` search over
-pairs of a state and what has not been output yet; ``aligned_output.py`` collects the arcs and removes epsilons.
-``composition.py``: ``Composer(fst, phi, rho).compose(lattice)``; ``lm_rescoring.py``: const-ARPA models, whose
-histories are rows that a loop numbers; ``deterministic_lm.py`` and ``pruned_composition.py``: two models at a time,
-the best paths first.
+A lattice is a ``CompactLattice`` or, with a transition-id on each arc, an ``Fst`` of arc type ``lattice4``. Most used
+are
+``best_path`` (``paths.py``), ``pruned`` (``pruning.py``) and ``determinize_phone_pruned`` (``determinize.py``);
+``states.py`` has what most algorithms begin with: ``top_sorted``, ``trimmed``, ``arc_costs``, ``state_times``. Loops
+over
+states and arcs are compiled (``*_loops.py``): they fill arrays, stop when one is full, and go on with a larger one.
+
+The room must not import decoding, networks or language-model training; models reach it as ``DeterministicLm``
+(``pruned_composition.py``), ``Composer`` (``composition.py``) or ``ConstArpa``. kaldifst could compose and determinize
+lattices, but prunes differently from Kaldi's DeterminizeLatticePruned, and passes lattices through files.
 """
 from __future__ import annotations
 

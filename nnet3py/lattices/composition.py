@@ -1,4 +1,7 @@
-"""What compositions with language models have in common: a lattice made of copies of another's states and arcs."""
+"""Composing lattices with FSTs, with const-ARPA language models and with each other; unions; rescoring.
+
+Kaldi: ``ComposeCompactLatticeDeterministic``, ``lattice-compose``, ``lattice-lmrescore*``.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -24,8 +27,8 @@ class ComposedArcs(NamedTuple):
     Attributes
     ----------
     sources, targets : int64 (arcs,), composed states
-    arcs : int64 (arcs,), the lattice's arc that each is a copy of
-    costs : float32 (arcs,), what is added to its graph cost
+    arcs : int64 (arcs,), for each arc the lattice's arc that it copies
+    costs : float32 (arcs,), added to the graph costs
     """
 
     sources: np.ndarray
@@ -36,13 +39,13 @@ class ComposedArcs(NamedTuple):
 
 def composed_lattice(lattice: CompactLattice, states: np.ndarray, end_costs: np.ndarray,
                      arcs: ComposedArcs) -> CompactLattice:
-    """The composed lattice, trimmed; it begins with composed state 0.
+    """Return the lattice of copies of another lattice's states and arcs, trimmed; composed state 0 is the start.
 
     Parameters
     ----------
-    states : int64 (composed states,), the lattice's state that each is a copy of
-    end_costs : float32 (composed states,), what is added to the graph costs of final weights; where it is not finite,
-        the state is not final
+    states : int64 (composed states,), for each state the lattice's state that it copies
+    end_costs : float32 (composed states,), added to the graph costs of final weights; a state is not final where its
+        value is not finite
     """
     weights = lattice.weights[arcs.arcs]
     weights[:, 0] += arcs.costs
@@ -74,14 +77,14 @@ _MOST_STATES = 1 << 28
 
 
 class Composer:
-    """An FST prepared to be composed with any number of lattices.
+    """An FST prepared for composition with any number of lattices.
 
     Parameters
     ----------
-    fst : from words; it has costs, or pairs of them
-    phi : an arc with this label is taken if no other matches a word, and the word is looked up again after it; -1:
-        there is none
-    rho : an arc with this label stands for all words that no other matches; -1: there is none
+    fst : Fst with words as input labels; its weights are costs, or pairs of a graph and an acoustic cost
+    phi : label of failure arcs: one is followed if no other arc matches a word, which is then looked up again; -1 for
+        none
+    rho : label of arcs that match every word that no other arc of the state matches; -1 for none
     """
 
     def __init__(self, fst: Fst, phi: int = -1, rho: int = -1) -> None:
@@ -97,7 +100,7 @@ class Composer:
             self._propagate_finals()
 
     def _propagate_finals(self) -> None:
-        """Give states that are not final the final cost of what failure arcs lead to. Kaldi: PropagateFinal."""
+        """Give states that are not final the final cost at the end of their failure arcs. Kaldi: PropagateFinal."""
         at_phi = np.flatnonzero(self._inputs == self.phi)
         sources = np.searchsorted(self._starts, at_phi, side="right") - 1
         failure = dict(zip(sources.tolist(), at_phi.tolist(), strict=True))
@@ -112,19 +115,19 @@ class Composer:
                 self._finals[state] = cost + self._finals[here]
 
     def compose(self, lattice: CompactLattice) -> CompactLattice:
-        """The paths of a lattice whose words the FST accepts, with the FST's output and costs.
+        """Return the paths of a lattice whose words the FST accepts, with the FST's output labels, its costs added.
 
         Parameters
         ----------
-        lattice : compact; its states may be in any order
+        lattice : CompactLattice, states in any order
 
         Returns
         -------
-        The lattice, trimmed and topologically sorted; empty if no path is accepted.
+        CompactLattice, trimmed and topologically sorted; empty if no path is accepted.
 
         Raises
         ------
-        LatticeError : there are infinitely many paths
+        LatticeError : failure arcs or epsilons form a cycle, or there are too many states
         """
         if lattice.start < 0 or self.start < 0:
             return CompactLattice.empty()
@@ -168,7 +171,8 @@ class Composer:
 
 
 def _pairs(weights: np.ndarray) -> np.ndarray:
-    """float32 (n, 2): costs as graph costs; infinite ones as pairs of infinities."""
+    """Return costs as float32 (n, 2) pairs of a graph and an acoustic cost; infinite costs become pairs of infinities.
+    """
     if weights.ndim == 2:
         return np.array(weights, dtype=np.float32, order="C")
     pairs = np.zeros((len(weights), 2), dtype=np.float32)
@@ -178,15 +182,15 @@ def _pairs(weights: np.ndarray) -> np.ndarray:
 
 
 def union(lattices: list[CompactLattice]) -> CompactLattice:
-    """All paths of several lattices. OpenFst: Union.
+    """Return a lattice with all paths of several lattices. OpenFst: Union.
 
     Parameters
     ----------
-    lattices : compact
+    lattices : list of CompactLattice
 
     Returns
     -------
-    One lattice; without states if none has any.
+    CompactLattice; without states if no lattice has any.
     """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
@@ -212,15 +216,15 @@ def union(lattices: list[CompactLattice]) -> CompactLattice:
 
 
 def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
-    """Lattices one after the other. OpenFst: Concat.
+    """Return a lattice whose paths are those of several lattices, one lattice after the other. OpenFst: Concat.
 
     Parameters
     ----------
-    lattices : compact, in order; those without states are skipped
+    lattices : list of CompactLattice, in order; lattices without states are skipped
 
     Returns
     -------
-    One lattice.
+    CompactLattice.
     """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
@@ -252,28 +256,28 @@ def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
 
 
 def words_as_fst(lattice: CompactLattice) -> Fst:
-    """A lattice as an acceptor of words, with its costs, to be composed with another."""
+    """Return the acceptor of a lattice's words with its pairs of costs, for composition with another lattice."""
     return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.labels, lattice.labels,
                lattice.weights, lattice.next_states, LATTICE)
 
 
 def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:
-    """The lattice with ``cost`` added to the graph costs of all final weights."""
+    """Return the lattice with a cost (nats) added to the graph costs of all final weights."""
     finals = lattice.final_weights.copy()
     finals[lattice.is_final, 0] += np.float32(cost)
     return dataclasses.replace(lattice, final_weights=finals)
 
 
 def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice:
-    """The paths of a lattice whose words are on no path of another.
+    """Return the paths of a lattice whose word sequences are on no path of another lattice.
 
     Parameters
     ----------
-    lattice, other : compact
+    lattice, other : CompactLattice
 
     Returns
     -------
-    The lattice, trimmed, topologically sorted.
+    CompactLattice, trimmed, topologically sorted.
     """
     if lattice.start < 0 or other.start < 0:
         return lattice
@@ -300,7 +304,10 @@ def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice
 
 
 class _WordSets:
-    """A lattice as a deterministic acceptor: a sequence of words leads to a set of states, without epsilons."""
+    """A lattice as a deterministic acceptor:
+
+    a word sequence leads to a set of states that arcs without words are followed from.
+    """
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = trimmed(top_sorted(lattice))
@@ -312,7 +319,7 @@ class _WordSets:
         return range(self._starts[state], self._starts[state + 1])
 
     def _closed(self, states: set[int]) -> frozenset[int]:
-        """The states, and those that arcs without a word lead to."""
+        """Return a set of states with all states that arcs without a word lead to."""
         closed, stack = set(states), list(states)
         while stack:
             for arc in self._arcs(stack.pop()):
@@ -322,17 +329,19 @@ class _WordSets:
         return frozenset(closed)
 
     def after(self, states: frozenset[int], word: int) -> frozenset[int]:
-        """The states that a word leads to from a set of states."""
+        """Return the states that a word leads to from a set of states."""
         return self._closed({self._targets[arc] for state in states for arc in self._arcs(state)
                              if self._labels[arc] == word})
 
     def has_final(self, states: frozenset[int]) -> bool:
-        """Whether one of a set of states is final."""
+        """Return whether a set of states has a final state."""
         return any(self._final[state] for state in states)
 
 
 def composed_with_const_arpa(lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
-    """The lattice with the model's costs added to its graph costs; trimmed. Paths that the model lacks are left out.
+    """Return the lattice with a model's costs added to its graph costs, trimmed.
+
+    Paths with words that the model lacks are left out.
 
     Kaldi: ComposeCompactLatticeDeterministic with ConstArpaLmDeterministicFst.
     """
@@ -390,17 +399,17 @@ class _CompositionArrays:
 
 
 def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: float) -> CompactLattice:
-    """A lattice with the costs of a const-ARPA model added. Kaldi: lattice-lmrescore-const-arpa.
+    """Return a lattice with the costs of a const-ARPA model added. Kaldi: lattice-lmrescore-const-arpa.
 
     Parameters
     ----------
-    lattice : compact
-    model : read by ``nnet3py.fst.const_arpa.ConstArpa.read``
-    scale : of its costs; -1 takes them away
+    lattice : CompactLattice
+    model : ConstArpa, as ``nnet3py.fst.const_arpa.ConstArpa.read`` returns it
+    scale : float, factor of the model's costs; -1 subtracts them
 
     Returns
     -------
-    The lattice, determinized; empty if the model has no path of it.
+    CompactLattice, determinized; empty if the model accepts no path.
     """
     if scale == 0.0:
         return lattice
@@ -410,18 +419,20 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
-    """A lattice with the costs of the best paths of a language model, an FST, added. Kaldi: lattice-lmrescore.
+    """Return a lattice with the costs of the best paths through a language model, an FST, added. Kaldi:
+
+    lattice-lmrescore.
 
     Parameters
     ----------
-    lattice : compact
-    model : made of the FST, an acceptor of words; its back-off arcs are epsilons, which may be taken although the word
-        has an arc of its own
-    scale : of its costs; -1 takes them away
+    lattice : CompactLattice
+    model : Composer of an acceptor of words; back-off arcs are epsilons, which may be taken although the word has an
+        arc of its own
+    scale : float, factor of the model's costs; -1 subtracts them
 
     Returns
     -------
-    The lattice, determinized; empty if the model has no path of it.
+    CompactLattice, determinized; empty if the model accepts no path.
     """
     if scale == 0.0:
         return lattice
@@ -430,7 +441,7 @@ def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) ->
 
 
 def as_acceptor_of_words(fst: Fst) -> Fst:
-    """A language model as an acceptor of its output labels; Nnet3Error for one with other weights."""
+    """Return a language model as an acceptor of its output labels; Nnet3Error for an FST with pairs of costs."""
     if fst.weights.ndim != 1:
         raise Nnet3Error("expected a language model whose arcs have one cost, found a lattice")
     return dataclasses.replace(fst, input_labels=fst.output_labels, stored=None)

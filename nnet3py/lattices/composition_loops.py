@@ -19,7 +19,7 @@ _LONGEST_FAILURE = 1000                         # failure arcs in a row; more ar
 
 @inline
 def _slot(table, keys, key):
-    """Where a key is in a hash table of states, or where it belongs."""
+    """Return the place of a key in a hash table of states, or the free place where it belongs."""
     mask = np.uint64(len(table) - 1)
     place = (np.uint64(key) * _MULTIPLIER >> np.uint64(20)) & mask
     while table[place] >= 0 and keys[table[place]] != key:
@@ -29,7 +29,7 @@ def _slot(table, keys, key):
 
 @inline
 def _state(table, keys, counts, key):
-    """The number of a composed state, new or known."""
+    """Return the number of the composed state with a key; a new key gets the next number."""
     place = _slot(table, keys, key)
     if table[place] < 0:
         number = counts[STATES]
@@ -41,7 +41,7 @@ def _state(table, keys, counts, key):
 
 @inline
 def _first_match(starts, labels, state, label):
-    """The first arc of a state whose label is at least ``label``."""
+    """Return the first arc of a state whose label is at least ``label``."""
     low, high = starts[state], starts[state + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -54,11 +54,13 @@ def _first_match(starts, labels, state, label):
 
 def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs, nexts, phi, rho, table, keys, counts,
             made, made_costs):
-    """Continue composing until done, or until there is no room.
+    """Continue composing until done, or until an array is full.
 
-    A state is a pair; its key is (lattice state * 2 + what the last move was) * FST states + FST state, where the
-    last move is 1 if it was by an epsilon of the FST: then the lattice's own epsilons must wait, so that no path is
-    made twice. ``made`` gets for each arc: source, arc of the lattice or -1, label, target; ``made_costs`` the FST's.
+    A composed state is a pair. Its key is (lattice state * 2 + epsilon flag) * FST states + FST state. The flag is 1
+    after an
+    epsilon of the FST: then the lattice's own epsilons must wait, so that no path is made twice. ``made`` gets for each
+    arc:
+    source, arc of the lattice or -1, label, target; ``made_costs`` gets the FST's costs.
     """
     size = len(starts) - 1
     while counts[QUEUE] < counts[STATES]:
@@ -124,7 +126,7 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
 
 @inline
 def _put(table, keys, counts, made, made_costs, source, arc, label, key, graph, acoustic):
-    """Make an arc."""
+    """Append an arc."""
     target = _state(table, keys, counts, key)
     number = counts[ARCS]
     made[number, 0], made[number, 1], made[number, 2], made[number, 3] = source, arc, label, target
@@ -147,7 +149,7 @@ def _mixed(value):
 
 @inline
 def _history_slot(table, histories, lengths, row):
-    """Where a row is in a hash table of rows, or where it belongs."""
+    """Return the place of a row of words in a hash table of rows, or the free place where it belongs."""
     mask = np.uint64(len(table) - 1)
     mixed = _mixed(lengths[row] + 1)
     for place in range(lengths[row]):
@@ -165,10 +167,11 @@ def _history_slot(table, histories, lengths, row):
 
 def compose_with_const_arpa(arc_starts, words, targets, unigrams, pool, scores, overflow, unk, order, histories,
                             lengths, model_table, table, keys, counts, made, made_costs):
-    """Continue composing, breadth first, until done or until there is no room.
+    """Continue composing, breadth first, until done or until an array is full.
 
-    A state is a pair; its key is lattice state * 2 ** 32 + model state. ``made`` gets for each arc: source, arc of the
-    lattice, target; ``made_costs`` the model's cost of its word.
+    A composed state is a pair. Its key is lattice state * 2 ** 32 + model state. ``made`` gets for each arc: source,
+    arc of
+    the lattice, target; ``made_costs`` gets the model's cost of the word.
     """
     while counts[QUEUE] < counts[STATES]:
         source = counts[QUEUE]
@@ -208,6 +211,6 @@ def rehash_histories(histories, lengths, count, table):
 
 
 def end_costs(unigrams, pool, scores, overflow, unk, eos, histories, lengths, costs):
-    """The cost of ending the sentence in each state of the model."""
+    """Write the cost of ending the sentence in each state of the model."""
     for row in range(len(costs)):
         costs[row] = -log_prob_after(unigrams, pool, scores, overflow, unk, histories[row], lengths[row], eos)

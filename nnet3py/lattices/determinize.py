@@ -1,7 +1,8 @@
-"""Lattices with one path for each word sequence, the best one, within a beam. Kaldi: ``DeterminizeLatticePruned``.
+"""Determinization of lattices: one path, the best, for each word sequence, within a beam of the best path.
 
-Determinization is on words; the transition-ids that go with them are strings. Compiled loops do the work, on arrays
-that are enlarged here (``determinize_loops.py``).
+Determinization is on words; transition-ids are strings that go with them. Decoders determinize on phones and words
+first,
+which is faster. Kaldi: ``DeterminizeLatticePruned``, ``DeterminizeLatticePhonePruned``.
 """
 from __future__ import annotations
 
@@ -45,13 +46,13 @@ _FILE = "determinize-lattice-pruned.cc"
 
 
 class Determinized(NamedTuple):
-    """A determinized lattice.
+    """A determinized lattice, and how much of the input it covers.
 
     Attributes
     ----------
-    lattice : with one path for each sequence of words
-    complete : whether no limit was reached
-    effective_beam : how far from the best path it reaches
+    lattice : CompactLattice, with one path for each word sequence
+    complete : bool, False if a limit was reached before the queue was empty
+    effective_beam : float, nats: paths up to so much worse than the best one are all there
     """
 
     lattice: CompactLattice
@@ -64,14 +65,14 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
     Parameters
     ----------
-    lattice : state-level, scaled as paths are to be compared; its states may be in any order
-    beam : infinity for all paths
-    options : limits
+    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared; states in any order
+    beam : float, nats; infinity for all paths
+    options : DeterminizeOptions, limits of size; None for none
 
     Returns
     -------
-    The lattice, its states numbered as they were made (some near the beam may lead nowhere: trim it); and how far it
-    reaches.
+    Determinized. Its states are numbered in the order in which they were made; some near the beam may lead to no final
+    state (:func:`~nnet3py.lattices.states.trimmed` removes them).
 
     Raises
     ------
@@ -98,16 +99,16 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
 
 def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> CompactLattice:
-    """Determinize a lattice on its words (output labels), all of it. Kaldi: DeterminizeLattice.
+    """Determinize a whole lattice on its words (output labels). Kaldi: DeterminizeLattice.
 
     Parameters
     ----------
-    lattice : state-level, scaled as paths are to be compared
-    options : limits
+    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
+    options : DeterminizeOptions, limits of size; None for none
 
     Returns
     -------
-    A lattice with one path for each sequence of words.
+    CompactLattice with one path for each word sequence.
 
     Raises
     ------
@@ -278,23 +279,23 @@ def _prepared(lattice: Fst) -> Input:
 
 def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
                              options: PhoneDeterminizeOptions | None = None) -> Determinized:
-    """Determinize a lattice as decoders do: first on words and phones, then on words.
+    """Determinize a lattice as decoders do: first on phones and words, then on words.
 
     Parameters
     ----------
-    model : knows the phones of the lattice's transition-ids
-    lattice : state-level, scaled as paths are to be compared
-    beam : how much worse than the best a path may be
-    options : limits, and which of the steps are done
+    model : TransitionModel, which maps transition-ids to phones
+    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
+    beam : float, nats by which a path may be worse than the best one
+    options : PhoneDeterminizeOptions, limits and steps to do; None for Kaldi's defaults
 
     Returns
     -------
-    The lattice, trimmed, and how far it reaches.
+    Determinized, its lattice trimmed.
 
     Raises
     ------
     LatticeError : a lattice with a cycle
-    ShapeError : transition-ids that the model does not know
+    ShapeError : a transition-id that the model does not have
 
     Kaldi: DeterminizeLatticePhonePrunedWrapper.
     """
@@ -324,15 +325,16 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
 
 
 def _first_phone(lattice: Fst) -> int:
-    """The label before that of phone 1: phones follow the words."""
+    """Return the label before that of phone 1; labels of phones follow the words."""
     return int(lattice.output_labels.max(initial=0)) + 1
 
 
 def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
-    """The lattice with a label where each phone begins, after the words' labels; topologically sorted.
+    """Return the lattice with a label where each phone begins, after the words' labels; topologically sorted.
 
-    It is on the arc with the phone's first transition-id, or, if that has a word, on an arc of its own after it. Arcs
-    of the start state get none. ShapeError for transition-ids that the model does not know. Kaldi:
+    The label is on the arc with the phone's first transition-id or, if that arc has a word, on an arc of its own after
+    it.
+    Arcs of the start state get none. ShapeError for transition-ids that the model does not have. Kaldi:
     DeterminizeLatticeInsertPhones.
     """
     ids = lattice.input_labels

@@ -72,6 +72,7 @@ def determinize(lattice: Input, tree: Tree, output: Output, scratch: Scratch, st
 
 @inline
 def _limits_reached(output: Output) -> int:
+    """Return DONE, or STOPPED for too many states or arcs, TOO_LARGE for too much memory."""
     counts = output.counts
     num_states, num_arcs = counts[layout.NUM_STATES], counts[layout.NUM_ARCS] + counts[layout.NUM_FINALS]
     if (counts[layout.MAX_STATES] > 0 and num_states > counts[layout.MAX_STATES]) or (
@@ -87,7 +88,7 @@ def _limits_reached(output: Output) -> int:
 
 @inline
 def _room(lattice: Input, tree: Tree, output: Output) -> int:
-    """Whether there is room for what a task can add, except nodes of strings that are made anew."""
+    """Return DONE, or which array lacks room for what a task can add; nodes of strings made anew are not counted."""
     counts, most = output.counts, len(lattice.labels)
     if counts[layout.NUM_NODES] + most_nodes(lattice) > len(tree.nodes):
         return layout.MORE_NODES
@@ -109,7 +110,7 @@ def _room(lattice: Input, tree: Tree, output: Output) -> int:
 
 @inline
 def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> int:
-    """Make the transition with the best path. If there is no room, nothing but the tree has changed."""
+    """Make the transition with the best path. If an array is full, only the tree of strings has changed."""
     counts, tasks, closure = output.counts, output.tasks, scratch.closure
     task = np.int64(output.queue[0])
     count, source, label = tasks[task, layout.TASK_COUNT], tasks[task, layout.SOURCE], tasks[task, layout.LABEL]
@@ -142,9 +143,9 @@ def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> in
 @inline
 def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
                 bucket: int) -> int:
-    """Enter the normalized subset of the first task, in ``closure``, and find or make its state; returns the entry.
+    """Enter the normalized subset of the first task, in ``closure``, and find or make its state; return the entry.
 
-    If there is no room for strings, it returns -1, and the task waits.
+    If there is no room for strings, return -1, and the task waits.
     """
     counts, saved = output.counts, len(scratch.moves) - count
     for place in range(count):
@@ -178,7 +179,7 @@ def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
 @inline
 def _make_state(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
                 bucket: int) -> int:
-    """A new state for the subset in ``closure``, with its final weight and the tasks that begin there."""
+    """Make a state for the subset in ``closure``, with its final weight and the tasks that begin there."""
     counts = output.counts
     state = counts[layout.NUM_STATES]
     counts[layout.NUM_STATES] += 1
@@ -193,6 +194,7 @@ def _make_state(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
 
 @inline
 def _set_final(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, state: int) -> None:
+    """Set the final weight of a state to the best of the subset in ``closure``, if the beam reaches it."""
     closure, costs, finals = scratch.closure, scratch.closure_costs, output.final_costs
     finals[state, 0] = finals[state, 1] = np.float32(np.inf)
     best = np.int64(-1)
@@ -218,7 +220,7 @@ def _set_final(lattice: Input, tree: Tree, output: Output, scratch: Scratch, cou
 
 @inline
 def _add_tasks(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, state: int) -> None:
-    """A task for each label that leaves the subset in ``closure``."""
+    """Add a task for each label that leaves the subset in ``closure``."""
     closure, costs, moves, move_costs = scratch.closure, scratch.closure_costs, scratch.moves, scratch.move_costs
     num_moves = np.int64(0)
     for i in range(count):
@@ -251,7 +253,7 @@ def _add_tasks(lattice: Input, tree: Tree, output: Output, scratch: Scratch, cou
 @inline
 def _add_task(tree: Tree, output: Output, scratch: Scratch, place: int, end: int, state: int, label: int,
               priority: float) -> None:
-    """A task of the moves from ``place`` to ``end``; of those to the same state only the best is kept."""
+    """Add a task of the moves from ``place`` to ``end``; of moves to the same state only the best is kept."""
     counts, elements, moves = output.counts, output.elements, scratch.moves
     first = counts[layout.NUM_ELEMENTS]
     count = np.int64(0)
@@ -292,7 +294,7 @@ def _sift_up(output: Output, place: int, task: int) -> None:
 def _pop_task(output: Output) -> None:
     """Take the first task out: the gap moves down to a leaf, where the last task is put and moves up again.
 
-    So tasks of equal priority come in the same order as from the C++ library's queues.
+    Tasks of equal priority thus come in the order of the C++ library's queues.
     """
     queue, priorities, counts = output.queue, output.priorities, output.counts
     task = queue[0]

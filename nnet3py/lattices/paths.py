@@ -1,4 +1,6 @@
-"""The best path through a lattice, the n best paths, random paths; linear lattices."""
+"""Paths of lattices: the best path, the n best paths, random paths, linear lattices with their words and times,
+confidence.
+"""
 from __future__ import annotations
 
 import logging
@@ -29,7 +31,7 @@ class Path(NamedTuple):
 
     Attributes
     ----------
-    words : int32 (words,), labels that are not 0
+    words : int32 (words,), labels other than 0
     ids : int32 (frames,), transition-ids
     graph_cost, acoustic_cost : float32, sums along the path
     """
@@ -46,23 +48,27 @@ class Path(NamedTuple):
 
 
 def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
-    """For a top sorted lattice: float64 (states,) least costs from the start, and int64 the arcs that reach them."""
+    """Return the least costs from the start, float64 (states,), and the arcs that reach them, int64 (states,).
+
+    The lattice must be topologically sorted.
+    """
     best, entered_by = np.empty(lattice.num_states), np.empty(lattice.num_states, dtype=np.int64)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, arc_costs(lattice), best, entered_by)
     return best, entered_by
 
 
 def best_path(lattice: CompactLattice) -> CompactLattice | None:
-    """The cheapest path of a lattice. Kaldi: CompactLatticeShortestPath.
+    """Return the cheapest path of a lattice. Kaldi: CompactLatticeShortestPath.
 
     Parameters
     ----------
-    lattice : its states may be in any order; costs scaled as paths are to be compared (:func:`scaled`)
+    lattice : CompactLattice, states in any order; costs scaled as paths are to be compared
+        (:func:`~nnet3py.lattices.scaling.scaled`)
 
     Returns
     -------
-    A linear lattice, whose contents :func:`path_of` gives; None if there is no path. Of equally cheap ones, that
-    through earlier states.
+    CompactLattice, linear, whose contents :func:`path_of` returns; None if there is no path. Of equally cheap paths,
+    the one through earlier states.
 
     Raises
     ------
@@ -86,7 +92,7 @@ def best_path(lattice: CompactLattice) -> CompactLattice | None:
 
 
 def linear(lattice: CompactLattice, arcs: np.ndarray, end: int) -> CompactLattice:
-    """The lattice of one path, along ``arcs`` (int64) to the final state ``end``."""
+    """Return the lattice of one path along ``arcs`` (int64) to the final state ``end``."""
     size = len(arcs) + 1
     string_starts, ids = taken(lattice.string_starts, lattice.ids, arcs)
     finals = infinite_weights(size)
@@ -99,15 +105,15 @@ def linear(lattice: CompactLattice, arcs: np.ndarray, end: int) -> CompactLattic
 
 
 def path_of(lattice: CompactLattice) -> Path | None:
-    """The words, transition-ids and costs of a linear lattice. OpenFst: GetLinearSymbolSequence.
+    """Return the words, transition-ids and costs of a linear lattice. OpenFst: GetLinearSymbolSequence.
 
     Parameters
     ----------
-    lattice : of one path
+    lattice : CompactLattice
 
     Returns
     -------
-    Its contents; None if the lattice is empty or not linear.
+    Path; None if the lattice is empty or not linear.
     """
     size = lattice.num_states
     # Linear lattices need not have their states in order.
@@ -136,17 +142,17 @@ def path_of(lattice: CompactLattice) -> Path | None:
 
 
 def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
-    """The n cheapest paths of a lattice. OpenFst: ShortestPath.
+    """Return the n cheapest paths of a lattice. OpenFst: ShortestPath.
 
     Parameters
     ----------
-    lattice : its states may be in any order
-    count : how many
+    lattice : CompactLattice, states in any order
+    count : int, number of paths wanted
 
     Returns
     -------
-    Linear lattices, the cheapest first; fewer if there are no more. Paths may have the same words, unless the lattice
-    was determinized.
+    List of linear CompactLattice, the cheapest first; shorter if there are fewer paths. Paths may have the same words
+    unless the lattice was determinized.
 
     Raises
     ------
@@ -175,7 +181,7 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
 
 
 def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
-    """The arcs on the way to a node that ends a path, and the state where it ends."""
+    """Return the arcs, int64, that lead to a node which ends a path, and the final state."""
     way, node = [], int(parents[end])
     while node > 0:
         way.append(int(arcs[node]))
@@ -184,17 +190,17 @@ def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) ->
 
 
 def random_paths(lattice: CompactLattice, count: int, random: np.random.Generator) -> list[CompactLattice]:
-    """Random paths of a lattice: at each state all arcs, and ending there, are equally likely.
+    """Draw random paths of a lattice: at each state all arcs, and ending there, are equally likely.
 
     Parameters
     ----------
-    lattice : trimmed
-    count : how many
-    random : draws them
+    lattice : CompactLattice, trimmed
+    count : int, number of paths
+    random : numpy Generator
 
     Returns
     -------
-    Linear lattices; none for a lattice without states.
+    List of linear CompactLattice; empty for a lattice without states.
     """
     if lattice.start < 0:
         return []
@@ -219,17 +225,17 @@ logger = logging.getLogger(__name__)
 
 
 def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoustic_cost: float) -> CompactLattice:
-    """A lattice of one path. Kaldi: MakeLatticeFromLinear.
+    """Return a lattice of one path. Kaldi: MakeLatticeFromLinear.
 
     Parameters
     ----------
     ids : int (frames,), transition-ids
-    words : int (words,), numbers of words
-    graph_cost, acoustic_cost : of the path; they are put at its end
+    words : int (words,), word-ids
+    graph_cost, acoustic_cost : float, costs of the path, put on its final weight
 
     Returns
     -------
-    The lattice; words and transition-ids are paired in order.
+    CompactLattice; words and transition-ids are paired in order.
     """
     size = max(len(ids), len(words))
     inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
@@ -241,15 +247,17 @@ def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoust
 
 
 def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
-    """When the arcs of a linear lattice are. Kaldi: CompactLatticeToWordAlignment.
+    """Return the times of the arcs of a linear lattice. Kaldi: CompactLatticeToWordAlignment.
 
     Parameters
     ----------
-    lattice : of one path; its words should have been aligned (:func:`align_words`)
+    lattice : CompactLattice of one path, aligned with words before
+        (:func:`~nnet3py.lattices.word_alignment.align_words`)
 
     Returns
     -------
-    Label, first frame and number of frames of each arc that has any of them; None for a lattice that is not linear.
+    List of (label, first frame, number of frames) for each arc that has a label or frames; None for a lattice that is
+    not linear.
     """
     if path_of(lattice) is None:
         return None
@@ -268,16 +276,16 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
 
 
 def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
-    """The phones of each arc that :func:`word_times` gives. Kaldi: CompactLatticeToWordProns.
+    """Return the phones of each arc that :func:`word_times` lists. Kaldi: CompactLatticeToWordProns.
 
     Parameters
     ----------
-    lattice : of one path
-    model : knows the phones of its transition-ids
+    lattice : CompactLattice of one path
+    model : TransitionModel, which maps transition-ids to phones
 
     Returns
     -------
-    Phones, one for each that ends in the arc; None for a lattice that is not linear.
+    List of lists of phones, a phone for each that ends in the arc; None for a lattice that is not linear.
 
     Raises
     ------
@@ -296,15 +304,15 @@ LARGEST = 1.0e10           # the confidence if there is only one word sequence
 
 
 def confidence(lattice: CompactLattice) -> float | None:
-    """How sure the best word sequence is. Kaldi: SentenceLevelConfidence.
+    """Compute the confidence of the best word sequence. Kaldi: SentenceLevelConfidence.
 
     Parameters
     ----------
-    lattice : determinized: its paths have different words
+    lattice : CompactLattice, determinized, so that its paths have different words
 
     Returns
     -------
-    The cost of the second best path minus that of the best; 1e10 if there is only one; None if there is none.
+    Cost of the second best path minus that of the best path; 1e10 if there is only one path; None if there is none.
     """
     costs = [path.cost for path in map(path_of, best_paths(lattice, 2)) if path is not None]
     if not costs:
@@ -313,7 +321,7 @@ def confidence(lattice: CompactLattice) -> float | None:
 
 
 def determinized_for_confidence(lattice: Fst) -> CompactLattice:
-    """A lattice determinized just far enough to contain its two best word sequences: it may have few arcs."""
+    """Determinize a lattice just far enough to contain its two best word sequences: the result may have few arcs."""
     lattice = top_sorted(trimmed(lattice))
     longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
     sources, has_word = lattice.sources, lattice.output_labels != 0

@@ -1,4 +1,8 @@
-"""The output of aligning a lattice with words or phones: arcs made one by one, and finally no epsilons."""
+"""Lattices aligned with phones, an arc for each phone; and the search that word alignment shares.
+
+The search goes over pairs of a state and what was passed but not output yet; the output is made arc by arc, with
+epsilons, which are removed at the end. Kaldi: ``PhoneAlignLattice``, ``ConvertLatticeToPhones``.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -24,7 +28,7 @@ NO_WORD = -1              # the label of arcs that have transition-ids but no wo
 
 
 class AlignedOutput:
-    """The lattice being made. A state stands for what is pending where it is reached, any hashable value."""
+    """The lattice being made. A state stands for a pair of the search, any hashable value."""
 
     def __init__(self, most_states: int | None) -> None:
         self.arcs: list[list[Arc]] = []
@@ -34,7 +38,7 @@ class AlignedOutput:
         self._most_states = most_states
 
     def state_of(self, pending: Hashable) -> int:
-        """The state that stands for ``pending``; a new one is queued."""
+        """Return the state that stands for a pair; a new pair is queued."""
         state = self._states.get(pending)
         if state is None:
             state = len(self.arcs)
@@ -49,7 +53,7 @@ class AlignedOutput:
         return self._most_states is not None and len(self.arcs) > self._most_states
 
     def lattice(self, remove_epsilons: bool) -> CompactLattice:
-        """The lattice, trimmed and top sorted; ``NO_WORD`` becomes 0. LatticeError for a cycle of epsilons."""
+        """Return the lattice, trimmed and sorted; ``NO_WORD`` becomes 0. LatticeError for a cycle of epsilons."""
         if remove_epsilons:
             self._remove_epsilons()
         rows = [(source, label, target, weight) for source, arcs in enumerate(self.arcs)
@@ -69,9 +73,10 @@ class AlignedOutput:
         return newly_sorted(trimmed(lattice))
 
     def _remove_epsilons(self) -> None:
-        """Give each state the arcs of those that epsilons lead to; of arcs with one label and target, the best stays.
+        """Give each state the arcs behind its epsilons; of arcs with one label and target, keep the best. OpenFst:
+        RmEpsilon.
 
-        Epsilons may have transition-ids: these come before those of the arcs that follow. OpenFst: RmEpsilon.
+        An epsilon's transition-ids come before those of the arc that follows.
         """
         for state in self._after_what_epsilons_reach():
             gathered: dict[tuple[int, int], Weight] = {}
@@ -90,7 +95,7 @@ class AlignedOutput:
                 self.finals[state] = final
 
     def _after_what_epsilons_reach(self) -> list[int]:
-        """All states, each after those that its epsilons lead to."""
+        """Return all states, each after the states that its epsilons lead to."""
         order: list[int] = []
         marks = [0] * len(self.arcs)
         for root in range(len(self.arcs)):
@@ -118,12 +123,12 @@ def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], we
 
 
 def times(a: Weight, other: Weight) -> Weight:
-    """The product of two weights: costs added, strings one after the other."""
+    """Return the product of two weights: costs added, strings one after the other."""
     return a[0] + other[0], a[1] + other[1], a[2] + other[2]
 
 
 def is_better(a: Weight, other: Weight) -> bool:
-    """Whether ``a`` costs less; of equal costs the shorter string is better, then the smaller one."""
+    """Return whether ``a`` costs less; of equal costs the shorter string is better, then the smaller one."""
     key_of_one, key_of_other = a[0] + a[1], other[0] + other[1]
     if key_of_one != key_of_other:
         return bool(key_of_one < key_of_other)
@@ -133,12 +138,12 @@ def is_better(a: Weight, other: Weight) -> bool:
 
 
 def most_states(max_expand: float, num_states: int) -> int | None:
-    """How many states an aligned lattice may have; None for any number."""
+    """Return how many states an aligned lattice may have; None for any number."""
     return int(1000 + max_expand * num_states) if max_expand > 0 else None
 
 
 class Transitions(NamedTuple):
-    """Properties of each transition-id, indexed by it."""
+    """Phone, finality and self-loops of transition-ids, as lists indexed by transition-id."""
 
     phones: list[int]
     is_final: list[bool]
@@ -146,14 +151,15 @@ class Transitions(NamedTuple):
 
     @classmethod
     def of(cls, model: TransitionModel) -> Transitions:
-        """Those of a transition model."""
+        """Return the lists of a transition model."""
         return cls(model.transition_id_to_phone.tolist(), model.is_final.tolist(), model.is_self_loop.tolist())
 
     def phone_end(self, ids: Ids, begin: int, reorder: bool) -> tuple[int, bool]:
-        """Where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet; and whether it is broken.
+        """Return where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet; and whether it is broken.
 
-        It ends after a transition into its final state, and if ``reorder`` after the self-loops that follow; a later id
-        shows that there are no more of them. A phone is broken if another begins before that.
+        A phone ends after a transition into its final state and, if ``reorder``, after the self-loops that follow; a
+        later id
+        shows that there are no more of them. A phone is broken if another phone begins before that.
         """
         phone, broken, end = self.phones[ids[begin]], False, begin
         while end < len(ids):
@@ -168,7 +174,7 @@ class Transitions(NamedTuple):
         return (end if end < len(ids) else 0), broken
 
     def reaches_end(self, ids: Ids, reorder: bool) -> bool:
-        """Whether the last phone of ``ids`` is complete."""
+        """Return whether the last phone of ``ids`` is complete."""
         last = len(ids) - 1
         while reorder and last > 0 and self.is_self_loop[ids[last]]:
             last -= 1
@@ -176,7 +182,8 @@ class Transitions(NamedTuple):
 
 
 class InputArcs(NamedTuple):
-    """A lattice with one final state: the arcs of each state, as (word, transition-ids, weight, next state)."""
+    """A lattice with one final state as lists: the arcs of each state, as (word, transition-ids, weight, next state).
+    """
 
     start: int
     arcs: list[list[tuple[int, Ids, Weight, int]]]
@@ -184,7 +191,7 @@ class InputArcs(NamedTuple):
 
     @classmethod
     def of(cls, lattice: CompactLattice, model: TransitionModel) -> InputArcs:
-        """Those of a lattice without cycles; ShapeError for a transition-id that the model does not have."""
+        """Return the lists of a lattice without cycles; ShapeError for a transition-id that the model does not have."""
         for ids in (lattice.ids, lattice.final_ids):
             check_transition_ids(model, ids)
         lattice, final = with_super_final(top_sorted(lattice))
@@ -263,19 +270,19 @@ class Aligner:
 
 def align_phones(lattice: CompactLattice, model: TransitionModel, reorder: bool = True, remove_epsilons: bool = True,
                  replace_words: bool = False) -> Alignment:
-    """A lattice with an arc for each phone. Kaldi: lattice-align-phones.
+    """Return a lattice with an arc for each phone. Kaldi: lattice-align-phones.
 
     Parameters
     ----------
-    lattice : compact
-    model : knows the phones of its transition-ids
-    reorder : self-loops come after the transitions that leave their states
-    remove_epsilons : join arcs without a word to those that follow, although they have transition-ids
-    replace_words : make the phones the labels; each arc then stays one phone whatever ``remove_epsilons`` is
+    lattice : CompactLattice
+    model : TransitionModel, which maps transition-ids to phones
+    reorder : bool, self-loops come after the transitions that leave their states
+    remove_epsilons : bool, join arcs without a word to the arcs that follow, although they have transition-ids
+    replace_words : bool, make the phones the labels; each arc then stays one phone whatever ``remove_epsilons`` is
 
     Returns
     -------
-    The lattice, whose words are where they were, or later; and what was wrong, if anything.
+    Alignment; words stay where they were, or come later.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
@@ -317,7 +324,7 @@ class _PhoneAligner(Aligner):
 
 
 def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
-    """A lattice whose words are phones, each where its first transition that is not a self-loop is."""
+    """Return a lattice whose words are phones, each at its first transition that is not a self-loop."""
     ids = lattice.input_labels
     check_transition_ids(model, ids[ids != 0])
     begins = (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids] & (ids != 0)
@@ -326,7 +333,7 @@ def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
 
 
 def with_phones_as_ids(lattice: CompactLattice, model: TransitionModel) -> CompactLattice:
-    """A lattice whose strings are phones instead of transition-ids, each where its phone ends.
+    """Return a lattice whose strings are phones instead of transition-ids, each where its phone ends.
 
     Kaldi: ConvertCompactLatticeToPhones.
     """

@@ -1,6 +1,10 @@
-"""Language models that are looked up word by word: from each state a word leads to one state, at one cost.
+"""Composing a lattice with a language model, best paths first, and only for paths within a beam.
 
-States are numbered as they are met; lookups are cached. Kaldi: DeterministicOnDemandFst.
+Models are looked up word by word: from each state a word leads to one state, at one cost. States are numbered as they
+are
+met, and lookups are cached. The remaining cost of a composed state is estimated from that of its state of the lattice,
+and from how much more than that the composed states before it turned out to cost. Kaldi: ComposeCompactLatticePruned,
+DeterministicOnDemandFst.
 """
 from __future__ import annotations
 
@@ -30,25 +34,25 @@ _LONGEST_BACKOFF = 1000
 
 
 class DeterministicLm(Protocol):
-    """The methods that a model must have."""
+    """The methods of a language model that is looked up word by word."""
 
     start: int
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Where a word leads, and its cost; None if it cannot come."""
+        """Return the state that a word leads to, and its cost in nats; None for an impossible word."""
 
     def final_cost(self, state: int) -> float:
-        """The cost of ending; infinity where the words cannot end."""
+        """Return the cost of ending the sentence, in nats; infinity where it cannot end."""
 
     def prepare(self, state: int, likely: Likely) -> None:
-        """Prepare for lookups in ``state``, and for those that will soon be likely: ``likely()``.
+        """Prepare lookups in ``state``, and likely ones soon after, which ``likely()`` yields.
 
-        So a model may compute what it needs for several lookups together. They give the same without it.
+        A model may so compute several lookups together. Results do not depend on it.
         """
 
 
 class _Ready:
-    """Models that have nothing to prepare."""
+    """A model that has nothing to prepare."""
 
     def prepare(self, state: int, likely: Likely) -> None:
         """Do nothing."""
@@ -69,13 +73,13 @@ class _Numbered(Generic[State]):
 
 
 class FstLm(_Ready):
-    """An FST with back-off arcs as a model: a word without an arc in a state is looked up where its epsilon leads.
+    """An FST with back-off arcs as a model: a word without an arc is looked up in the state that the epsilon leads to.
 
     Kaldi: BackoffDeterministicOnDemandFst.
     """
 
     def __init__(self, fst: Fst) -> None:
-        """FormatError for an FST without a start, or with other weights."""
+        """Take an FST of costs; FormatError for an FST without a start, or with pairs of costs."""
         if fst.start < 0 or fst.weights.ndim != 1:
             raise FormatError("expected a language model, an FST with a start and costs")
         order = np.lexsort((fst.output_labels, fst.sources))
@@ -90,12 +94,12 @@ class FstLm(_Ready):
         return cls(read_object(rxfilename, read_fst))
 
     def _backoff(self, state: int) -> int:
-        """The back-off arc of a state; -1 if there is none."""
+        """Return the back-off arc of a state; -1 if there is none."""
         first = self._starts[state]
         return first if first < self._starts[state + 1] and self._words[first] == 0 else -1
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Where a word leads, and its cost; None if it cannot come."""
+        """Return the state that a word leads to, and its cost; None for an impossible word."""
         cost = 0.0
         for _ in range(_LONGEST_BACKOFF):
             first, end = self._starts[state], self._starts[state + 1]
@@ -109,7 +113,7 @@ class FstLm(_Ready):
         raise FormatError("the back-off arcs of a language model form a cycle")
 
     def final_cost(self, state: int) -> float:
-        """The cost of ending; infinity where the words cannot end."""
+        """Return the cost of ending the sentence; infinity where it cannot end."""
         cost = 0.0
         for _ in range(_LONGEST_BACKOFF):
             if np.isfinite(self._finals[state]):
@@ -134,7 +138,7 @@ class ConstArpaLm(_Ready):
         return cls(ConstArpa.read(rxfilename))
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Where a word leads, and its cost; None if it cannot come."""
+        """Return the state that a word leads to, and its cost; None for an impossible word."""
         history = self._states.states[state]
         log_prob = self._model.log_prob(history, word)
         if log_prob == float("-inf"):
@@ -142,12 +146,12 @@ class ConstArpaLm(_Ready):
         return self._states.number(self._model.state((*history, word))), -log_prob
 
     def final_cost(self, state: int) -> float:
-        """The cost of ending; infinity where the words cannot end."""
+        """Return the cost of ending the sentence; infinity where it cannot end."""
         return -self._model.log_prob(self._states.states[state], self._model.eos)
 
 
 class LmDifference:
-    """How much more a new model costs than an old one, times a scale; lookups are cached."""
+    """The difference of a new model's costs and an old model's, times a scale; lookups are cached."""
 
     def __init__(self, old: DeterministicLm, new: DeterministicLm, scale: float) -> None:
         self._old, self._new, self._scale = old, new, scale
@@ -156,7 +160,7 @@ class LmDifference:
         self._arcs: dict[tuple[int, int], tuple[int, float] | None] = {}
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Where a word leads, and its cost; None if it cannot come in both models."""
+        """Return the state that a word leads to, and its cost; None for a word that a model lacks."""
         key = state, word
         if key not in self._arcs:
             if len(self._arcs) >= _MOST_KEPT:
@@ -177,7 +181,7 @@ class LmDifference:
         return self._states.number((old[0], new[0])), self._scale * (new[1] - old[1])
 
     def final_cost(self, state: int) -> float:
-        """The cost of ending; infinity where the words cannot end in one of the models."""
+        """Return the cost of ending the sentence; infinity where a model cannot end."""
         old_state, new_state = self._states.states[state]
         old, new = self._old.final_cost(old_state), self._new.final_cost(new_state)
         if old == float("inf") or new == float("inf"):
@@ -193,14 +197,14 @@ _DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that 
 
 @dataclass(frozen=True)
 class PrunedCompositionOptions:
-    """How far the composition goes (Kaldi: ComposeLatticePrunedOptions).
+    """Limits of a pruned composition (Kaldi: ComposeLatticePrunedOptions).
 
     Attributes
     ----------
-    beam : how much worse than the best a path may be
-    max_arcs : the most arcs, once an end was found
-    growth_ratio : costs are computed again when there are that many times as many arcs
-    initial_num_arcs : when they are computed again first
+    beam : float, nats by which a path may be worse than the best one
+    max_arcs : int, most arcs, once a complete path was found
+    growth_ratio : float; costs are computed again when there are that many times as many arcs
+    initial_num_arcs : int, number of arcs after which costs are computed again first
     """
 
     beam: float = 6.0
@@ -209,7 +213,7 @@ class PrunedCompositionOptions:
     initial_num_arcs: int = 100
 
     def __post_init__(self) -> None:
-        """Nnet3Error for invalid values."""
+        """Raise Nnet3Error for invalid values."""
         if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
             raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
                              f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")
@@ -231,10 +235,10 @@ class _Composed:
 
 
 class PrunedComposition:
-    """The composition of one lattice."""
+    """The pruned composition of one lattice with a model."""
 
     def __init__(self, lattice: CompactLattice, model: DeterministicLm, options: PrunedCompositionOptions) -> None:
-        """LatticeError for a lattice with a cycle."""
+        """Sort the lattice; LatticeError for a lattice with a cycle."""
         self._lattice, self._model, self._options = top_sorted(lattice), model, options
         self._num_arcs, self._found_end = 0, False
         self._queue: list[tuple[float, int]] = []
@@ -242,7 +246,7 @@ class PrunedComposition:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def compose(self) -> CompactLattice:
-        """The composed lattice, trimmed and topologically sorted."""
+        """Return the composed lattice, trimmed and topologically sorted."""
         if self._lattice.start < 0:
             return self._lattice
         self._prepare()
@@ -262,7 +266,7 @@ class PrunedComposition:
         return self._result()
 
     def _prepare(self) -> None:
-        """Compute the costs of the lattice, and for each state what leaves it, best first."""
+        """Compute the costs of the lattice, and for each state its arcs and end, best first."""
         lattice = self._lattice
         costs, finals, rest = arc_costs(lattice), final_costs(lattice), np.empty(lattice.num_states)
         _backward_costs(lattice.arc_starts, lattice.next_states, costs, finals, rest)
@@ -285,7 +289,7 @@ class PrunedComposition:
         return min(limit, self._options.max_arcs) if self._found_end else limit
 
     def _key(self, state: _Composed) -> float:
-        """How much more than the lattice's best path the best one through the state's next arc is expected to cost."""
+        """Return how much more than the lattice's best path the best path through the state's next arc should cost."""
         turns = self._turns[state.lattice_state]
         if state.turn >= len(turns):
             return math.inf
@@ -299,10 +303,11 @@ class PrunedComposition:
 
     def _number(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
                 previous: int) -> int:
-        """The number of a composed state that was reached at the given cost.
+        """Return the number of a composed state that was reached at the given cost.
 
-        One that was reached before keeps its cost until costs are computed again: which histories of an RNN language
-        model are computed first depends on the order, and Kaldi's is kept.
+        A state that was reached before keeps its cost until costs are computed again: the order decides which histories
+        of an
+        RNN language model are computed first, and Kaldi's order is kept.
         """
         number = self._numbers.setdefault((lattice_state, model_state), len(self._states))
         if number == len(self._states):
@@ -337,7 +342,8 @@ class PrunedComposition:
         self._num_arcs += 1
 
     def _likely_lookups(self, state: _Composed, arc: int) -> Iterator[tuple[int, list[int]]]:
-        """A state with the words after its arc; then those in the queue, with the words after arcs within the beam."""
+        """Yield a state with the words after its arc, then queued states with the words after arcs within the beam.
+        """
         yield state.model_state, self._best_words(arc)
         if self._found_end:
             nexts = []
@@ -354,7 +360,7 @@ class PrunedComposition:
                 yield model_state, self._best_words(following)
 
     def _best_words(self, arc: int) -> list[int]:
-        """The words of an arc, or of none, and of the best arcs after it."""
+        """Return the words of an arc and of the best arcs after it."""
         words: list[int] = []
         while arc != _END and len(words) < _WORDS_AHEAD:
             words += [self._labels[arc]] if self._labels[arc] else []
@@ -362,7 +368,7 @@ class PrunedComposition:
         return words
 
     def _recompute(self) -> None:
-        """Compute costs from the start and to the end again, and put the states in order by them."""
+        """Compute costs from the start and to the end again, and queue the states by them."""
         states = self._states
         order = sorted(range(len(states)), key=lambda number: states[number].lattice_state)
         for number in order[1:]:

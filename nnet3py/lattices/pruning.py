@@ -1,4 +1,4 @@
-"""Pruning lattices by the costs of their best paths, and by the number of arcs per frame; depth."""
+"""Smaller lattices: pruned by a beam, limited in depth, with strings and weights pushed, equal states merged."""
 from __future__ import annotations
 
 import dataclasses
@@ -26,7 +26,8 @@ _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4
 
 
 def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For a top-sorted lattice: costs of arcs and final weights, least costs from the start and to the end."""
+    """Return costs of arcs and final weights, least costs from the start and to the end, of a sorted lattice.
+    """
     costs, finals = arc_costs(lattice), final_costs(lattice)
     forward, backward = np.empty(lattice.num_states), np.empty(lattice.num_states)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, costs, forward,
@@ -36,16 +37,16 @@ def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 
 def pruned(lattice: Lattice, beam: float) -> Lattice:
-    """A lattice without what is on no path near the best. Kaldi: PruneLattice.
+    """Return a lattice without states and arcs that are on no path near the best one. Kaldi: PruneLattice.
 
     Parameters
     ----------
-    lattice : compact or not, its costs scaled already
-    beam : how much worse than the best a path may be
+    lattice : CompactLattice or Fst, costs scaled already
+    beam : float, nats by which a path may be worse than the best one
 
     Returns
     -------
-    A lattice of the same kind; states and arcs keep their order.
+    Lattice of the same class; states and arcs keep their order.
 
     Raises
     ------
@@ -66,15 +67,15 @@ def pruned(lattice: Lattice, beam: float) -> Lattice:
 
 
 def depth(lattice: CompactLattice) -> tuple[float, int]:
-    """How many arcs there are in a frame, on average. Kaldi: CompactLatticeDepth.
+    """Return the average number of arcs per frame, and the number of frames. Kaldi: CompactLatticeDepth.
 
     Parameters
     ----------
-    lattice : compact
+    lattice : CompactLattice
 
     Returns
     -------
-    The average number of arcs per frame, and the number of frames; 1 and 0 for an empty lattice.
+    float and int; 1 and 0 for an empty lattice.
 
     Raises
     ------
@@ -89,11 +90,11 @@ def depth(lattice: CompactLattice) -> tuple[float, int]:
 
 
 def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
-    """How many arcs there are in each frame. Kaldi: CompactLatticeDepthPerFrame.
+    """Return the number of arcs in each frame. Kaldi: CompactLatticeDepthPerFrame.
 
     Parameters
     ----------
-    lattice : compact
+    lattice : CompactLattice
 
     Returns
     -------
@@ -118,16 +119,16 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
 
 def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
-    """A lattice with few arcs in each frame: those on the best paths. Kaldi: CompactLatticeLimitDepth.
+    """Return a lattice with at most so many arcs in each frame, on the best paths. Kaldi: CompactLatticeLimitDepth.
 
     Parameters
     ----------
-    lattice : compact
-    most_arcs : in a frame
+    lattice : CompactLattice
+    most_arcs : int, arcs in a frame
 
     Returns
     -------
-    The lattice, new.
+    CompactLattice, a new one.
 
     Raises
     ------
@@ -162,15 +163,15 @@ _find_equal_states = Loop(_HERE, "find_equal_states",
 
 
 def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
-    """A lattice with its transition-ids as near to the start as possible. Kaldi: PushCompactLatticeStrings.
+    """Return a lattice with its transition-ids as near to the start as possible. Kaldi: PushCompactLatticeStrings.
 
     Parameters
     ----------
-    lattice : compact; its states may be in any order
+    lattice : CompactLattice, states in any order
 
     Returns
     -------
-    The lattice, new; those of the start's arcs stay there.
+    CompactLattice, a new one; nothing is pushed onto arcs into the start.
 
     Raises
     ------
@@ -194,15 +195,15 @@ def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
-    """A lattice with its costs as near to the start as possible. Kaldi: PushCompactLatticeWeights.
+    """Return a lattice with its costs as near to the start as possible. Kaldi: PushCompactLatticeWeights.
 
     Parameters
     ----------
-    lattice : compact; its states may be in any order
+    lattice : CompactLattice, states in any order
 
     Returns
     -------
-    The lattice, new; the first arcs have what all paths share.
+    CompactLattice, a new one; costs that all paths share are on the first arcs.
 
     Raises
     ------
@@ -218,16 +219,17 @@ def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
-    """A lattice with states merged that are followed by the same at about equal costs. Kaldi: MinimizeCompactLattice.
+    """Return a lattice with equal states merged: those with the same arcs and final weights. Kaldi:
+    MinimizeCompactLattice.
 
     Parameters
     ----------
-    lattice : compact; strings and weights should have been pushed
-    delta : how much costs may differ
+    lattice : CompactLattice, with strings and weights pushed before
+    delta : float, nats by which final costs of equal states may differ
 
     Returns
     -------
-    The lattice, new, trimmed.
+    CompactLattice, a new one, trimmed.
 
     Raises
     ------

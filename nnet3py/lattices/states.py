@@ -1,4 +1,4 @@
-"""Basic functions for both kinds of lattices: order of states, trimming, costs, times."""
+"""Functions that most lattice algorithms begin with, for both kinds: order of states, trimming, costs, times."""
 from __future__ import annotations
 
 import dataclasses
@@ -19,32 +19,33 @@ MOST_FRAMES = 10_000_000          # of a lattice; more than a day
 
 
 class LatticeError(Nnet3Error):
-    """A lattice that cannot be used."""
+    """A lattice that cannot be used: cyclic, empty, inconsistent or too large."""
 
 
 def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarray) -> Lattice:
-    """The lattice with other weights, float32 (arcs, 2) and (states, 2)."""
+    """Return the lattice with other weights, float32 (arcs, 2) and (states, 2)."""
     if isinstance(lattice, Fst):
         return dataclasses.replace(lattice, weights=weights, final_weights=final_weights, stored=None)
     return dataclasses.replace(lattice, weights=weights, final_weights=final_weights)
 
 
 def trimmed(lattice: Lattice) -> Lattice:
-    """The lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
+    """Return the lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
     useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
     return lattice if useful.all() else lattice.selected(np.flatnonzero(useful))
 
 
 def top_sorted(lattice: Lattice) -> Lattice:
-    """The lattice with states numbered so that every arc leads to a higher number. Kaldi: TopSortLatticeIfNeeded.
+    """Return the lattice with states numbered so that every arc leads to a higher number; unchanged if they are.
 
-    LatticeError for one with a cycle.
+    LatticeError for a lattice with a cycle. Kaldi: TopSortLatticeIfNeeded.
     """
     return lattice if is_top_sorted(lattice.arc_starts, lattice.next_states) else newly_sorted(lattice)
 
 
 def newly_sorted(lattice: Lattice) -> Lattice:
-    """As :func:`top_sorted`, but states are renumbered even if they are sorted. OpenFst: TopSort."""
+    """Sort states topologically like :func:`top_sorted`, but renumber them even if they are sorted. OpenFst: TopSort.
+    """
     order = top_order(lattice.start, lattice.arc_starts, lattice.next_states)
     if order is None:
         raise LatticeError("the lattice has a cycle", "lattices have none; was it made by a decoder?")
@@ -52,7 +53,7 @@ def newly_sorted(lattice: Lattice) -> Lattice:
 
 
 def from_start(lattice: Lattice) -> Lattice:
-    """The lattice, top sorted, with its start as the first state; unreachable states are left out."""
+    """Return the lattice, topologically sorted, with its start as state 0; unreachable states are left out."""
     lattice = top_sorted(lattice)
     if lattice.start > 0:
         lattice = lattice.selected(np.arange(lattice.start, lattice.num_states))
@@ -60,28 +61,30 @@ def from_start(lattice: Lattice) -> Lattice:
 
 
 def arc_costs(lattice: Fst | CompactLattice) -> np.ndarray:
-    """float64 (arcs,), graph and acoustic costs together. Kaldi: ConvertToCost."""
+    """Return the sums of graph and acoustic costs of arcs, float64 (arcs,). Kaldi: ConvertToCost."""
     with np.errstate(invalid="ignore"):
         return cast("np.ndarray", lattice.weights.astype(np.float64).sum(axis=1))
 
 
 def final_costs(lattice: Fst | CompactLattice) -> np.ndarray:
-    """float64 (states,), graph and acoustic costs together; infinity where a state is not final."""
+    """Return the sums of graph and acoustic final costs, float64 (states,); infinity where a state is not final."""
     with np.errstate(invalid="ignore"):
         return np.where(lattice.is_final, lattice.final_weights.astype(np.float64).sum(axis=1), np.inf)
 
 
 def arc_lengths(lattice: Fst | CompactLattice) -> np.ndarray:
-    """int64 (arcs,), the frames that each arc takes."""
+    """Return the number of frames of each arc, int64 (arcs,)."""
     if isinstance(lattice, CompactLattice):
         return lattice.lengths
     return (lattice.input_labels != 0).astype(np.int64)
 
 
 def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
-    """int32 (states,), the frames on the way to each state of a top sorted lattice; -1 where none leads.
+    """Return the frame in which each state of a topologically sorted lattice is reached, int32 (states,).
 
-    Raises LatticeError if two paths to a state differ in that. Kaldi: LatticeStateTimes, CompactLatticeStateTimes.
+    -1 for a state that is not reached. LatticeError if paths of different length lead to a state. Kaldi:
+    LatticeStateTimes,
+    CompactLatticeStateTimes.
     """
     times = np.empty(lattice.num_states, dtype=np.int32)
     lengths = arc_lengths(lattice)
@@ -96,7 +99,7 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
 
 
 def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
-    """The number of frames of a lattice with state times ``times``; if final states differ, the largest."""
+    """Return the number of frames of a lattice with state times ``times``; the largest if paths differ."""
     if not isinstance(lattice, CompactLattice):
         return int(times.max(initial=0))
     final = lattice.is_final & (times >= 0)
@@ -104,15 +107,16 @@ def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
 
 
 def infinite_weights(num_states: int) -> np.ndarray:
-    """float32 (states, 2) final weights of states that are not final."""
+    """Return final weights, float32 (states, 2), of states that are not final."""
     return np.full((num_states, 2), NO_WEIGHT, dtype=np.float32)
 
 
 def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
-    """The lattice with one final state, without arcs and with weight 0, and the number of that state.
+    """Return the lattice with one final state, without arcs and of weight 0, and the number of that state.
 
-    It is a new one, to which arcs without a word lead from those that were final, unless there is such a state
-    already. -1 for a lattice without final states.
+    Unless there is such a state already, arcs without a word lead from the states that were final to a new one. -1 for
+    a
+    lattice without final states. Kaldi: CreateSuperFinal.
     """
     final = np.flatnonzero(lattice.is_final)
     if not len(final):

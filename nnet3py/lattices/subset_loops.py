@@ -16,14 +16,13 @@ from nnet3py.lattices.structures import by_arrays
 
 @inline
 def bucket_of(tree: Tree, parent: int, symbol: int) -> int:
-    """The bucket of a string."""
     mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(symbol) * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.int64((mixed >> np.uint64(20)) & np.uint64(len(tree.heads) - 1))
 
 
 @inline
 def successor(tree: Tree, string: int, symbol: int) -> int:
-    """The string with one more symbol. There must be room for a node."""
+    """Return the string with one more symbol. There must be room for a node."""
     nodes, counts = tree.nodes, tree.counts
     bucket = bucket_of(tree, string, symbol)
     node = np.int64(tree.heads[bucket])
@@ -47,7 +46,7 @@ def successor(tree: Tree, string: int, symbol: int) -> int:
 
 @inline
 def common_prefix(tree: Tree, left: int, right: int) -> int:
-    """The longest string that both begin with."""
+    """Return the longest string that both strings begin with."""
     nodes = tree.nodes
     while left != right:
         if nodes[left, layout.LENGTH] >= nodes[right, layout.LENGTH]:
@@ -59,7 +58,8 @@ def common_prefix(tree: Tree, left: int, right: int) -> int:
 
 @inline
 def appended(tree: Tree, string: int, tail: int, skipped: int, scratch: np.ndarray) -> int:
-    """``string``, followed by ``tail`` without its first ``skipped`` symbols. There must be room for these."""
+    """Return ``string`` followed by ``tail`` without its first ``skipped`` symbols. There must be room for their nodes.
+    """
     count = np.int64(tree.nodes[tail, layout.LENGTH]) - skipped
     node = np.int64(tail)
     for place in range(count - 1, -1, -1):
@@ -72,7 +72,7 @@ def appended(tree: Tree, string: int, tail: int, skipped: int, scratch: np.ndarr
 
 @inline
 def string_is_better(tree: Tree, left: int, right: int) -> bool:
-    """Whether ``left`` is shorter, or else comes first in lexicographic order."""
+    """Return whether ``left`` is shorter than ``right`` or, of equal length, lexicographically first."""
     nodes = tree.nodes
     if left == right:
         return False
@@ -110,13 +110,13 @@ def write_strings(nodes: np.ndarray, strings: np.ndarray, starts: np.ndarray, id
 
 @inline
 def most_nodes(lattice: Input) -> int:
-    """The most nodes that a closure, the transitions of a state and the string of an arc can need."""
+    """Return the most nodes that a closure, the transitions of a state and the string of an arc can need."""
     return 2 * len(lattice.labels) + len(lattice.kept) + 1
 
 
 @inline
 def is_better(tree: Tree, costs: np.ndarray, i: int, string: int, graph: float, acoustic: float, other: int) -> bool:
-    """Whether a string and its cost come before those of element ``i``, whose string is ``other``."""
+    """Return whether a string and its cost come before those of element ``i``, whose string is ``other``."""
     new, old = graph + acoustic, costs[i, layout.GRAPH] + costs[i, layout.ACOUSTIC]
     if new != old:
         return new < old
@@ -127,7 +127,8 @@ def is_better(tree: Tree, costs: np.ndarray, i: int, string: int, graph: float, 
 
 @inline
 def close(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> int:
-    """Follow arcs without labels from the elements in ``closure``, and keep what is needed, sorted by state."""
+    """Follow arcs without labels from the elements in ``closure``; keep elements with final states or labels, by state.
+    """
     closure, costs, slots, heap = scratch.closure, scratch.closure_costs, scratch.slots, scratch.heap
     queued = np.int64(0)
     for i in range(count):
@@ -190,7 +191,7 @@ def _pop_least(heap: np.ndarray, queued: int) -> int:
 
 @inline
 def _keep_needed(lattice: Input, scratch: Scratch, count: int) -> int:
-    """Move the elements whose states are final or have labels to ``moves``, sorted by state; how many these are."""
+    """Keep the elements in ``closure`` whose states are final or have labels, sorted by state; return their number."""
     closure, moves, keys, order = scratch.closure, scratch.moves, scratch.keys, scratch.order
     num_kept = np.int64(0)
     for i in range(count):
@@ -232,7 +233,7 @@ def sort(keys: np.ndarray, order: np.ndarray, count: int) -> None:
 
 @inline
 def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, float]:
-    """Take the least cost and the common prefix off the elements in ``closure``: prefix, graph and acoustic cost."""
+    """Subtract the least cost and the common prefix from the elements in ``closure``; return prefix and both costs."""
     closure, costs = scratch.closure, scratch.closure_costs
     graph, acoustic, prefix = costs[0, layout.GRAPH], costs[0, layout.ACOUSTIC], np.int64(closure[0, layout.STRING])
     for i in range(1, count):
@@ -252,7 +253,7 @@ def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, flo
 
 @inline
 def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> bool:
-    """Whether the strings in ``closure`` can all be made again, with room left for :func:`most_nodes`."""
+    """Return whether the strings in ``closure`` can all be made again, with room left for :func:`most_nodes`."""
     wanted = np.int64(0)
     for i in range(count):
         wanted += tree.nodes[scratch.closure[i, layout.STRING], layout.LENGTH]
@@ -261,7 +262,7 @@ def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: in
 
 @inline
 def bucket_of_subset(elements: np.ndarray, first: int, count: int, num_buckets: int) -> int:
-    """Where in a hash table a subset of ``count`` elements belongs."""
+    """Return the bucket of a subset of ``count`` elements in a hash table."""
     mixed = np.uint64(count)
     for i in range(first, first + count):
         word = (np.uint64(elements[i, layout.STATE]) << np.uint64(32)) | np.uint64(elements[i, layout.STRING])
@@ -272,7 +273,8 @@ def bucket_of_subset(elements: np.ndarray, first: int, count: int, num_buckets: 
 
 @inline
 def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: int, count: int) -> int:
-    """The entry, from ``entry`` on in its bucket, whose subset is about equal to that in ``closure``, or -1."""
+    """Return the first entry from ``entry`` on in its bucket whose subset is that in ``closure``, up to delta; else -1.
+    """
     closure, costs, delta = scratch.closure, scratch.closure_costs, np.float32(output.limits[layout.DELTA])
     while entry >= 0:
         same, first = entries[entry, layout.COUNT] == count, entries[entry, layout.FIRST]
@@ -293,7 +295,7 @@ def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: in
 
 @inline
 def store_subset(output: Output, scratch: Scratch, count: int) -> int:
-    """Store the subset in ``closure``; returns where it begins."""
+    """Store the subset in ``closure``; return its first element."""
     first = output.counts[layout.NUM_ELEMENTS]
     for place in range(count):
         copy_element(scratch.closure, place, output.elements, first + place)

@@ -1,4 +1,7 @@
-"""Aligning lattices so that arcs are whole words, with word-position phones. Kaldi: WordAlignLattice."""
+"""Lattices aligned with words, an arc for each word, by word-position phones or by a lexicon.
+
+Kaldi: ``WordAlignLattice``, ``WordAlignLatticeLexicon``.
+"""
 from __future__ import annotations
 
 import logging
@@ -27,13 +30,13 @@ NONWORD, BEGIN, END, INTERNAL, SINGLETON = "nonword", "begin", "end", "internal"
 
 @dataclass(frozen=True)
 class WordBoundaries:
-    """How words are found (Kaldi: WordBoundaryInfo).
+    """Word positions of phones, and labels for what belongs to no word (Kaldi: WordBoundaryInfo).
 
     Attributes
     ----------
-    kinds : for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
-    silence_label, partial_word_label : labels of nonword phones, and of words that are cut at the end
-    reorder : self-loops come after the transitions that leave their states
+    kinds : dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
+    silence_label, partial_word_label : int, labels of nonword phones, and of words that are cut at the end
+    reorder : bool, self-loops come after the transitions that leave their states
     """
 
     kinds: dict[int, str]
@@ -43,16 +46,16 @@ class WordBoundaries:
 
 
 def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
-    """The kinds of phones, of the text of word_boundary.int.
+    """Parse the text of word_boundary.int.
 
     Parameters
     ----------
     text : lines ``PHONE KIND``, phones being numbers
-    path : the file, for messages
+    path : str, name of the file, for messages
 
     Returns
     -------
-    For each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``; for :class:`WordBoundaries`.
+    dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``, for :class:`WordBoundaries`.
 
     Raises
     ------
@@ -74,18 +77,18 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
 
 def align_words(lattice: CompactLattice, model: TransitionModel, boundaries: WordBoundaries,
                 max_expand: float = 0.0) -> Alignment:
-    """A lattice with an arc for each word, so that words have times. Kaldi: lattice-align-words.
+    """Return a lattice with an arc for each word, so that words have times. Kaldi: lattice-align-words.
 
     Parameters
     ----------
-    lattice : compact
-    model : knows the phones of its transition-ids
-    boundaries : by which phones words are found
-    max_expand : if positive, the result has at most that many times the lattice's states plus 1000
+    lattice : CompactLattice
+    model : TransitionModel, which maps transition-ids to phones
+    boundaries : WordBoundaries
+    max_expand : float; if positive, the result has at most that many times the lattice's states plus 1000
 
     Returns
     -------
-    The lattice, with an arc without a word for each phone that belongs to none; and what was wrong, if anything.
+    Alignment; phones that belong to no word have arcs of their own, without a word.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
@@ -122,7 +125,7 @@ class _WordAligner(Aligner):
         self.output.arcs[state].append((label or (NO_WORD if num_ids else 0), following, weight))
 
     def _complete(self, pending: Pending) -> tuple[int, int, int] | None:
-        """What is known to be complete: its label, and how many transition-ids and words it takes."""
+        """Return label, number of transition-ids and of words of what is complete; None if that cannot be seen yet."""
         ids, kinds = pending.ids, self.boundaries.kinds
         if not ids:
             return None
@@ -137,7 +140,7 @@ class _WordAligner(Aligner):
         return None
 
     def _word_end(self, ids: Ids) -> int:
-        """Where a word of several phones ends; 0 if that cannot be seen yet."""
+        """Return where a word of several phones ends; 0 if that cannot be seen yet."""
         place = self.phone_end(ids, 0, self.boundaries.reorder)
         if not place:
             return 0
@@ -149,7 +152,7 @@ class _WordAligner(Aligner):
         return self.phone_end(ids, place, self.boundaries.reorder) if place < len(ids) else 0
 
     def _forced(self, pending: Pending) -> tuple[int, int, int]:
-        """What is output at the end of the lattice, where nothing follows that could show where it ends."""
+        """Return label, number of transition-ids and of words to output at the end of the lattice, complete or not."""
         ids, words = pending.ids, pending.words
         if not ids:
             self.complain("a word at the end has no transition-ids")
@@ -174,17 +177,17 @@ _LARGEST = 2**31 - 1
 
 
 class AlignmentLexicon:
-    """The words with their phones, by which :func:`align_words_by_lexicon` finds words.
+    """Words with their phones, by which :func:`align_words_by_lexicon` finds words.
 
     Parameters
     ----------
-    rows : the word in the lattice, the word that it becomes, and phones, of each pronunciation
+    rows : list, for each pronunciation the word in the lattice, the word that it becomes, and its phones
 
     Attributes
     ----------
-    entries : for a word of the lattice (0: none) and its phones, the word that it becomes
-    num_phones : for each word, the least and the greatest number of phones
-    beginnings : for each proper beginning of a pronunciation, the words that begin so
+    entries : dict, from a word of the lattice (0: none) and its phones to the word that it becomes
+    num_phones : dict, for each word the least and the greatest number of phones
+    beginnings : dict, for each proper beginning of a pronunciation the words that begin so
 
     Kaldi: WordAlignLatticeLexiconInfo.
     """
@@ -201,22 +204,22 @@ class AlignmentLexicon:
                 self.beginnings[phones[:length]].add(word)
 
     def may_go_on(self, phones: Ids, words: Ids) -> bool:
-        """Whether more phones can complete ``phones`` to a word."""
+        """Return whether more phones can complete ``phones`` to a word."""
         lengths = self.beginnings.get(phones)
         return lengths is not None and (not words or words[0] in lengths or 0 in lengths)
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
-    """The lexicon of the text of align_lexicon.int.
+    """Parse the text of align_lexicon.int.
 
     Parameters
     ----------
     text : lines ``WORD-IN-LATTICE WORD PHONE ...``, all numbers
-    path : the file, for messages
+    path : str, name of the file, for messages
 
     Returns
     -------
-    For :func:`align_words_by_lexicon`.
+    AlignmentLexicon, for :func:`align_words_by_lexicon`.
 
     Raises
     ------
@@ -258,20 +261,20 @@ class _PendingPhones(NamedTuple):
 
 def align_words_by_lexicon(lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
                            partial_word_label: int = 0, reorder: bool = True, max_expand: float = -1.0) -> Alignment:
-    """A lattice with an arc for each word, found by their pronunciations. Kaldi: lattice-align-words-lexicon.
+    """Return a lattice with an arc for each word, found by pronunciations. Kaldi: lattice-align-words-lexicon.
 
     Parameters
     ----------
-    lattice : compact
-    model : knows the phones of its transition-ids
-    lexicon : the pronunciations
-    partial_word_label : of words that are cut at the end; 0: none
-    reorder : self-loops come after the transitions that leave their states
-    max_expand : if positive, the result has at most that many times the lattice's states plus 1000
+    lattice : CompactLattice
+    model : TransitionModel, which maps transition-ids to phones
+    lexicon : AlignmentLexicon
+    partial_word_label : int, label of words that are cut at the end; 0 for none
+    reorder : bool, self-loops come after the transitions that leave their states
+    max_expand : float; if positive, the result has at most that many times the lattice's states plus 1000
 
     Returns
     -------
-    The lattice, in which one path may have become several; and what was wrong, if anything.
+    Alignment; one path of the lattice may have become several.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")

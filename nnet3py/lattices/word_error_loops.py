@@ -1,4 +1,4 @@
-"""The loops of minimum Bayes risk: edit distances expected over a lattice. Imported only to be compiled.
+"""Loops of edit distances over lattices: minimum Bayes risk and oracles. Imported only to be compiled.
 
 ``enter_starts`` (int64, states + 1) says where the arcs into each state begin in ``sources``, ``words`` and ``shares``.
 """
@@ -19,7 +19,7 @@ _NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words agai
 
 @intrinsic
 def _fused(typingctx, first, second, total):
-    """``first * second + total`` rounded once, as compilers do it for today's processors.
+    """Return ``first * second + total`` rounded once, as compilers do it for today's processors.
 
     Alignments are often equally good, and then rounding decides: so it must be that of Kaldi's programs.
     """
@@ -43,7 +43,7 @@ def _loss_against_nothing(word):
 
 
 def arc_shares(enter_starts, sources, log_likes, alphas, shares):
-    """Each arc's share of the probability of its destination; fills in ``alphas``."""
+    """Compute each arc's share of the probability of its destination (``shares``), and ``alphas``; return the total."""
     alphas[0] = 0.0
     for state in range(1, len(alphas)):
         total = -math.inf
@@ -57,7 +57,7 @@ def arc_shares(enter_starts, sources, log_likes, alphas, shares):
 
 @inline
 def _arc_distances(word, expected, source, reference, distances, choices):
-    """Expected distances at an arc's end, given ``expected`` at its source, and where each comes from (1, 2, 3)."""
+    """Compute expected distances at an arc's end from ``expected`` at its source, and the choices (1, 2, 3) made."""
     nothing = _loss_against_nothing(word)
     distances[0] = expected[source, 0] + nothing
     for q in range(1, len(reference)):
@@ -74,9 +74,9 @@ def _arc_distances(word, expected, source, reference, distances, choices):
 
 def statistics(enter_starts, sources, words, shares, times, reference, expected, back, distances, choices, passed,
                gamma, begins, ends):
-    """Align a lattice with ``reference`` (words from place 1 on); returns the expected distance.
+    """Align a lattice with ``reference`` (words from place 1 on); return the expected distance.
 
-    ``gamma`` gets the probability of each word at each place, ``begins`` and ``ends`` the same times the word's times.
+    ``gamma`` gets the probability of each word at each place, ``begins`` and ``ends`` get gamma times the word's times.
     ``expected``, ``back``, ``gamma``, ``begins``, ``ends`` must be 0.
     """
     num_states, length = len(times), len(reference) - 1
@@ -127,10 +127,11 @@ INSERTED, MATCHED, DELETED, PASSED = range(4)         # how a place is reached: 
 
 
 def distances(arc_starts, next_states, words, sources, reference, costs, came_arcs, came_how):
-    """Edit distances between paths to each state (row) and beginnings of ``reference`` (column).
+    """Compute edit distances between paths to each state (row) and beginnings of ``reference`` (column).
 
-    The lattice begins at state 0 and is top sorted; word 0 does not count. ``came_arcs`` and ``came_how`` get the last
-    step of the best path to each place.
+    The lattice begins at state 0 and is topologically sorted; word 0 does not count. ``came_arcs`` and ``came_how`` get
+    the
+    last step of the best path to each place.
     """
     num_states, length = costs.shape[0], len(reference)
     for state in range(num_states):

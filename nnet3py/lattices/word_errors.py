@@ -1,7 +1,7 @@
-"""Minimum Bayes risk: the words with the least expected number of errors, their confidences, and their times.
+"""Word errors over lattices: words of minimum Bayes risk with confidences, and the path nearest to a reference.
 
 Xu, Povey, Mangu, Zhu: "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance",
-2011. Kaldi: MinimumBayesRisk.
+2011. Kaldi: MinimumBayesRisk, lattice-oracle.
 """
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class MbrResult:
 
     Attributes
     ----------
-    words : the words, without gaps unless requested
-    risk : the expected number of errors
-    sausages : at each place, gaps included, words with their probabilities, the most probable first
-    sausage_times : when each place begins and ends, in frames
-    times, confidences : of each word
+    words : list of int, word-ids, without gaps (0) unless requested
+    risk : float, expected number of word errors
+    sausages : for each place, gaps included, pairs of a word and its probability, the most probable first
+    sausage_times : for each place its begin and end, in frames
+    times, confidences : begin and end in frames, and probability, of each word
     """
 
     words: list[int]
@@ -60,7 +60,7 @@ class MbrResult:
 
 
 class _Alignment:
-    """A lattice prepared to be aligned with sequences of words."""
+    """A lattice prepared for alignment with word sequences."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = with_super_final(lattice)[0]
@@ -83,7 +83,10 @@ class _Alignment:
         self.risk = 0.0
 
     def align(self, reference: list[int]) -> tuple[list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
-        """Align with words: for each place words with probabilities, the times of each word, and of the place."""
+        """Align the lattice with a word sequence.
+
+        Returns for each place the words with their probabilities, the times of each word, and the times of the place.
+        """
         self.vocabulary = np.union1d(self.vocabulary, reference) if not np.isin(reference, self.vocabulary).all() \
             else self.vocabulary
         places, size, states = len(reference) + 1, len(self.vocabulary), len(self.times)
@@ -126,19 +129,19 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 
     Parameters
     ----------
-    lattice : its costs scaled already (:func:`scaled`); its words should have been aligned (:func:`align_words`), if
-        times are wanted
-    words : what to begin with, or to measure; None for those of the best path
-    decode : change words so that errors become fewer
-    print_silence : keep gaps among the words
+    lattice : CompactLattice, costs scaled already; for times, aligned with words before
+        (:func:`~nnet3py.lattices.word_alignment.align_words`)
+    words : list of int, hypothesis to begin with, or to measure; None for the words of the best path
+    decode : bool, change words to reduce the expected number of errors
+    print_silence : bool, keep gaps among the words
 
     Returns
     -------
-    Words with times, in frames, and confidences; all that may have been said at each place.
+    MbrResult.
 
     Raises
     ------
-    LatticeError : a lattice without paths, or one too large
+    LatticeError : a lattice without paths, or a lattice too large
     """
     alignment = _Alignment(lattice)
     if words is None:
@@ -168,7 +171,7 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 
 
 def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float:
-    """Put the most probable word at each place; returns how much more probable they are than the old ones, else 0."""
+    """Put the most probable word at each place; return 0 if nothing changed, else minus the probability gained."""
     change = 0.0
     for place, candidates in enumerate(sausages):
         word, probability = candidates[0]
@@ -178,7 +181,7 @@ def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float
 
 
 def _in_order(times: list[Pair]) -> list[Pair]:
-    """Times of successive words, changed where a word begins before its predecessor ends."""
+    """Return times of successive words, changed where a word begins before its predecessor ends."""
     result: list[Pair] = []
     for begin, end in times:
         if result and result[-1][1] > begin:
@@ -200,13 +203,13 @@ _MOST_NUMBERS = 1 << 28                        # in the table of states by words
 
 
 class Oracle(NamedTuple):
-    """The path nearest to the reference.
+    """The path of a lattice that is nearest to a reference.
 
     Attributes
     ----------
-    path : a linear lattice
-    words : int32 (words,), its words
-    insertions, deletions, substitutions : its errors
+    path : CompactLattice, linear
+    words : int32 (words,), words of the path
+    insertions, deletions, substitutions : int, word errors against the reference
     """
 
     path: CompactLattice
@@ -217,22 +220,22 @@ class Oracle(NamedTuple):
 
     @property
     def errors(self) -> int:
-        """All errors."""
+        """Number of all word errors."""
         return self.insertions + self.deletions + self.substitutions
 
 
 def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray) -> Oracle:
-    """The path of a lattice with the fewest errors against a reference. Kaldi: lattice-oracle.
+    """Find the path of a lattice with the fewest word errors against a reference. Kaldi: lattice-oracle.
 
     Parameters
     ----------
-    lattice : its states may be in any order
-    reference : int (words,), what was said
-    wildcards : int (count,), words that do not count, in either
+    lattice : CompactLattice, states in any order
+    reference : int (words,), word-ids that were said
+    wildcards : int (count,), word-ids that are ignored on both sides
 
     Returns
     -------
-    The path, its words and their errors.
+    Oracle.
 
     Raises
     ------

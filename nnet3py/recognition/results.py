@@ -243,7 +243,7 @@ class ResultMaker:
 def aligner(model: TransitionModel, word_boundary: str,
             align_lexicon: str) -> Callable[[CompactLattice], Alignment] | None:
     """What aligns words, by a file ``word_boundary.int`` or ``align_lexicon.int``; None where both are empty names."""
-    from nnet3py.io.text_lines import read_text
+    from nnet3py.io.streams import read_text
     from nnet3py.lattices.word_alignment import (
         WordBoundaries,
         align_words,

@@ -15,7 +15,7 @@ from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.conf_file import read_conf
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
-from nnet3py.io.text_lines import read_text
+from nnet3py.io.streams import read_text
 from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm, PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.network.model_file import read_nnet

@@ -80,7 +80,7 @@ class CompactLattice:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
                   weights: ArrayLike, lengths: ArrayLike, ids: ArrayLike, next_states: ArrayLike,
                   final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
-        """A lattice from arcs in any order, each with the state that it leaves; those of a state keep their order.
+        """Return a lattice from arcs in any order, each with the state that it leaves; those of a state keep their order.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class CompactLattice:
 
     @classmethod
     def empty(cls) -> CompactLattice:
-        """A lattice without states."""
+        """Return a lattice without states."""
         return cls.from_arcs(-1, [], [], [], [], [], [], [])
 
     def __repr__(self) -> str:
@@ -143,11 +143,11 @@ class CompactLattice:
         return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
 
     def string(self, arc: int) -> np.ndarray:
-        """int32 (frames,), the transition-ids of an arc."""
+        """Return int32 (frames,), the transition-ids of an arc."""
         return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
 
     def final_string(self, state: int) -> np.ndarray:
-        """int32 (frames,), the transition-ids with the final weight of a state."""
+        """Return int32 (frames,), the transition-ids with the final weight of a state."""
         return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
@@ -189,7 +189,7 @@ def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
 
 def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
         bytes, list[int]]:
-    """The states of a binary FST as bytes, and their numbers of arcs, transition-ids of arcs and of final weights.
+    """Return the states of a binary FST as bytes, and their numbers of arcs, transition-ids of arcs and of final weights.
 
     ``weight_words``: 4-byte words of a weight. ``has_strings``: transition-ids follow each weight. FormatError for
     anything else.
@@ -225,7 +225,7 @@ def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) 
 
 
 def is_compact(arc_type: str) -> bool:
-    """Whether arcs of this type are those of compact lattices."""
+    """Return whether arcs of this type are those of compact lattices."""
     return _ARC_TYPE.fullmatch(arc_type) is not None
 
 

@@ -84,7 +84,7 @@ class Fst:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, input_labels: ArrayLike,
                   output_labels: ArrayLike, weights: ArrayLike, next_states: ArrayLike,
                   arc_type: str = "standard") -> Fst:
-        """An FST from arcs in any order, each with the state that it leaves; those of a state keep their order."""
+        """Return an FST from arcs in any order, each with the state that it leaves; those of a state keep their order."""
         dtype = np.float64 if arc_type == "lattice8" else np.float32
         finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
         order = np.argsort(leaving, kind="stable")
@@ -182,7 +182,7 @@ def read_header(reader: TokenReader) -> Header:
 
 
 def has_output_symbols(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a binary FST with output symbols; little of it is read."""
+    """Return whether a file is a binary FST with output symbols; little of it is read."""
     try:
         with open(path, "rb") as stream:
             begin = stream.read(2 * _LONGEST_NAME)
@@ -202,7 +202,7 @@ def _string(reader: TokenReader, longest: int | None = None) -> bytes:
 
 
 def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | bytes:
-    """The bytes of symbol tables of a file that lies in memory; they are not copied."""
+    """Return the bytes of symbol tables of a file that lies in memory; they are not copied."""
     if not num_tables:
         return b""
     assert reader.content is not None
@@ -217,7 +217,7 @@ def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | byt
 
 
 def _symbol_table(reader: TokenReader) -> bytes:
-    """The bytes of a symbol table."""
+    """Return the bytes of a symbol table."""
     start = reader.raw(4)
     if int.from_bytes(start, "little", signed=True) != SYMBOLS_MAGIC:
         raise reader.error(f"expected a symbol table in an FST, found {bytes(start)!r}")
@@ -248,7 +248,7 @@ def stored_facts(header: Header) -> Stored:
 
 def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,
                   flags: int = 0, symbols: bytes = b"", version: int = FILE_VERSION) -> bytes:
-    """The header of a binary FST; vector FSTs state 0 arcs."""
+    """Return the header of a binary FST; vector FSTs state 0 arcs."""
     names = b"".join(struct.pack("<i", len(name)) + name.encode("latin-1") for name in (kind, arc_type))
     return MAGIC + names + _HEADER.pack(version, flags, properties, start, num_states, num_arcs) + symbols
 
@@ -261,7 +261,7 @@ _NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0,
 
 
 def end_of_table(data: Any, at: int) -> int:
-    """The place after a symbol table; -1 if the data end before it does, or are no symbol table.
+    """Return the place after a symbol table; -1 if the data end before it does, or are no symbol table.
 
     ``data`` is bytes, or anything that numpy can make a view of.
     """
@@ -274,7 +274,7 @@ def end_of_table(data: Any, at: int) -> int:
 
 
 def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
-    """The bytes of symbol tables that follow each other, with more symbols at the end of each, by their numbers."""
+    """Return the bytes of symbol tables that follow each other, with more symbols at the end of each, by their numbers."""
     parts, at = [], 0
     for names in additions:
         counted, end = _count(data, at), end_of_table(data, at)
@@ -329,12 +329,12 @@ class SymbolBytes:
         return len(self.keys)
 
     def symbol(self, place: int) -> bytes:
-        """The symbol at a place in the table."""
+        """Return the symbol at a place in the table."""
         first = int(self._places[place])
         return self._data[first:first + int(self._lengths[place])].tobytes()
 
     def place_of_key(self, key: int) -> int:
-        """The place of a number; -1 if there is none."""
+        """Return the place of a number; -1 if there is none."""
         if 0 <= key < len(self) and self.keys[key] == key:
             return key
         order, keys = self._by_key
@@ -342,7 +342,7 @@ class SymbolBytes:
         return int(order[at]) if at < len(keys) and keys[at] == key else -1
 
     def place_of_symbol(self, symbol: bytes) -> int:
-        """The first place of a symbol; -1 if there is none."""
+        """Return the first place of a symbol; -1 if there is none."""
         order, hashes = self._by_hash
         wanted = np.empty(1, dtype=np.uint64)
         own = np.frombuffer(symbol, dtype=np.uint8)

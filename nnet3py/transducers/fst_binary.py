@@ -60,21 +60,21 @@ _FORMS = {
 
 
 def position_type(kind: str) -> np.dtype:
-    """The numbers that say where a state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
+    """Return the numbers that say where a state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
     match = _NAME.fullmatch(kind)
     assert match is not None
     return np.dtype(_POSITIONS[match[2] or ""])
 
 
 def form_of(kind: str) -> Form:
-    """The form of a type such as ``compact8_string``."""
+    """Return the form of a type such as ``compact8_string``."""
     match = _NAME.fullmatch(kind)
     assert match is not None
     return _FORMS[match[3]]
 
 
 def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:
-    """The FST of a form's elements; ``starts`` (int64) are where those of each state begin, and the end.
+    """Return the FST of a form's elements; ``starts`` (int64) are where those of each state begin, and the end.
 
     FormatError for elements that are none.
     """
@@ -121,7 +121,7 @@ def why_not(fst: Fst, kind: str) -> str | None:
 
 
 def compact_body(fst: Fst, kind: str) -> bytes:
-    """The bytes of a ``compact…`` FST after its header. FormatError for more elements than positions can count."""
+    """Return the bytes of a ``compact…`` FST after its header. FormatError for more elements than positions can count."""
     form, is_final = form_of(kind), fst.is_final
     starts = fst.arc_starts + np.concatenate(([0], np.cumsum(is_final)))
     elements = np.zeros(int(starts[-1]), dtype=form.element)
@@ -154,7 +154,7 @@ KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram", *_LOOKAHEAD_KINDS)    
 
 
 def _const_state(kind: str) -> np.dtype:
-    """A state in the table of a ``const…`` FST."""
+    """Return a state in the table of a ``const…`` FST."""
     size = position_type(kind)
     return np.dtype([("final", "<f4"), ("first", size), ("arcs", size), ("input_eps", size), ("output_eps", size)],
                     align=True)
@@ -292,7 +292,7 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
 
 
 def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """The two tables of a ``const`` file: records of the states, and of the arcs, 20 and 16 bytes each."""
+    """Return the two tables of a ``const`` file: records of the states, and of the arcs, 20 and 16 bytes each."""
     states = np.empty(fst.num_states, dtype=_CONST_STATE)
     states["final"], states["first"], states["arcs"] = fst.final_weights, fst.arc_starts[:-1], np.diff(fst.arc_starts)
     for name, labels in (("input_eps", fst.input_labels), ("output_eps", fst.output_labels)):
@@ -344,7 +344,7 @@ def _vector_body(fst: Fst) -> bytes:
 
 
 def _words(values: np.ndarray, rows: int) -> np.ndarray:
-    """The memory of an array as int32 (rows, …)."""
+    """Return the memory of an array as int32 (rows, …)."""
     size = values.nbytes // 4 // rows if rows else 2
     return np.frombuffer(values.tobytes(), dtype="<i4").reshape(rows, size)
 

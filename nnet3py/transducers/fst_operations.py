@@ -110,7 +110,7 @@ def arc_matrix(fst: Fst) -> Any:
 
 
 def strong_parts(fst: Fst) -> np.ndarray:
-    """int32 (states,): the number of each state's strongly connected component."""
+    """Return int32 (states,): the number of each state's strongly connected component."""
     if fst.num_arcs <= _FEW_ARCS:
         return _strong_parts_in_lists(fst)
     from scipy.sparse.csgraph import connected_components
@@ -151,7 +151,7 @@ def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
 
 
 def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
-    """bool (states,): which states can be reached from one of ``roots`` (backward: reach one of them)."""
+    """Return bool (states,): which states can be reached from one of ``roots`` (backward: reach one of them)."""
     sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
     if not fst.num_states:
         return np.zeros(0, dtype=bool)
@@ -170,7 +170,7 @@ def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
 
 
 def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
-    """bool (states,), as :func:`reached`: quicker where scipy's matrices cost more than the search."""
+    """Return bool (states,), as :func:`reached`: quicker where scipy's matrices cost more than the search."""
     following: list[list[int]] = [[] for _ in range(num_states)]
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         following[source].append(target)
@@ -190,7 +190,7 @@ def is_top_sorted(fst: Fst) -> bool:
 
 
 def top_sorted(fst: Fst) -> Fst | None:
-    """The FST with its states numbered so that every arc leads to a higher number; None if it has a cycle."""
+    """Return the FST with its states numbered so that every arc leads to a higher number; None if it has a cycle."""
     if is_top_sorted(fst):
         return fst
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
@@ -216,7 +216,7 @@ def top_sorted(fst: Fst) -> Fst | None:
 
 
 def renumbered(fst: Fst, order: np.ndarray) -> Fst:
-    """The FST whose state i is state ``order[i]`` of this one.
+    """Return the FST whose state i is state ``order[i]`` of this one.
 
     ``order`` may leave out states that no arc of the others leads to.
     """
@@ -237,7 +237,7 @@ _FREE, _OPEN, _DONE = range(3)
 
 
 def concatenated(fsts: Sequence[Fst]) -> Fst:
-    """An FST that accepts what each of ``fsts`` accepts, one after the other.
+    """Return an FST that accepts what each of ``fsts`` accepts, one after the other.
 
     Each final state gets an epsilon arc to the start of the next FST, after its own arcs. States keep their order.
     Raises Nnet3Error for an FST without states, or of another arc type than the first.
@@ -268,7 +268,7 @@ _Arc = tuple[int, int, int]              # input label, output label, next state
 
 
 def without_epsilons(fst: Fst) -> Fst:
-    """An equivalent FST of costs without epsilon arcs; states that lead nowhere are left out.
+    """Return an equivalent FST of costs without epsilon arcs; states that lead nowhere are left out.
 
     A state also gets the arcs of all states that epsilons lead to; of equal ones the cheapest is kept. They come in
     the reverse of the order in which they are met. Raises Nnet3Error for a cycle of epsilon arcs.
@@ -355,7 +355,7 @@ class _Graph:
         self.finals[source] = final
 
     def fst(self, like: Fst) -> Fst:
-        """The FST of these arcs, with the start and arc type of ``like``."""
+        """Return the FST of these arcs, with the start and arc type of ``like``."""
         sources = np.repeat(np.arange(len(self.arcs)), [len(arcs) for arcs in self.arcs])
         arcs = [arc for of_state in self.arcs for arc, _ in of_state]
         numbers = np.array(arcs, dtype=np.int32).reshape(-1, 3)
@@ -365,7 +365,7 @@ class _Graph:
 
 
 def connected(fst: Fst) -> Fst:
-    """The FST without the states that cannot be reached from its start, or from which no final state can."""
+    """Return the FST without the states that cannot be reached from its start, or from which no final state can."""
     useful = _useful(fst)
     if useful.all():
         return fst
@@ -380,7 +380,7 @@ def connected(fst: Fst) -> Fst:
 
 
 def _useful(fst: Fst) -> np.ndarray:
-    """bool (states,): states that are on a path from the start to a final state."""
+    """Return bool (states,): states that are on a path from the start to a final state."""
     if fst.num_arcs > _FEW_ARCS:
         return useful_states(fst.start, fst.arc_starts, fst.next_states, fst.is_final)
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
@@ -388,7 +388,7 @@ def _useful(fst: Fst) -> np.ndarray:
 
 
 def breadth_first(fst: Fst) -> Fst:
-    """The FST with its states numbered in the order in which a breadth-first search from the start meets them.
+    """Return the FST with its states numbered in the order in which a breadth-first search from the start meets them.
 
     States that it does not meet are left out.
     """

@@ -96,7 +96,7 @@ class Lines:
         return number
 
     def _weight(self, fields: list[bytes]) -> tuple[float, ...]:
-        """The weight in the last field of a line; 0 if it has none."""
+        """Return the weight in the last field of a line; 0 if it has none."""
         if not fields:
             return (0.0,) * self.width
         words = fields[0].split(b",")
@@ -163,7 +163,7 @@ def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
 
 
 def cost_text(value: float, digits: int) -> bytes:
-    """A cost with ``digits`` digits, as OpenFst writes it."""
+    """Return a cost with ``digits`` digits, as OpenFst writes it."""
     if math.isfinite(value):
         return b"%.*g" % (digits, value)
     return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

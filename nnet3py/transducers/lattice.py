@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.io.entries import Entries
 from nnet3py.io.holder import Holder
-from nnet3py.io.tables import write_table
+from nnet3py.io.tables import Entries, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.compact_lattice import (
     CompactLattice,
@@ -83,7 +82,7 @@ def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) ->
 
 
 def factored(lattice: Fst) -> CompactLattice:
-    """A lattice as a compact one: successive arcs without a choice or a word between them become one.
+    """Return a lattice as a compact one: successive arcs without a choice or a word between them become one.
 
     States are numbered topologically, if there is no cycle. OpenFst: ``Factor``.
     """
@@ -179,7 +178,7 @@ class _LatticeLines:
                                     f"that is not, found {b' '.join(fields)[:60]!r}")
 
     def lattice(self) -> Fst | CompactLattice:
-        """The lattice."""
+        """Return the lattice."""
         lines = self.lines
         arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
         states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
@@ -332,7 +331,7 @@ COMPACT_LATTICES: Holder[CompactLattice] = Holder("lattice", _read_compact_entry
 
 
 def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
-    """The lattices of a table, such as decoding leaves; those that are not compact are made so.
+    """Return the lattices of a table, such as decoding leaves; those that are not compact are made so.
 
     >>> for key, lattice in nnet3py.read_lattices("ark:gunzip -c lat.1.gz |"):
     ...     print(key, lattice.num_states)

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
-from nnet3py.io.file_content import FileContent
+from nnet3py.io.object_files import FileContent
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, binary_header, read_header, stored_facts
 from nnet3py.transducers.fst_operations import ACCEPTOR, EXPANDED, INPUT_SORTED, OUTPUT_SORTED
@@ -62,7 +62,7 @@ class NgramFst:
 
     @classmethod
     def of_content(cls, content: FileContent, offset: int = 0) -> NgramFst | None:
-        """The one at a place in a file, whose large arrays stay there; None for FSTs of other types, or other files.
+        """Return the one at a place in a file, whose large arrays stay there; None for FSTs of other types, or other files.
 
         FormatError for a damaged one.
         """
@@ -80,7 +80,7 @@ class NgramFst:
         return (np.searchsorted(self.parents[1:], np.arange(self.num_states + 1)) + 1).astype(np.int32)
 
     def to_fst(self) -> Fst:
-        """The same with each arc in full; back-off arcs come first."""
+        """Return the same with each arc in full; back-off arcs come first."""
         sources = np.repeat(np.arange(self.num_states), np.diff(self.arc_starts))
         histories = np.arange(1, self.num_states)
         words = np.concatenate((np.zeros(len(histories), dtype=np.int32), self.future_words))
@@ -166,7 +166,7 @@ def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
 
 
 def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """The tree of histories: ``10``, then for each state a 1 for each child, and a 0. None if it is no tree."""
+    """Return the tree of histories: ``10``, then for each state a 1 for each child, and a 0. None if it is no tree."""
     edges = np.flatnonzero(bits)
     if len(edges) != num_states:
         return None
@@ -176,7 +176,7 @@ def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
 
 
 def _starts(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """A 0, then for each state a 1 for each word, and a 0. None if there are not as many states."""
+    """Return a 0, then for each state a 1 for each word, and a 0. None if there are not as many states."""
     ends = np.flatnonzero(bits == 0)
     return ends - np.arange(len(ends)) if len(ends) == num_states + 1 and bits[0] == 0 else None
 
@@ -203,7 +203,7 @@ _HINT = "an n-gram model has words in ascending order, and an arc without label 
 
 
 def ngram_of_fst(fst: Fst) -> NgramFst:
-    """The n-gram model that an acceptor is, its states numbered anew.
+    """Return the n-gram model that an acceptor is, its states numbered anew.
 
     Raises FormatError for one that is none: a state with two arcs of a word or two back-offs, a start state without a
     back-off, states whose histories contradict each other.
@@ -238,7 +238,7 @@ def _error(what: str) -> FormatError:
 
 
 def _backoffs(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """int64 and float32 (states,): where each state backs off to, -1 for the one that does not, and at what cost."""
+    """Return int64 and float32 (states,): where each state backs off to, -1 for the one that does not, and at what cost."""
     if not fst.is_acceptor or not fst.num_states:
         raise _error("it is not an acceptor" if fst.num_states else "it has no states")
     epsilons = np.flatnonzero(fst.input_labels == 0)
@@ -254,7 +254,7 @@ def _backoffs(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
-    """The words of each state's history, the oldest first; 0 stands for a sentence's beginning."""
+    """Return the words of each state's history, the oldest first; 0 stands for a sentence's beginning."""
     depths = np.zeros(fst.num_states, dtype=np.int64)
     state = np.arange(fst.num_states)
     for _ in range(fst.num_states):
@@ -303,7 +303,7 @@ def write_ngram(writer: TokenWriter, ngram: NgramFst) -> None:
 
 
 def ngram_body(ngram: NgramFst) -> bytes:
-    """The bytes of an ``ngram`` FST after its header."""
+    """Return the bytes of an ``ngram`` FST after its header."""
     size, words = ngram.num_states, ngram.num_arcs
     children = np.bincount(ngram.parents[1:], minlength=size)
     context = _bits(np.concatenate(([1], children)), leading=False)

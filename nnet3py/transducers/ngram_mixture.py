@@ -42,12 +42,12 @@ class _Tree:
         return depths
 
     def levels(self) -> Iterator[np.ndarray]:
-        """The histories of one word, of two, ..."""
+        """Return the histories of one word, of two, ..."""
         for depth in range(1, int(self.depths.max(initial=0)) + 1):
             yield np.flatnonzero(self.depths == depth)
 
     def with_others(self, others: _Tree) -> tuple[_Tree, np.ndarray]:
-        """A tree with the histories of another one as well; and where the latter's are in it."""
+        """Return a tree with the histories of another one as well; and where the latter's are in it."""
         places = np.zeros(len(others.parents), dtype=np.int64)
         parents, words, count = [self.parents], [self.words], len(self.parents)
         keys = self.parents[1:] << _SHIFT | self.words[1:]
@@ -65,7 +65,7 @@ class _Tree:
         return _Tree(np.concatenate(parents), np.concatenate(words)), places
 
     def in_level_order(self) -> np.ndarray:
-        """int64: the histories by length, then by the number of the shorter one, then by the oldest word."""
+        """Return int64: the histories by length, then by the number of the shorter one, then by the oldest word."""
         number = np.zeros(len(self.parents), dtype=np.int64)
         order, count = [np.zeros(1, dtype=np.int64)], 1
         for level in self.levels():
@@ -117,7 +117,7 @@ class _Model:
         return longest
 
     def prob(self, histories: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """float64: the probabilities of words after histories of the tree; 0 for words that it does not know."""
+        """Return float64: the probabilities of words after histories of the tree; 0 for words that it does not know."""
         probs = np.zeros(len(words))
         waiting, factors, here = np.arange(len(words)), np.ones(len(words)), self.longest[histories]
         while len(waiting):
@@ -131,7 +131,7 @@ class _Model:
         return probs
 
     def totals(self) -> np.ndarray:
-        """float64 (histories,): the sum of all probabilities after each; 1, unless words were taken out."""
+        """Return float64 (histories,): the sum of all probabilities after each; 1, unless words were taken out."""
         seen, seen_shorter = self._seen()
         totals = seen.copy()
         for level in self.tree.levels():
@@ -151,7 +151,7 @@ class _Model:
 
 
 def mixture(old: NgramFst, new: NgramFst, weight: float) -> NgramFst:
-    """The linear interpolation of two models: 1 - ``weight`` of the first, ``weight`` of the second.
+    """Return the linear interpolation of two models: 1 - ``weight`` of the first, ``weight`` of the second.
 
     It has the n-grams of both, with the weighted mean of their probabilities; what neither has seen is left to
     back-off, whose factors keep the sums. What the first one's file said besides is kept. SRILM: ``ngram -mix-lm``.

@@ -15,24 +15,24 @@ _mark_useful = Loop("nnet3py.transducers.lattice_loops", "mark_useful", "i8 i8[]
 
 
 def starts_of(counts: np.ndarray) -> np.ndarray:
-    """int64 (n + 1,): where successive groups of ``counts`` things begin, and the end."""
+    """Return int64 (n + 1,): where successive groups of ``counts`` things begin, and the end."""
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
 def starts_by(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """int64 (num_groups + 1,): where each group begins once things are sorted by ``groups``, int (things,); the end."""
+    """Return int64 (num_groups + 1,): where each group begins once things are sorted by ``groups``, int (things,); the end."""
     return starts_of(np.bincount(groups, minlength=num_groups))
 
 
 def sources_of(arc_starts: np.ndarray) -> np.ndarray:
-    """int32 (arcs,), the state that each arc leaves."""
+    """Return int32 (arcs,), the state that each arc leaves."""
     return np.repeat(np.arange(len(arc_starts) - 1, dtype=np.int32), np.diff(arc_starts))
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]`` and so on."""
+    """Return int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]`` and so on."""
     starts = starts_of(counts)
     return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
 
@@ -58,7 +58,7 @@ def is_top_sorted(arc_starts: np.ndarray, next_states: np.ndarray) -> bool:
 
 
 def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np.ndarray | None:
-    """int32 (states,): an order in which arcs lead to later states only; None if there is a cycle.
+    """Return int32 (states,): an order in which arcs lead to later states only; None if there is a cycle.
 
     It is the reverse of the order in which a depth-first search from the start finishes them. OpenFst: TopSort.
     """
@@ -70,7 +70,7 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
 
 
 def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, is_final: np.ndarray) -> np.ndarray:
-    """bool (states,): states that are on a path from the start to a final state (``is_final`` bool)."""
+    """Return bool (states,): states that are on a path from the start to a final state (``is_final`` bool)."""
     size = len(arc_starts) - 1
     by_target = np.argsort(next_states, kind="stable")
     entering = sources_of(arc_starts)[by_target]
@@ -114,5 +114,5 @@ class Selection:
         return cls(states, numbers, arcs[stays], before[starts_of(counts)])
 
     def start(self, start: int) -> int:
-        """The new number of the start."""
+        """Return the new number of the start."""
         return int(self.numbers[start]) if start >= 0 else -1

@@ -10,7 +10,7 @@ from nnet3py.engine.inline import inline
 
 @inline
 def _number(data: Any, at: int, size: int) -> int:
-    """A little-endian number of ``size`` bytes."""
+    """Return a little-endian number of ``size`` bytes."""
     value = np.uint64(0)
     for i in range(size):
         value |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -37,7 +37,7 @@ def find_symbols(data: Any, size: int, at: int, places: np.ndarray, lengths: np.
 
 
 def hash_symbols(data: Any, places: np.ndarray, lengths: np.ndarray, hashes: np.ndarray) -> None:
-    """A hash of each symbol (FNV-1a)."""
+    """Return a hash of each symbol (FNV-1a)."""
     for symbol in range(len(places)):
         value = np.uint64(0xCBF29CE484222325)
         for at in range(places[symbol], places[symbol] + lengths[symbol]):

@@ -98,7 +98,7 @@ class _Grower:
         self._tables: dict[tuple[int, int], np.ndarray] = {}
 
     def node(self, members: np.ndarray, leaf: int) -> _Node:
-        """A leaf with its best question, if one gains anything."""
+        """Return a leaf with its best question, if one gains anything."""
         best: _Question | None = None
         for key in sorted(self._questions.by_key) if len(members) >= _BOTH else ():
             question = self._best_for_key(members, key)
@@ -134,7 +134,7 @@ class _Grower:
         return _Question(key, chosen, gain) if gain > 0 else None
 
     def _membership(self, key: int, num_values: int) -> np.ndarray:
-        """bool (questions, values): which values each question names."""
+        """Return bool (questions, values): which values each question names."""
         table = self._tables.get((key, num_values))
         if table is None:
             sets = self._questions.by_key[key].sets
@@ -145,7 +145,7 @@ class _Grower:
         return table
 
     def _gains(self, by_value: np.ndarray, present: np.ndarray, membership: np.ndarray) -> np.ndarray:
-        """float32 (questions,): what asking gains. The side with fewer values is summed, the other is what is left."""
+        """Return float32 (questions,): what asking gains. The side with fewer values is summed, the other is what is left."""
         total = by_value.sum(0)
         num_yes = np.count_nonzero(membership & present, axis=1)
         sums_no = 2 * num_yes > np.count_nonzero(present)
@@ -156,7 +156,7 @@ class _Grower:
 
     def _refined(self, by_value: np.ndarray, questions: QuestionsForKey, gain: np.float32,
                  chosen: frozenset[int]) -> tuple[np.float32, frozenset[int]]:
-        """The question after moving values between yes and no."""
+        """Return the question after moving values between yes and no."""
         assignment = np.zeros(len(by_value), dtype=np.int64)
         assignment[[value for value in chosen if value < len(by_value)]] = 1
         clusters = np.zeros((_BOTH, by_value.shape[1]))
@@ -207,7 +207,7 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
 
 
 def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
-    """int64 (events,): the leaf of each event, int32 (events, width + 1).
+    """Return int64 (events,): the leaf of each event, int32 (events, width + 1).
 
     Raises
     ------
@@ -236,7 +236,7 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
 
 
 def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
-    """The tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
+    """Return the tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
     if tree is None:
         return None
     if isinstance(tree, Constant):
@@ -247,7 +247,7 @@ def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
 
 
 def _numbers(tree: Map | None) -> list[int]:
-    """The leaves of a tree, ascending, each once."""
+    """Return the leaves of a tree, ascending, each once."""
     if tree is None:
         return []
     if isinstance(tree, Constant):
@@ -257,13 +257,13 @@ def _numbers(tree: Map | None) -> list[int]:
 
 
 def _renumbered(tree: Map | None) -> tuple[Map | None, int]:
-    """The tree with its leaves numbered from 0 without gaps, in their order; and how many there are."""
+    """Return the tree with its leaves numbered from 0 without gaps, in their order; and how many there are."""
     numbers = _numbers(tree)
     return substituted(tree, {old: Constant(new) for new, old in enumerate(numbers)}), len(numbers)
 
 
 def _per_leaf(moments: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The leaves that occur, ascending, and the sums of moments of each."""
+    """Return the leaves that occur, ascending, and the sums of moments of each."""
     numbers, places = np.unique(leaves, return_inverse=True)
     sums = np.zeros((len(numbers), moments.shape[1]))
     np.add.at(sums, places.ravel(), moments)
@@ -271,7 +271,7 @@ def _per_leaf(moments: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def total_objective(stats: TreeStats, tree: Map | None) -> np.float32:
-    """The objective of statistics whose events are told apart by a tree. Kaldi: ObjfGivenMap."""
+    """Return the objective of statistics whose events are told apart by a tree. Kaldi: ObjfGivenMap."""
     return sum_float32(objective(_per_leaf(stats.moments, leaves_of(tree, stats.events))[1], stats.var_floor))
 
 
@@ -281,7 +281,7 @@ class _Merge(NamedTuple):
 
 
 def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: float) -> _Merge:
-    """The leaves, those merged that have the same root and are no more than ``threshold`` apart.
+    """Return the leaves, those merged that have the same root and are no more than ``threshold`` apart.
 
     ``roots`` int (events,): the root of each event. Kaldi: ClusterEventMapRestrictedByMap.
     """
@@ -359,7 +359,7 @@ def _per_frame(gain: float, stats: TreeStats) -> float:
 
 def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                options: BuildOptions) -> ContextDependency:
-    """A tree that splits roots by questions, then merges leaves that are alike.
+    """Return a tree that splits roots by questions, then merges leaves that are alike.
 
     Raises
     ------
@@ -371,7 +371,7 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
 
 def _build(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
            options: BuildOptions) -> tuple[Map | None, int]:
-    """The tree, and the number of its leaves."""
+    """Return the tree, and the number of its leaves."""
     if options.threshold <= 0 and options.max_leaves <= 0:
         raise Nnet3Error("a tree needs a threshold above 0 or a greatest number of leaves",
                          "look at --thresh and --max-leaves")
@@ -417,7 +417,7 @@ def _say_gain(stats: TreeStats, split: TreeStats, grown: Grown, num_leaves: int)
 def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                     options: BuildOptions, max_leaves_second: int,
                     cluster_leaves: bool = True) -> tuple[ContextDependency, np.ndarray]:
-    """A tree of ``options.max_leaves`` leaves, split further; and int32 (leaves,), each leaf's leaf of the first.
+    """Return a tree of ``options.max_leaves`` leaves, split further; and int32 (leaves,), each leaf's leaf of the first.
 
     Kaldi: BuildTreeTwoLevel.
     """
@@ -449,7 +449,7 @@ def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Question
 
 def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarray,
                num_leaves: int) -> tuple[Map | None, np.ndarray]:
-    """The tree with its leaves ordered by the leaves of the first tree that they belong to, and these."""
+    """Return the tree with its leaves ordered by the leaves of the first tree that they belong to, and these."""
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events
     if (parents < 0).any():

@@ -173,7 +173,7 @@ def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, 
 
 
 def best_of(tries: Sequence[Clusters]) -> Clusters:
-    """The one with the largest gain; the first of several."""
+    """Return the one with the largest gain; the first of several."""
     return max(tries, key=lambda clustering: clustering.gain)
 
 
@@ -380,7 +380,7 @@ def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classe
 
 def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> np.ndarray:
-    """float64 (sets, 1 + 2 dim): the moments of phones at ``position``, in some pdf classes, summed over each set.
+    """Return float64 (sets, 1 + 2 dim): the moments of phones at ``position``, in some pdf classes, summed over each set.
 
     Raises
     ------

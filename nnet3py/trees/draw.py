@@ -84,7 +84,7 @@ class _Drawing:
 
 def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None,
             tooltips: bool = False) -> str:
-    """The tree for GraphViz's ``dot``; ``event``: a pdf class and the phones of a window, whose path is shown in red.
+    """Return the tree for GraphViz's ``dot``; ``event``: a pdf class and the phones of a window, whose path is shown in red.
 
     Nnet3Error for a phone without a name.
     """
@@ -92,7 +92,7 @@ def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[i
 
 
 def parsed_query(text: str, numbers: Mapping[str, int], width: int) -> list[int]:
-    """The event that ``CLASS/PHONE/…`` names. Nnet3Error for anything else."""
+    """Return the event that ``CLASS/PHONE/…`` names. Nnet3Error for anything else."""
     first, *phones = text.split("/")
     if not (first.isascii() and first.isdigit()) or len(phones) != width:
         raise Nnet3Error(f"expected a query such as 0{'/PHONE' * width}, found '{text}'")
@@ -154,7 +154,7 @@ def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[in
 
 
 def svg_picture(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None) -> str:
-    """The tree as SVG; the path of ``event``, a pdf class and the phones of a window, in red.
+    """Return the tree as SVG; the path of ``event``, a pdf class and the phones of a window, in red.
 
     Long questions are cut; the whole is shown when the pointer is on it. Nnet3Error for a phone without a name.
     """
@@ -168,7 +168,7 @@ def svg_picture(tree: ContextDependency, names: Mapping[int, str], event: Sequen
 
 
 def html_page(picture: str, title: str) -> str:
-    """A page that shows a picture."""
+    """Return a page that shows a picture."""
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
             f"<body>\n{picture}</body></html>\n")
 

@@ -37,7 +37,7 @@ class OldModel:
 
 def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopology, var_floor: float,
                    old: OldModel | None = None) -> tuple[GmmModel, np.ndarray]:
-    """A Gaussian for each pdf from its statistics, or a pdf of an old model; and float32 (pdfs,), the frames of each.
+    """Return a Gaussian for each pdf from its statistics, or a pdf of an old model; and float32 (pdfs,), the frames of each.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _warn_of_counts(counts: np.ndarray, model: TransitionModel) -> None:
 
 
 def _gaussian(moments: np.ndarray, var_floor: float) -> DiagGmm:
-    """The Gaussian of moments, in single precision as Kaldi computes it."""
+    """Return the Gaussian of moments, in single precision as Kaldi computes it."""
     frames, dim = np.float32(moments[0]), len(moments) // 2
     mean = moments[1:1 + dim].astype(np.float32) * (np.float32(1) / frames)
     square = moments[1 + dim:].astype(np.float32) * (np.float32(1) / frames)
@@ -92,7 +92,7 @@ def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np
 
 
 def global_gaussian(stats: np.ndarray) -> DiagGmm:
-    """The Gaussian of all frames in normalization statistics. Nnet3Error if there are none, or if some do not vary."""
+    """Return the Gaussian of all frames in normalization statistics. Nnet3Error if there are none, or if some do not vary."""
     if not stats[0, -1]:
         raise Nnet3Error("there are no features", "look at --train-feats")
     mean, variance = mean_and_variance(stats)
@@ -103,7 +103,7 @@ def global_gaussian(stats: np.ndarray) -> DiagGmm:
 
 def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagGmm,
                  perturb_factor: float = 0.0) -> GmmModel:
-    """A model whose pdfs are all the same, or moved at random by that many standard deviations."""
+    """Return a model whose pdfs are all the same, or moved at random by that many standard deviations."""
     random, pdfs = CRandom(), []
     for _ in range(tree.num_pdfs):
         means = gaussian.means_inv_vars
@@ -151,7 +151,7 @@ class BiphoneCounts:
 
 def biphone_tree(topology: HmmTopology, sets: Sequence[Sequence[int]], ci_phones: Sequence[int],
                  counts: BiphoneCounts | None = None) -> ContextDependency:
-    """The tree of all pairs of sets of phones, left and central, with pdfs of their own.
+    """Return the tree of all pairs of sets of phones, left and central, with pdfs of their own.
 
     ``ci_phones`` have their own pdfs whatever comes before. Raises Nnet3Error for phones with more than two pdf
     classes. Kaldi: BiphoneContextDependencyFull.
@@ -174,7 +174,7 @@ class _BiphoneTree:
         self._of_all: Map | None = None
 
     def tree(self) -> ContextDependency:
-        """The tree of all phones; logs how many pdfs it has."""
+        """Return the tree of all phones; logs how many pdfs it has."""
         by_phone: dict[int, Map] = {phone: self._new() for phone in self._ci_phones}
         for number, phones in enumerate(self._sets):
             table = self._left_table(phones, number)

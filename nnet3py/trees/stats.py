@@ -98,7 +98,7 @@ class TreeStats:
 
 
 def _pairs(values: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """An event as Kaldi orders it: pairs of key and value."""
+    """Return an event as Kaldi orders it: pairs of key and value."""
     return tuple((column - 1, value) for column, value in enumerate(values) if value != ABSENT)
 
 
@@ -173,7 +173,7 @@ class Accumulator:
         return True
 
     def _events(self, ids: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """int32 (frames, width + 1), the event of each frame."""
+        """Return int32 (frames, width + 1), the event of each frame."""
         phones = self._model.transition_id_to_phone[ids[starts]].astype(np.int64)
         if self._phone_map is not None:
             phones = _mapped(phones, self._phone_map)
@@ -201,13 +201,13 @@ def _mapped(phones: np.ndarray, phone_map: np.ndarray) -> np.ndarray:
 
 
 def in_order(stats: TreeStats) -> TreeStats:
-    """The statistics in Kaldi's order of events."""
+    """Return the statistics in Kaldi's order of events."""
     keys = [_pairs(values) for values in stats.events.tolist()]
     return stats.chosen(np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64))
 
 
 def summed(parts: Iterable[TreeStats]) -> TreeStats:
-    """The sum of several statistics; an event's floor is that of the first one that has it. Kaldi: sum-tree-stats.
+    """Return the sum of several statistics; an event's floor is that of the first one that has it. Kaldi: sum-tree-stats.
 
     ShapeError for features of different dimensions.
     """
@@ -235,7 +235,7 @@ def summed(parts: Iterable[TreeStats]) -> TreeStats:
 
 
 def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
-    """The log-likelihood of the frames that moments (…, 1 + 2 dim) sum, under their own Gaussian; float32 (…,).
+    """Return the log-likelihood of the frames that moments (…, 1 + 2 dim) sum, under their own Gaussian; float32 (…,).
 
     0 where there are no frames. Kaldi: GaussClusterable::Objf.
     """
@@ -257,7 +257,7 @@ def distance(first: np.ndarray, second: np.ndarray, var_floor: float) -> np.ndar
 
 
 def sum_float32(values: Iterable[np.float32]) -> np.float32:
-    """The sum in single precision, in order, as Kaldi adds objectives."""
+    """Return the sum in single precision, in order, as Kaldi adds objectives."""
     total = np.float32(0)
     for value in values:
         total = np.float32(total + value)

@@ -1,4 +1,4 @@
-"""nnet3py/fst/arcs.py, push.py, local_epsilons.py, random_paths.py: what they keep and what they change."""
+"""nnet3py/fst/operations.py: what operations on FSTs keep and what they change."""
 from __future__ import annotations
 
 import math

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import Holder
+from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def read_wave(reader: TokenReader) -> Wave:
 
 
 def read_duration(reader: TokenReader) -> float:
-    """The seconds that a WAVE file lasts, by its header if that tells. Raises FormatError. Kaldi: WaveInfo::Read."""
+    """Return the seconds that a WAVE file lasts, by its header if that tells. Raises FormatError. Kaldi: WaveInfo::Read."""
     form = _read_form(reader)
     if form.num_bytes is None:
         num_bytes = len(reader.up_to(None))
@@ -123,7 +124,7 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
 
 
 def has_stream_size(begin: bytes) -> bool:
-    """Whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not say how long it is.
+    """Return whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not say how long it is.
 
     That is so of files that a pipe or a recorder wrote; they are read to their end. False for what is no WAVE file.
     """
@@ -206,7 +207,7 @@ def _parse_form(reader: TokenReader, data: bytes, order: str) -> _Form:
 
 
 def _numbers(data: memoryview, form: _Form) -> np.ndarray:
-    """The samples as they are in the file, but unsigned ones around 0."""
+    """Return the samples as they are in the file, but unsigned ones around 0."""
     if form.kind == "u1":
         return np.frombuffer(data, dtype=np.uint8).astype(np.int16) - 128
     if form.kind == "i3":
@@ -222,3 +223,74 @@ def _cannot_write(writer: TokenWriter, value: float) -> None:
 
 WAVE: Holder[Wave] = Holder("sound", read_wave, write_wave, has_header=False)
 WAVE_DURATION: Holder[float] = Holder("sound", read_duration, _cannot_write, has_header=False)
+
+
+SPHINX_DIM = 13                 # the file does not tell
+_HTK_HEADER = struct.Struct(">iihH")   # samples, period in units of 100 ns, bytes per sample, kind
+_COMPRESSED, _CHECKSUM, _BASE_KIND = 0o2000, 0o10000, 0o77
+TEN_MILLISECONDS = 100000
+_LARGEST_SAMPLE = 0x7FFF        # bytes
+_WAVEFORMS = (0, 5)             # WAVEFORM and IREFC hold samples, not vectors
+
+
+def _big_endian(reader: TokenReader, dtype: str, count: int) -> np.ndarray:
+    return reader.array("u1", count * np.dtype(dtype).itemsize).view(dtype)
+
+
+def read_htk_matrix(reader: TokenReader) -> np.ndarray:
+    """Return a parameter file of HTK: float32 (frames, dim). Compressed ones (kind _C) are decoded, checksums are skipped.
+
+    Raises FormatError.
+    """
+    num_samples, _, sample_bytes, kind = _HTK_HEADER.unpack(reader.raw(_HTK_HEADER.size))
+    compressed = bool(kind & _COMPRESSED)
+    value_bytes = 2 if compressed else 4
+    if kind & _BASE_KIND in _WAVEFORMS or num_samples < 0 or sample_bytes <= 0 or sample_bytes % value_bytes:
+        raise reader.error(f"expected an HTK parameter file, found a header of {num_samples} samples of {sample_bytes} "
+                           f"bytes, kind {kind}")
+    dim = sample_bytes // value_bytes
+    if compressed:
+        if num_samples < 4:
+            raise reader.error(f"a compressed HTK file begins with 4 samples of factors, found {num_samples}")
+        factors = _big_endian(reader, ">f4", 2 * dim).reshape(2, dim).astype(np.float32)
+        rows = num_samples - 4
+        values = _big_endian(reader, ">i2", rows * dim).reshape(rows, dim)
+        matrix = (values + factors[1]) / factors[0]
+    else:
+        matrix = _big_endian(reader, ">f4", num_samples * dim).reshape(num_samples, dim)
+    if kind & _CHECKSUM:
+        reader.raw(2)
+    return np.ascontiguousarray(matrix, dtype=np.float32)
+
+
+def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
+    """Return a feature file of Sphinx: float32 (frames, 13). Raises FormatError."""
+    (count,) = struct.unpack(">i", reader.raw(4))
+    if count < 0 or count % SPHINX_DIM:
+        raise reader.error(f"expected a Sphinx file of {SPHINX_DIM} numbers a frame, found {count} numbers")
+    return _big_endian(reader, ">f4", count).reshape(-1, SPHINX_DIM).astype(np.float32)
+
+
+def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
+    """HTK files whose header says ``kind``, such as 6 for MFCC, and a frame every ``period`` of 100 ns.
+
+    Writing raises ShapeError for more columns than such files can have. Kaldi: WriteHtk.
+    """
+    def write(writer: TokenWriter, matrix: np.ndarray) -> None:
+        if 4 * matrix.shape[1] > _LARGEST_SAMPLE:
+            raise ShapeError(f"features of {matrix.shape[1]} columns do not fit into an HTK file, which has at most "
+                             f"{_LARGEST_SAMPLE // 4}")
+        writer.raw(_HTK_HEADER.pack(matrix.shape[0], period, 4 * matrix.shape[1], kind))
+        writer.raw(matrix.astype(">f4").tobytes())
+
+    return Holder("HTK matrix", read_htk_matrix, write, has_header=False)
+
+
+def write_sphinx_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
+    """Return a feature file of Sphinx, of any number of columns, which the file does not tell. Kaldi: WriteSphinx."""
+    writer.raw(struct.pack("<i", matrix.size))
+    writer.raw(matrix.astype("<f4").tobytes())
+
+
+HTK_MATRIX: Holder[np.ndarray] = Holder("HTK matrix", read_htk_matrix, write_matrix, has_header=False)
+SPHINX_MATRIX: Holder[np.ndarray] = Holder("Sphinx matrix", read_sphinx_matrix, write_matrix, has_header=False)
