@@ -159,7 +159,8 @@ def measure_parts(runs: int) -> None:
     from nnet3py.egs.minibatch_size import MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
     from nnet3py.egs.raw_example import RAW_EXAMPLE
-    from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix, dense_runs
+    from nnet3py.formats.layouts import dense_runs
+    from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix
     from nnet3py.io.skim import Skimmer
     from nnet3py.io.streams import open_input
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -14,7 +14,7 @@ import pytest
 from paths import ROOT
 
 from nnet3py.cli.copy_feats import copy_feats
-from nnet3py.formats import compressed_code, matrix_bytes
+from nnet3py.formats import compressed_code, layouts, matrix_bytes
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import write_general_matrix
 from nnet3py.formats.matrix_bytes import RAW_MATRIX
@@ -86,7 +86,7 @@ def test_tables(name: str, small_runs: bool, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(ARCHIVES[name])
     if small_runs:
-        monkeypatch.setattr(matrix_bytes, "_RUN", 1)
+        monkeypatch.setattr(layouts, "_RUN", 1)
         monkeypatch.setattr(compressed_code, "COST_OF_LOADING", -1.0)
         monkeypatch.setattr(compressed_code, "COST_IF_LOADED", -1.0)
     commands = [["ark:in", "ark,scp:out,out.scp"], ["--write-num-frames=ark,t:out.len", "ark:in", "ark:out"],

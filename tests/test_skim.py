@@ -26,7 +26,8 @@ from nnet3py.formats import compressed_code
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
-from nnet3py.formats.matrix_bytes import RAW_MATRIX, MatrixSkimmer, decoded_matrix
+from nnet3py.formats.layouts import MatrixSkimmer
+from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix
 from nnet3py.io.holder import Holder
 from nnet3py.io.skim import Skimmer, Walk
 from nnet3py.io.tables import SequentialReader

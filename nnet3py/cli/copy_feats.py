@@ -77,7 +77,8 @@ def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
 
 
 def _copy_table(args: list[str], options: Options) -> int:
-    from nnet3py.formats.matrix_bytes import STORED_MATRIX, dense_runs, num_rows
+    from nnet3py.formats.layouts import dense_runs
+    from nnet3py.formats.matrix_bytes import STORED_MATRIX, num_rows
     from nnet3py.io.specifiers import parse_wspecifier
     from nnet3py.io.tables import SequentialReader, TableWriter
 

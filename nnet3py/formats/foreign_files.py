@@ -1,6 +1,9 @@
-"""Sound in WAVE files (RIFF), alone or as the values of a table. Kaldi: ``feat/wave-reader.h``.
+"""Files of other systems: sound in WAVE files (RIFF), feature files of HTK and Sphinx.
 
-Samples are what 16 bits would hold, from -32768 to 32767, whatever their width in the file.
+Samples are what 16 bits would hold, from -32768 to 32767, whatever their width in the file. HTK's and Sphinx's files
+are
+big-endian and carry no ``\\0B``; but Sphinx's are written little-endian as by Kaldi's program, and Sphinx finds out.
+Kaldi: ``feat/wave-reader.h``, HtkMatrixHolder, SphinxMatrixHolder.
 """
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Wave(NamedTuple):
 
     Attributes
     ----------
-    rate : samples a second
+    rate : float, samples a second
     samples : float32 (channels, samples), of the range of 16 bits
     """
 
@@ -48,12 +51,12 @@ class Wave(NamedTuple):
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """Length of the sound in seconds."""
         return self.samples.shape[1] / self.rate
 
 
 class _Form(NamedTuple):
-    """What the header of a file says."""
+    """The form of a file's samples, by its header."""
 
     kind: str            # a key of _SCALES
     order: str           # byte order, as numpy writes it
@@ -67,9 +70,9 @@ class _Form(NamedTuple):
 
 
 def read_wave(reader: TokenReader) -> Wave:
-    """Read a WAVE file, of linear samples of 8, 16, 24 or 32 bits, or floating-point ones.
+    """Read a WAVE file of linear samples of 8, 16, 24 or 32 bits, or of floating-point samples. Kaldi: WaveData::Read.
 
-    A file that is shorter than its header says gives a warning. Raises FormatError. Kaldi: WaveData::Read.
+    A file that is shorter than its header says gives a warning. Raises FormatError.
     """
     form = _read_form(reader)
     data = reader.up_to(form.num_bytes)
@@ -89,7 +92,10 @@ def read_wave(reader: TokenReader) -> Wave:
 
 
 def read_duration(reader: TokenReader) -> float:
-    """Return the seconds that a WAVE file lasts, by its header if that tells. Raises FormatError. Kaldi: WaveInfo::Read."""
+    """Return the seconds that a WAVE file lasts, by its header if that tells. Kaldi: WaveInfo::Read.
+
+    Raises FormatError.
+    """
     form = _read_form(reader)
     if form.num_bytes is None:
         num_bytes = len(reader.up_to(None))
@@ -102,7 +108,7 @@ def read_duration(reader: TokenReader) -> float:
 def write_wave(writer: TokenWriter, wave: Wave) -> None:
     """Write 16-bit samples; fractions are cut off, and values that are too large are clipped, with a warning.
 
-    Raises Nnet3Error for what does not fit into a WAVE file. Kaldi: WaveData::Write.
+    Raises Nnet3Error for sound that does not fit into a WAVE file. Kaldi: WaveData::Write.
     """
     channels, count = wave.samples.shape
     rate = int(wave.rate)
@@ -124,9 +130,9 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
 
 
 def has_stream_size(begin: bytes) -> bool:
-    """Return whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not say how long it is.
+    """Return whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not state its length.
 
-    That is so of files that a pipe or a recorder wrote; they are read to their end. False for what is no WAVE file.
+    So are files that a pipe or a recorder wrote; they are read to their end. False for other files.
     """
     if begin[:4] not in (b"RIFF", b"RIFX", b"RF64") or begin[8:12] != b"WAVE":
         return False
@@ -152,7 +158,7 @@ def _is_unknown(size: int) -> bool:
 
 
 def _long_length(data: bytes) -> int | None:
-    """How many bytes the samples have by the chunk 'ds64' of an RF64 file; None if that does not tell."""
+    """Return the bytes of the samples by the chunk 'ds64' of an RF64 file; None if it does not tell."""
     if len(data) < _RF64_HEADER.size:
         return None
     size: int = _RF64_HEADER.unpack_from(data)[1]
@@ -207,7 +213,7 @@ def _parse_form(reader: TokenReader, data: bytes, order: str) -> _Form:
 
 
 def _numbers(data: memoryview, form: _Form) -> np.ndarray:
-    """Return the samples as they are in the file, but unsigned ones around 0."""
+    """Return the samples as in the file, but unsigned ones around 0."""
     if form.kind == "u1":
         return np.frombuffer(data, dtype=np.uint8).astype(np.int16) - 128
     if form.kind == "i3":
@@ -238,9 +244,9 @@ def _big_endian(reader: TokenReader, dtype: str, count: int) -> np.ndarray:
 
 
 def read_htk_matrix(reader: TokenReader) -> np.ndarray:
-    """Return a parameter file of HTK: float32 (frames, dim). Compressed ones (kind _C) are decoded, checksums are skipped.
+    """Read a parameter file of HTK, float32 (frames, dim). Raises FormatError.
 
-    Raises FormatError.
+    Compressed files (kind _C) are decoded, checksums are skipped.
     """
     num_samples, _, sample_bytes, kind = _HTK_HEADER.unpack(reader.raw(_HTK_HEADER.size))
     compressed = bool(kind & _COMPRESSED)
@@ -264,7 +270,7 @@ def read_htk_matrix(reader: TokenReader) -> np.ndarray:
 
 
 def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
-    """Return a feature file of Sphinx: float32 (frames, 13). Raises FormatError."""
+    """Read a feature file of Sphinx, float32 (frames, 13). Raises FormatError."""
     (count,) = struct.unpack(">i", reader.raw(4))
     if count < 0 or count % SPHINX_DIM:
         raise reader.error(f"expected a Sphinx file of {SPHINX_DIM} numbers a frame, found {count} numbers")
@@ -272,7 +278,7 @@ def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
 
 
 def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
-    """HTK files whose header says ``kind``, such as 6 for MFCC, and a frame every ``period`` of 100 ns.
+    """Return the holder of HTK files whose header says ``kind``, such as 6 for MFCC, and ``period`` in units of 100 ns.
 
     Writing raises ShapeError for more columns than such files can have. Kaldi: WriteHtk.
     """
@@ -287,7 +293,7 @@ def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
 
 
 def write_sphinx_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
-    """Return a feature file of Sphinx, of any number of columns, which the file does not tell. Kaldi: WriteSphinx."""
+    """Write a feature file of Sphinx, of any number of columns, which the file does not tell. Kaldi: WriteSphinx."""
     writer.raw(struct.pack("<i", matrix.size))
     writer.raw(matrix.astype("<f4").tobytes())
 

@@ -1,4 +1,7 @@
-"""Sparse matrices, such as the labels of examples. Kaldi: ``SparseMatrix``, ``SparseVector``."""
+"""Sparse matrices, such as the labels of examples; and matrices in whichever form they are stored.
+
+Kaldi: ``SparseMatrix``, ``SparseVector``, ``GeneralMatrix``.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +29,7 @@ class SparseMatrix:
     row_starts : int64 (rows + 1,), where each row's elements begin
     columns : int32 (elements,), increasing within a row
     values : float32 (elements,)
-    num_cols : columns
+    num_cols : int, number of columns
     """
 
     def __init__(self, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray, num_cols: int) -> None:
@@ -37,17 +40,17 @@ class SparseMatrix:
 
     @property
     def num_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.row_starts) - 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self.num_rows, self.num_cols
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[tuple[int, float]]], num_cols: int) -> SparseMatrix:
-        """Make one of (column, value) lists, in any order; see :meth:`from_arrays`."""
+        """Make a matrix of (column, value) lists, in any order, as :meth:`from_arrays` does."""
         lists = [list(row) for row in rows]
         pairs = [pair for row in lists for pair in row]
         starts = np.cumsum([0, *map(len, lists)])
@@ -57,7 +60,7 @@ class SparseMatrix:
     @classmethod
     def from_arrays(cls, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
                     num_cols: int) -> SparseMatrix:
-        """Make one of elements in any order: repeated columns are summed, zeros dropped.
+        """Make a matrix of elements in any order: repeated columns are summed, zeros dropped.
 
         ShapeError for a column outside 0 … num_cols - 1. Kaldi: the constructor from pairs.
         """
@@ -81,7 +84,7 @@ class SparseMatrix:
 
     @classmethod
     def read(cls, reader: TokenReader) -> SparseMatrix:
-        """Read one, text or binary; FormatError for anything else."""
+        """Read a matrix, text or binary; FormatError for other contents."""
         return cls.read_after_token(reader, reader.token())
 
     @classmethod
@@ -103,7 +106,7 @@ class SparseMatrix:
         return cls(row_starts, *_checked(reader, row_starts, columns, values, num_cols), num_cols)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it, text or binary."""
+        """Write the matrix, text or binary."""
         if writer.binary:
             headers = np.empty(self.num_rows, dtype=_ROW_DTYPE)
             headers["token"], headers["dim"], headers["count"] = b"SV ", self.num_cols, np.diff(self.row_starts)
@@ -121,7 +124,7 @@ class SparseMatrix:
     # -- other forms -----------------------------------------------------------------------------------------------
 
     def to_dense(self) -> np.ndarray:
-        """Return the whole matrix: float32 (rows, cols), a new array. ShapeError if it is absurdly large."""
+        """Return the whole matrix, float32 (rows, cols), a new array. ShapeError if it is absurdly large."""
         if self.num_rows * self.num_cols > _MAX_DENSE:
             raise ShapeError(f"a sparse matrix of {self.num_rows} x {self.num_cols} is too large to be made dense")
         dense = np.zeros(self.shape, dtype=np.float32)
@@ -129,7 +132,7 @@ class SparseMatrix:
         return dense
 
     def scaled(self, factor: float) -> SparseMatrix:
-        """This matrix times ``factor``; the structure is shared."""
+        """Return this matrix times ``factor``; the structure is shared."""
         return SparseMatrix(self.row_starts, self.columns, self.values * np.float32(factor), self.num_cols)
 
     def take_rows(self, indexes: np.ndarray) -> SparseMatrix:
@@ -144,7 +147,10 @@ class SparseMatrix:
 
     @classmethod
     def concatenate(cls, parts: Sequence[SparseMatrix]) -> SparseMatrix:
-        """Return the rows of several, one after the other; ShapeError if columns differ. Kaldi: AppendSparseMatrixRows."""
+        """Return the rows of several matrices, one after the other. Kaldi: AppendSparseMatrixRows.
+
+        ShapeError if numbers of columns differ.
+        """
         filled = [part for part in parts if part.num_rows]
         dims = {part.num_cols for part in filled}
         if len(dims) > 1:
@@ -195,7 +201,7 @@ def _named_number(reader: TokenReader, token: str, name: str) -> int:
 
 def _checked(reader: TokenReader, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
              num_cols: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the elements, if their columns are increasing and in range."""
+    """Return the elements if their columns are increasing and in range; raise FormatError otherwise."""
     if len(columns):
         if int(columns.min()) < 0 or int(columns.max()) >= num_cols:
             raise reader.error(f"expected columns from 0 to {num_cols - 1}, found {columns.min()} to {columns.max()}")
@@ -224,7 +230,7 @@ def read_general_matrix(reader: TokenReader) -> GeneralMatrix:
 
 
 def read_compressed(reader: TokenReader) -> CompressedMatrix:
-    """Read a compressed matrix; a dense one, or text, is compressed with the automatic method."""
+    """Read a compressed matrix; dense matrices and text are compressed with the automatic method."""
     if not reader.binary:
         return CompressedMatrix.compress(read_text_matrix(reader))
     token = reader.token()
@@ -234,7 +240,7 @@ def read_compressed(reader: TokenReader) -> CompressedMatrix:
 
 
 def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
-    """Write a matrix in its form; one without rows, and in text a compressed one, is written as a dense one."""
+    """Write a matrix in its form; one without rows, and in text a compressed one, as a dense matrix."""
     form = SparseMatrix if not writer.binary else CompressedMatrix | SparseMatrix
     if isinstance(matrix, form) and matrix.num_rows:
         matrix.write(writer)
@@ -243,17 +249,17 @@ def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
 
 
 def to_dense(matrix: GeneralMatrix) -> np.ndarray:
-    """Return the matrix as float32 (rows, cols): a new array, or the array itself if it is one."""
+    """Return the matrix as float32 (rows, cols): a new array, or the array itself."""
     return matrix.to_dense() if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix
 
 
 def take_rows(matrix: GeneralMatrix, indexes: np.ndarray) -> GeneralMatrix:
-    """Return the rows that ``indexes`` (int array, repeats allowed) names, in the form the matrix has."""
+    """Return the rows that ``indexes`` (int array, repeats allowed) names, in the matrix's form."""
     return matrix.take_rows(indexes) if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix[indexes]
 
 
 def row_range(matrix: GeneralMatrix, first: int, count: int) -> GeneralMatrix:
-    """``count`` rows from ``first`` on, in the matrix's form; beyond its ends the first or last row is repeated.
+    """Return ``count`` rows from ``first`` on, in the matrix's form; beyond its ends the first or last row is repeated.
 
     Kaldi: ExtractRowRangeWithPadding.
     """
@@ -261,12 +267,12 @@ def row_range(matrix: GeneralMatrix, first: int, count: int) -> GeneralMatrix:
 
 
 def compressed(matrix: GeneralMatrix) -> GeneralMatrix:
-    """Return a dense matrix compressed with the automatic method; others as they are. Kaldi: GeneralMatrix::Compress."""
+    """Compress a dense matrix with the automatic method; return others unchanged. Kaldi: GeneralMatrix::Compress."""
     return matrix if isinstance(matrix, CompressedMatrix | SparseMatrix) else CompressedMatrix.compress(matrix)
 
 
 def scaled(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
-    """Return the matrix times ``factor``, in its form; the argument is left as it is. Kaldi: GeneralMatrix::Scale."""
+    """Return the matrix times ``factor``, in its form. Kaldi: GeneralMatrix::Scale."""
     if isinstance(matrix, CompressedMatrix | SparseMatrix):
         return matrix.scaled(factor)
     return matrix * np.float32(factor)

@@ -1,4 +1,7 @@
-"""How the values of each type of table are read and written. Kaldi: ``kaldi-holder.h``."""
+"""Holders, which read and write the values of each type of table; and tables of matrices and alignments for programs.
+
+Kaldi: ``kaldi-holder.h``.
+"""
 from __future__ import annotations
 
 import logging
@@ -55,7 +58,7 @@ def _bounds(part: tuple[int, int] | None, size: int, tolerance: int, what: str, 
 
 
 def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
-    """Return the rows and columns of a matrix that ``first:last,first:last`` names, both included; a dense array.
+    """Return the rows and columns of a matrix that ``first:last,first:last`` names, both included, a dense array.
 
     Up to two rows beyond the end are tolerated. Nnet3Error for a range that lies outside.
     """
@@ -66,7 +69,7 @@ def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
 
 
 def select_vector_range(vector: np.ndarray, text: str) -> np.ndarray:
-    """Return the elements of a vector that ``first:last`` names, both included. Nnet3Error for what lies outside."""
+    """Return the elements of a vector that ``first:last`` names, both included. Nnet3Error for a range outside."""
     return vector[_bounds(parse_range(text, 1)[0], len(vector), RANGE_TOLERANCE, "elements", text)]
 
 
@@ -93,7 +96,7 @@ POSTERIOR: Holder[Any] = Holder("posterior", read_posterior, write_posterior)
 
 
 def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
-    """One matrix (rows, cols) of ``dtype`` from a file; the name may end with a range: ``feats.ark:15[0:9,:]``.
+    """Read a matrix (rows, cols) of ``dtype`` from a file; the name may end with a range: ``feats.ark:15[0:9,:]``.
 
     Compressed matrices are decoded. Kaldi: ReadKaldiObject for Matrix.
     """
@@ -103,13 +106,13 @@ def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
 
 
 def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Return the matrices of a table, such as features, one after the other; compressed ones are decoded.
+    """Iterate over the matrices of a table, such as features; compressed matrices are decoded.
 
     >>> feats = dict(nnet3py.read_matrices("scp:feats.scp"))
 
     Parameters
     ----------
-    rspecifier : of the table
+    rspecifier : str, rspecifier of the table
 
     Yields
     ------
@@ -134,16 +137,16 @@ def write_matrices(wspecifier: str, matrices: Mapping[str, ArrayLike] | Iterable
 
     Parameters
     ----------
-    wspecifier : of the table
-    matrices : a dict, or pairs of a key and a matrix, numbers (rows, cols); they become float32
+    wspecifier : str, wspecifier of the table
+    matrices : dict, or pairs of a key and a matrix, numbers (rows, cols), which become float32
 
     Returns
     -------
-    How many there were.
+    int, the number of matrices.
 
     Raises
     ------
-    ShapeError : what is no matrix of numbers
+    ShapeError : a value that is no matrix of numbers
     SpecifierError : a wspecifier that cannot be used
     Nnet3Error : a file that cannot be written, a key that cannot be one
     """
@@ -159,13 +162,13 @@ def _as_matrix(key: str, matrix: ArrayLike) -> np.ndarray:
 
 
 def read_alignments(rspecifier: str) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """Return the integer vectors of a table, as alignments are, and classes to train on.
+    """Iterate over the integer vectors of a table, such as alignments, or classes to train on.
 
     >>> alignments = dict(nnet3py.read_alignments("ark:gunzip -c exp/tri3_ali/ali.1.gz |"))
 
     Parameters
     ----------
-    rspecifier : of the table
+    rspecifier : str, rspecifier of the table
 
     Yields
     ------

@@ -1,6 +1,9 @@
-"""The ``<I1V>`` code of index lists: one byte for an index close to the one before, 16 bytes for any other.
+"""Codes of lists of indexes and of cindexes, (node, index) pairs. Both begin with ``<I1V>``.
 
-Kaldi: ReadIndexVector and WriteIndexVector of ``nnet-common.cc``.
+An index close to the one before takes one byte, any other 16 bytes. In lists of cindexes a marker and the node come
+before
+each run of rows of one node, and an index with the next n has a short byte, too. Kaldi: ReadIndexVector,
+WriteIndexVector, ReadCindexVector, WriteCindexVector.
 """
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ FULL = np.dtype([("escape", "i1"), ("n_size", "i1"), ("n", "<i4"), ("t_size", "i
 
 
 def read_index_vector(reader: TokenReader) -> np.ndarray:
-    """Read a list of indexes: int32 (rows, 3), columns n, t, x; it may be read-only."""
+    """Read a list of indexes, int32 (rows, 3), columns n, t, x; the array may be read-only."""
     count = _read_count(reader)
     if reader.binary:
         data, escapes = _read_index_codes(reader.raw, count)
@@ -44,10 +47,9 @@ def _read_count(reader: TokenReader) -> int:
 
 
 def _read_index_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[bytearray, list[int]]:
-    """Return the bytes of ``count`` coded indexes, and where among them the full ones begin.
+    """Read ``count`` coded indexes; return the bytes and the places of the full ones.
 
-    The length is known only when all are seen, so the least number of bytes that must be there is read, again and
-    again.
+    The length is known only at the end, so the least number of bytes that must follow is read, again and again.
     """
     data = bytearray(read(count))
     escapes = []
@@ -69,7 +71,7 @@ def _read_index_codes(read: Callable[[int], bytes | bytearray], count: int) -> t
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _decode_indexes(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
-    """Return the indexes of the codes, read-only: the examples of an archive mostly have the same few lists of them."""
+    """Decode indexes, read-only: the examples of an archive mostly have the same few lists of them."""
     raw = np.frombuffer(data, dtype=np.int8)
     steps = raw
     if escapes:
@@ -182,10 +184,9 @@ def _expect_byte(reader: TokenReader, byte: bytes) -> None:
 
 
 def _read_cindex_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int, int]], list[int]]:
-    """Return the bytes of ``count`` rows; where markers begin, each with the row that follows; where full indexes begin.
+    """Read ``count`` rows; return the bytes, the markers, each with the row that follows, and the places of full indexes.
 
-    The length is known only when all are seen, so the least number of bytes that must be there is read, again and
-    again.
+    The length is known only at the end, so the least number of bytes that must follow is read, again and again.
     """
     data = bytearray()
     markers: list[tuple[int, int]] = []

@@ -1,4 +1,7 @@
-"""Matrices made from their bytes in an archive, in a fraction of the time that reading token by token takes."""
+"""Many matrices decoded or compressed at once, from the bytes of files to arrays or to the bytes of files.
+
+Compiled code goes through a batch in one call, so that other threads can meanwhile read and write.
+"""
 from __future__ import annotations
 
 import itertools
@@ -10,8 +13,7 @@ import numpy as np
 
 from nnet3py.formats.compressed import CompressedMatrix, CompressionMethod
 from nnet3py.formats.compressed_code import address, compress_columns, decode_columns, expect_decoding, find_ranges
-from nnet3py.formats.layouts import DENSE, FORMS, Head, head_bytes, head_of
-from nnet3py.formats.matrix_bytes import Found, MatrixSkimmer
+from nnet3py.formats.layouts import DENSE, FORMS, Found, Head, MatrixSkimmer, head_bytes, head_of
 from nnet3py.io.holder import BytePieces
 
 _DTYPES = {kind: (np.dtype(form.element), np.dtype(form.element).newbyteorder("=")) for kind, form in FORMS.items()}
@@ -55,7 +57,7 @@ def _decoded(data: bytes, head: Head) -> np.ndarray:
 
 
 def dense_skimmer() -> MatrixSkimmer:
-    """Finds the matrices of an archive and makes them dense: float32 (rows, cols)."""
+    """Return a finder of an archive's matrices which makes them dense, float32 (rows, cols)."""
     return MatrixSkimmer(_all_dense)
 
 
@@ -78,7 +80,7 @@ def batches(entries: Iterable[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]
 
 
 def compressed(values: Sequence[Any], method: int) -> list[Any]:
-    """Each matrix compressed: as bytes to be written, or CompressedMatrix. NumericError for NaN or infinity."""
+    """Compress each matrix: to bytes to be written, or to CompressedMatrix. NumericError for NaN or infinity."""
     heads = [head_of(value) if isinstance(value, bytes) else None for value in values]
     results: list[Any] = [None] * len(values)
     if method in (CompressionMethod.AUTOMATIC, CompressionMethod.SPEECH_FEATURE):
@@ -90,7 +92,7 @@ def compressed(values: Sequence[Any], method: int) -> list[Any]:
 
 
 def _compress_columns(values: Sequence[Any], results: list[Any], chosen: list[int], heads: list[Head]) -> None:
-    """Set the results of the values that are chosen; those that have no range, or are not finite, are left None."""
+    """Set the results of the chosen values; matrices without range, or not finite, are left None."""
     sizes = [head.num_rows * head.num_cols for head in heads]
     begins = list(itertools.accumulate(sizes, initial=0))
     columns = list(itertools.accumulate((head.num_cols for head in heads), initial=0))

@@ -1,4 +1,4 @@
-"""Posteriors: for each frame a list of (id, weight). Kaldi: ``Posterior``, ``PosteriorHolder``."""
+"""Posteriors, for each frame a list of (id, weight): reading, writing, weighting, sums. Kaldi: ``posterior.h``."""
 from __future__ import annotations
 
 import re
@@ -39,14 +39,14 @@ class Posterior(Sequence[Frame]):
 
     @classmethod
     def from_lists(cls, frames: Sequence[Sequence[tuple[int, float]]]) -> Posterior:
-        """Make one of lists of (id, weight)."""
+        """Make a posterior of lists of (id, weight)."""
         pairs = [pair for frame in frames for pair in frame]
         starts = np.cumsum([0, *(len(frame) for frame in frames)])
         return cls(starts, np.array([i for i, _ in pairs], dtype=np.int32),
                    np.array([w for _, w in pairs], dtype=np.float32))
 
     def part(self, first: int, end: int) -> Posterior:
-        """Frames ``first`` to ``end`` - 1."""
+        """Return frames ``first`` to ``end`` - 1."""
         starts = self.row_starts[first:end + 1]
         entries = slice(starts[0], starts[-1])
         return Posterior(starts - starts[0], self.ids[entries], self.weights[entries])
@@ -83,12 +83,12 @@ class Posterior(Sequence[Frame]):
 
 
 def posterior_of_alignment(ids: np.ndarray) -> Posterior:
-    """One entry of weight 1 for each frame: ``ids`` int32 (frames,). Kaldi: AlignmentToPosterior."""
+    """Return one entry of weight 1 for each frame: ``ids`` int32 (frames,). Kaldi: AlignmentToPosterior."""
     return Posterior(np.arange(len(ids) + 1), ids, np.ones(len(ids), dtype=np.float32))
 
 
 def read_posterior(reader: TokenReader) -> Posterior:
-    """Read posteriors; in text they end with the line. FormatError for anything else."""
+    """Read posteriors; in text they end with the line. FormatError for other contents."""
     if not reader.binary:
         return _read_text(reader)
     num_frames = reader.integer()
@@ -146,29 +146,29 @@ def write_posterior(writer: TokenWriter, posterior: Posterior | Sequence[Sequenc
 
 
 def _frames(posterior: Posterior) -> np.ndarray:
-    """Return int64 (entries,): the frame of each entry."""
+    """Return the frame of each entry, int64 (entries,)."""
     return np.repeat(np.arange(len(posterior)), np.diff(posterior.row_starts))
 
 
 def _kept(posterior: Posterior, keep: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> Posterior:
-    """Those entries that ``keep`` marks, with other ids and weights."""
+    """Return the entries that ``keep`` marks, with other ids and weights."""
     starts = np.concatenate(([0], np.cumsum(keep)))[posterior.row_starts]
     return Posterior(starts, ids[keep], weights[keep])
 
 
 def weighted_entries(posterior: Posterior, marked: np.ndarray, weight: float) -> Posterior:
-    """Marked entries times ``weight``; with weight 0 they are left out. Kaldi: WeightSilencePost.
+    """Return marked entries times ``weight``; with weight 0 they are left out. Kaldi: WeightSilencePost.
 
-    ``marked`` bool (entries,).
+    ``marked`` : bool (entries,)
     """
     weights = np.where(marked, posterior.weights * np.float32(weight), posterior.weights)
     return _kept(posterior, ~marked | (weight != 0.0), posterior.ids, weights)
 
 
 def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> Posterior:
-    """Frames times the mean of ``weight`` and 1, by how much of them is marked. Kaldi: WeightSilencePostDistributed.
+    """Return frames times the mean of ``weight`` and 1, weighted by their marked share.
 
-    Nnet3Error for negative posteriors.
+    Nnet3Error for negative posteriors. Kaldi: WeightSilencePostDistributed.
     """
     frames, values = _frames(posterior), posterior.weights.astype(np.float64)
     if (values < 0).any():
@@ -181,18 +181,18 @@ def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> 
 
 
 def scaled_frames(posterior: Posterior, factors: np.ndarray) -> Posterior:
-    """Frames times ``factors`` float32 (frames,); frames of factor 0 become empty."""
+    """Return frames times ``factors``, float32 (frames,); frames of factor 0 become empty."""
     of_entries = factors[_frames(posterior)]
     return _kept(posterior, of_entries != 0.0, posterior.ids, posterior.weights * of_entries)
 
 
 def frame_sums(posterior: Posterior) -> np.ndarray:
-    """Return float32 (frames,), the sum of each frame's weights. Kaldi: PosteriorToWeights."""
+    """Return the sum of each frame's weights, float32 (frames,). Kaldi: PosteriorToWeights."""
     return np.bincount(_frames(posterior), posterior.weights, minlength=len(posterior)).astype(np.float32)
 
 
 def summed_by_id(posterior: Posterior, ids: np.ndarray) -> Posterior:
-    """Entries of one frame with equal new ``ids`` int (entries,) added; sums of 0 are left out, ids ascend."""
+    """Add entries of a frame with equal new ``ids``, int (entries,); sums of 0 are left out, ids ascend."""
     keys = np.column_stack((_frames(posterior), ids)).reshape(-1, 2)
     pairs, places = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(places.ravel(), posterior.weights, minlength=len(pairs)).astype(np.float32)
@@ -202,7 +202,7 @@ def summed_by_id(posterior: Posterior, ids: np.ndarray) -> Posterior:
 
 
 def of_log_probs(log_probs: np.ndarray, least: float, uniform: Callable[[], float] | None) -> Posterior:
-    """Posteriors from log-probabilities, float32 (frames, ids); ids are columns, counted from 0.
+    """Return posteriors of log-probabilities, float32 (frames, ids); ids are columns, counted from 0.
 
     Values below ``least`` are left out, or, with ``uniform`` to draw from, raised to it so often that the mean is kept.
     """

@@ -1,7 +1,7 @@
-"""Table values without tokens of their own: scalars, integer vectors, pairs.
+"""Table values without tokens of their own: scalars, integer vectors, pairs; and rows of (integer, number) pairs.
 
-In text they end with their line; in binary every number carries its size byte. Kaldi: BasicHolder, BasicVectorHolder,
-BasicVectorVectorHolder, BasicPairVectorHolder.
+In text they end with their line; in binary every number carries its size byte. Rows of pairs are the body of sparse
+matrices and of posteriors. Kaldi: BasicHolder, BasicVectorHolder, BasicVectorVectorHolder, BasicPairVectorHolder.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _scalar_word(reader: TokenReader) -> bytes:
 
 
 def read_integer_value(reader: TokenReader) -> int:
-    """Return an int32 alone on its line, or binary."""
+    """Read an int32 alone on its line, or binary."""
     if reader.binary:
         return reader.integer()
     return int(_int32s(reader, [_scalar_word(reader)])[0])
@@ -55,7 +55,7 @@ def write_integer_value(writer: TokenWriter, value: int) -> None:
 
 
 def read_real_value(reader: TokenReader) -> float:
-    """Return a float or double alone on its line, or binary."""
+    """Read a float or double alone on its line, or binary."""
     if reader.binary:
         return reader.real()
     word = _scalar_word(reader)
@@ -74,7 +74,7 @@ def write_real_value(writer: TokenWriter, value: float, double: bool) -> None:
 
 
 def read_bool_value(reader: TokenReader) -> bool:
-    """T or F."""
+    """Read T or F."""
     if reader.binary:
         return reader.boolean()
     word = _scalar_word(reader)
@@ -93,7 +93,7 @@ def write_bool_value(writer: TokenWriter, value: bool) -> None:
 
 
 def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
-    """Return int32 array of the words of a text line."""
+    """Return the words of a text line as int32 array."""
     try:
         if any(b"_" in word for word in words):      # Python takes 1_000 for an integer
             raise ValueError
@@ -107,7 +107,7 @@ def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
 
 
 def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
-    """``count`` binary integers, each after its size byte: int32 (count,)."""
+    """Read ``count`` binary integers, each after its size byte, int32 (count,)."""
     reader.check_count(count, _SIZED.itemsize)
     data = np.frombuffer(reader.raw(count * _SIZED.itemsize), dtype=_SIZED)
     if np.any(data["size"] != 4):
@@ -116,7 +116,7 @@ def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
 
 
 def _sized_vectors(reader: TokenReader, count: int) -> list[np.ndarray]:
-    """``count`` binary vectors, each after its length: int32, decoded together, as there may be one for each frame."""
+    """Read ``count`` binary int32 vectors, each after its length, together, as there may be one for each frame."""
     lengths, pieces = [], []
     for _ in range(count):
         length = reader.integer()
@@ -142,7 +142,7 @@ def _integers_text(values: np.ndarray) -> bytes:
 
 
 def read_int_vector(reader: TokenReader) -> np.ndarray:
-    """Return int32 (count,). Kaldi: an alignment, for example."""
+    """Read integers, such as an alignment, int32 (count,)."""
     if reader.binary:
         return kaldi_io_adapter.read_int_vector(reader)
     return _int32s(reader, line_of(reader).split())
@@ -159,7 +159,7 @@ def write_int_vector(writer: TokenWriter, value: ArrayLike) -> None:
 
 
 def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
-    """Return a list of int32 arrays; in text each is ended by a semicolon."""
+    """Read a list of int32 arrays; in text each is ended by a semicolon."""
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, _SIZED.itemsize)
@@ -184,7 +184,7 @@ def write_int_vectors(writer: TokenWriter, value: Sequence[ArrayLike]) -> None:
 
 
 def read_int_pairs(reader: TokenReader) -> np.ndarray:
-    """Return int32 (count, 2); in text a semicolon separates the pairs."""
+    """Read pairs of integers, int32 (count, 2); in text a semicolon separates the pairs."""
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, 2 * _SIZED.itemsize)
@@ -207,7 +207,7 @@ def write_int_pairs(writer: TokenWriter, value: ArrayLike) -> None:
 
 
 def read_float_pairs(reader: TokenReader) -> np.ndarray:
-    """Return float32 (count, 2); in text a semicolon separates the pairs."""
+    """Read pairs of numbers, float32 (count, 2); in text a semicolon separates the pairs."""
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, 2 * _SIZED_FLOAT.itemsize)
@@ -315,6 +315,6 @@ def _scatter(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
 
 
 def text_pairs(ids: np.ndarray, values: np.ndarray) -> bytes:
-    """``id value `` for each pair."""
+    """Return ``id value `` for each pair."""
     numbers = [number for pair in zip(ids.tolist(), values.tolist(), strict=True) for number in pair]
     return b"%d %.7g " * len(ids) % tuple(numbers)

@@ -1,4 +1,8 @@
-"""Numbering word sequences, such as the histories of n-grams: a tree in which each node is a sequence."""
+"""ARPA files: n-gram language models with back-off, read as arrays; and numbering of word sequences.
+
+Text before ``\\data\\`` is ignored, and n-grams of words that a symbol table lacks are left out, each with a warning.
+Kaldi: ``ArpaFileParser``.
+"""
 from __future__ import annotations
 
 import logging
@@ -19,11 +23,11 @@ _SHIFT = 31                    # bits of a word in a key; words are from 0 to 2 
 
 
 class Histories:
-    """A growing set of word sequences, including the beginnings of each. The empty one is node 0.
+    """A growing set of word sequences, as nodes of a tree, with the beginnings of each. The empty sequence is node 0.
 
     Attributes
     ----------
-    num_nodes : sequences so far
+    num_nodes : int, sequences so far
     """
 
     def __init__(self) -> None:
@@ -32,14 +36,14 @@ class Histories:
         self._nodes: list[np.ndarray] = []
 
     def find(self, words: np.ndarray) -> np.ndarray:
-        """Return int64 (rows,): the node of each row of ``words`` (rows, length), MISSING if it was not added."""
+        """Return the node of each row of ``words`` (rows, length), int64 (rows,); MISSING if it was not added."""
         nodes = np.zeros(len(words), dtype=np.int64)
         for place in range(words.shape[1]):
             nodes = self._step(place, nodes, words[:, place])
         return nodes
 
     def add(self, words: np.ndarray) -> np.ndarray:
-        """Return int64 (rows,): the node of each row of ``words`` (rows, length), made if it is new."""
+        """Return the node of each row of ``words`` (rows, length), int64 (rows,), made if it is new."""
         nodes = np.zeros(len(words), dtype=np.int64)
         for place in range(words.shape[1]):
             if place == len(self._keys):
@@ -85,8 +89,10 @@ _BLANK[list(b" \t\n\r\v\f")] = True
 class Section(NamedTuple):
     """The n-grams of one order.
 
-    ``words`` int32 (count, order), ``log_probs`` and ``backoffs`` float32 (count,), natural logarithms; a missing
-    back-off is 0.
+    Attributes
+    ----------
+    words : int32 (count, order)
+    log_probs, backoffs : float32 (count,), natural logarithms; 0 for a missing back-off
     """
 
     words: np.ndarray
@@ -96,7 +102,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Arpa:
-    """A model: ``sections[n - 1]`` has its n-grams of order n."""
+    """A language model: ``sections[n - 1]`` has its n-grams of order n."""
 
     sections: list[Section]
 
@@ -107,20 +113,20 @@ class Arpa:
 
 
 class Warner:
-    """Warnings about single n-grams; at most ``most`` of them are shown; -1: all."""
+    """A limit on warnings about single n-grams; at most ``most`` are shown; -1: all."""
 
     def __init__(self, most: int = 30) -> None:
         self.most, self.count = most, 0
 
     def __call__(self, messages: Callable[[int], str], count: int = 1) -> None:
-        """Give ``count`` more warnings; ``messages(i)`` is the text of the i-th."""
+        """Count ``count`` more warnings and show them within the limit; ``messages(i)`` is the text of the i-th."""
         shown = count if self.most < 0 else min(count, max(0, self.most - self.count))
         for i in range(shown):
             logger.warning("%s", messages(i), extra=kaldi_place("Read", "arpa-file-parser.cc", 219))
         self.count += count
 
     def finish(self) -> None:
-        """Say how many were not shown."""
+        """Log how many warnings were not shown."""
         if 0 <= self.most < self.count:
             logger.warning("Of %d parse warnings, %d were reported. Run program with --max-arpa-warnings=-1 to see all "
                            "warnings", self.count, self.most,
@@ -132,8 +138,8 @@ class WordIds:
 
     Parameters
     ----------
-    ids : numbers by word; None if the file's words are numbers themselves
-    grow : words that are not among ``ids`` get the next numbers; otherwise they have none
+    ids : dict, numbers by word; None if the file's words are numbers themselves
+    grow : bool, give words that are not among ``ids`` the next numbers; otherwise they have none
     """
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
@@ -141,7 +147,10 @@ class WordIds:
         self._next = max(ids.values(), default=-1) + 1 if ids is not None else 0
 
     def __call__(self, words: list[bytes]) -> np.ndarray:
-        """Return int64 (words,); -1 for a word without a number. ValueError for what should be a number but is not."""
+        """Return the numbers of words, int64; -1 for a word without number.
+
+        ValueError for a word that must be a number.
+        """
         if self.ids is None:
             wrong = next((word for word in words if not _INTEGER.fullmatch(word)), None)
             if wrong is not None:
@@ -161,8 +170,8 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
 
     Parameters
     ----------
-    words : numbers of its words
-    warn : gets warnings about n-grams that are left out
+    words : WordIds, numbers of the words
+    warn : Warner for n-grams that are left out; None for one of 30 warnings
 
     Raises
     ------
@@ -176,7 +185,7 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
 
 
 class _Parser:
-    """Reads one file, block after block."""
+    """The parser of one file, which goes block by block."""
 
     def __init__(self, stream: Any, path: str, words: WordIds, warn: Warner) -> None:
         self._stream, self._path, self._words, self._warn = stream, path, words, warn
@@ -185,7 +194,7 @@ class _Parser:
         self._ended = False
 
     def read(self) -> Arpa:
-        """Return the whole file; FormatError with the number of the line that is wrong."""
+        """Read the whole file; FormatError with the number of the wrong line."""
         counts = self._header()
         sections = [self._section(order, counts) for order in range(1, len(counts) + 1)]
         if self._directive != b"\\end\\":
@@ -201,7 +210,7 @@ class _Parser:
     # -- lines and blocks ------------------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
-        """Read more text; False at the end."""
+        """Read more text; return False at the end."""
         piece = b"" if self._ended else self._stream.read(_BLOCK)
         self._ended = not piece
         if piece:
@@ -221,7 +230,7 @@ class _Parser:
         return line.strip()
 
     def _blocks(self) -> Iterator[bytes]:
-        """Return the text up to the next line that begins with a backslash, in pieces of whole lines."""
+        """Yield the text up to the next line that begins with a backslash, in pieces of whole lines."""
         while self._text[self._at:self._at + 1] != b"\\":
             directive = self._text.find(b"\n\\", self._at)
             end = directive if directive >= 0 else self._text.rfind(b"\n", self._at)
@@ -237,7 +246,7 @@ class _Parser:
                 return
 
     def _header(self) -> list[int]:
-        """How many n-grams of each order are announced."""
+        """Read the header; return how many n-grams of each order are announced."""
         while (line := self._next_line()) != b"\\data\\":
             if line is None:
                 raise FormatError("expected an ARPA file, which has a line \\data\\", path=self._path)
@@ -284,7 +293,7 @@ class _Parser:
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))
 
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
-        """Return the n-grams of a block of lines whose words all have numbers; and how many n-grams there were in all."""
+        """Parse a block of lines; return the n-grams whose words all have numbers, and the number of n-grams in all."""
         fields = block.split()
         starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
@@ -313,7 +322,7 @@ class _Parser:
         return self._error(message, block.split(b"\n")[line].strip(), self._line + line + 1)
 
     def _numbers(self, texts: list[bytes], block: bytes, lines: np.ndarray) -> np.ndarray:
-        """Return float64: the numbers in ``texts``."""
+        """Parse the numbers in ``texts``, float64."""
         try:
             values = np.array(list(map(float, texts)))
             right = _can_be(values) if not any(b"_" in text for text in texts) else None
@@ -347,7 +356,7 @@ class _Parser:
 
 
 def natural(log10: np.ndarray) -> np.ndarray:
-    """Return float32: an ARPA file's numbers as natural logarithms, by way of float32."""
+    """Return an ARPA file's logarithms as natural ones, float32, by way of float32."""
     return (log10.astype(np.float32).astype(np.float64) * LN10).astype(np.float32)
 
 
@@ -364,12 +373,13 @@ def _is_number(text: bytes) -> bool:
 
 
 def _can_be(values: np.ndarray) -> np.ndarray:
-    """Return bool: which numbers can be logarithms of probabilities or of back-offs; minus infinity can."""
+    """Return which numbers can be logarithms of probabilities or of back-offs, bool; minus infinity can."""
     return (np.abs(values) < _LARGEST_LOG) | (values == -np.inf)
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each nonblank line: the number of its first field, how many fields it has, and its own number, from 0."""
+    """Return, for each nonblank line, the number of its first field, its number of fields and its own number, from 0.
+    """
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]
     begins = ~blank

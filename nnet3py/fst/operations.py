@@ -1,6 +1,7 @@
-"""Simple operations on all arcs of an FST: sorting, exchanging and replacing labels, loops. OpenFst; Kaldi: ``fstbin``.
+"""Operations on FSTs: sorting, relabeling, loops, union, closure, replacement, local epsilons, pushing, random paths.
 
-Results do not keep what a file said about its FST (``stored``), which may no longer hold.
+Results do not keep the facts of the file that an FST came from (``stored``), which may no longer hold. OpenFst; Kaldi:
+``fstbin``, ``RemoveEpsLocal``, ``PushSpecial``.
 """
 from __future__ import annotations
 
@@ -19,25 +20,28 @@ EPSILON = 0
 
 
 def changed(fst: Fst, **values: object) -> Fst:
-    """Return the FST with some values replaced, such as ``input_labels``."""
+    """Return the FST with some attributes replaced, such as ``input_labels``."""
     return dataclasses.replace(fst, stored=None, **values)  # type: ignore[arg-type]
 
 
 def taken(fst: Fst, arcs: np.ndarray, arc_starts: np.ndarray | None = None) -> Fst:
-    """Return the FST with some of its arcs, or in another order: those of each state must stay together."""
+    """Return the FST with some of its arcs, or in another order; the arcs of a state must stay together."""
     return changed(fst, arc_starts=fst.arc_starts if arc_starts is None else arc_starts,
                    input_labels=fst.input_labels[arcs], output_labels=fst.output_labels[arcs],
                    weights=fst.weights[arcs], next_states=fst.next_states[arcs])
 
 
 def kept(fst: Fst, which: np.ndarray) -> Fst:
-    """Return the FST with the arcs for which ``which`` (bool) is true; all states are kept."""
+    """Return the FST with the arcs for which ``which`` (bool) is true, and all states."""
     counts = np.concatenate(([0], np.cumsum(which)))
     return taken(fst, np.flatnonzero(which), counts[fst.arc_starts])
 
 
 def arc_sorted(fst: Fst, by_output: bool = False) -> Fst:
-    """Each state's arcs sorted by input label and then output label, or the other way round. OpenFst: ArcSort."""
+    """Return the FST with each state's arcs sorted by input then output label, or the other way round. OpenFst:
+
+    ArcSort.
+    """
     first, second = ((fst.output_labels, fst.input_labels) if by_output else (fst.input_labels, fst.output_labels))
     if is_sorted(fst, by_output):
         return changed(fst)
@@ -52,7 +56,7 @@ def is_sorted(fst: Fst, by_output: bool = False) -> bool:
 
 
 def inverted(fst: Fst) -> Fst:
-    """Input and output exchanged. OpenFst: Invert."""
+    """Return the FST with input and output exchanged. OpenFst: Invert."""
     return changed(fst, input_labels=fst.output_labels, output_labels=fst.input_labels)
 
 
@@ -63,7 +67,7 @@ def projected(fst: Fst, on_output: bool) -> Fst:
 
 
 def relabeled(fst: Fst, input_pairs: dict[int, int] | None = None, output_pairs: dict[int, int] | None = None) -> Fst:
-    """Return the FST with labels replaced: new ones by old ones; other labels are kept. OpenFst: Relabel."""
+    """Return the FST with labels replaced (new by old labels); other labels are kept. OpenFst: Relabel."""
     return changed(fst, input_labels=_mapped(fst.input_labels, input_pairs or {}),
                    output_labels=_mapped(fst.output_labels, output_pairs or {}))
 
@@ -103,8 +107,9 @@ def with_penalty(fst: Fst, symbols: Collection[int], penalty: float, on_output: 
 def with_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
     """Add loops with the i-th input and output label at final states and at states with an output label on an exit.
 
-    They let symbols of an FST composed on the right, such as ``#0`` of a grammar, pass. FormatError for lists of
-    different lengths. Kaldi: AddSelfLoops of ``fstaddselfloops``.
+    Loops let symbols of an FST composed on the right, such as ``#0`` of a grammar, pass. FormatError for lists of
+    different
+    lengths. Kaldi: AddSelfLoops of ``fstaddselfloops``.
     """
     if len(inputs) != len(outputs):
         raise FormatError(f"expected as many output as input labels of loops, found {len(outputs)} and {len(inputs)}")
@@ -123,7 +128,10 @@ def with_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
 
 
 def union(first: Fst, second: Fst) -> Fst:
-    """What either accepts: a new start with epsilons to both, unless nothing returns to the start. OpenFst: Union."""
+    """Return an FST that accepts what either FST accepts. OpenFst: Union.
+
+    A new start has epsilons to both, unless no arc returns to the first FST's start.
+    """
     if second.start < 0 or first.start < 0:
         return changed(second if first.start < 0 else first)
     offset = first.num_states
@@ -141,7 +149,7 @@ def union(first: Fst, second: Fst) -> Fst:
 
 
 def closure(fst: Fst, plus: bool = False) -> Fst:
-    """Accepts what the FST accepts, one or more times in a row; without ``plus`` zero or more. OpenFst: Closure."""
+    """Return an FST that accepts repetitions, from zero times on, with ``plus`` from once on. OpenFst: Closure."""
     final = np.flatnonzero(fst.is_final)
     nothing = np.zeros(len(final) + (not plus), dtype=np.int32)
     sources, targets = final, np.full(len(final), fst.start)
@@ -176,7 +184,7 @@ def reversed_fst(fst: Fst) -> Fst:
 
 
 def replaced(root: Fst, label: int, part: Fst) -> Fst:
-    """Each arc with output label ``label`` replaced by a copy of ``part``, with epsilons to it and from it.
+    """Return ``root`` with each arc of output label ``label`` replaced by a copy of ``part``, with epsilons around it.
 
     The first epsilon has the arc's cost and its input label. OpenFst: Replace.
     """
@@ -206,13 +214,16 @@ def replaced(root: Fst, label: int, part: Fst) -> Fst:
 
 
 def in_top_order(fst: Fst) -> Fst:
-    """Return the FST with states numbered so that arcs lead to higher ones; unchanged if it has a cycle. OpenFst: TopSort."""
+    """Return the FST with states sorted topologically; unchanged if it has a cycle. OpenFst: TopSort."""
     order = top_sorted(fst)
     return changed(fst) if order is None else order
 
 
 def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
-    """Return float64 (states,): the costs of leaving and of ending at each state, summed as probabilities, or the least."""
+    """Return the costs of leaving and of ending at each state, float64 (states,), summed as probabilities.
+
+    Without ``in_log`` the least cost.
+    """
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
     costs = np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64)
@@ -226,7 +237,7 @@ def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
 
 
 def reachable(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays, bool (states,): which states the start leads to; which lead to a final state."""
+    """Return which states the start leads to, and which lead to a final state, two bool (states,)."""
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
     return reached(fst, start, backward=False), reached(fst, np.flatnonzero(fst.is_final), backward=True)
 
@@ -238,12 +249,16 @@ _NONE = -1
 
 
 def without_local_epsilons(fst: Fst, use_log: bool = False, stochastic_in_log: bool = True) -> Fst:
-    """Return the FST with arcs joined; it never has more arcs than before.
+    """Return the FST with arcs joined where that does not enlarge it. Kaldi: RemoveEpsLocal.
+
+    Two arcs in a row become one if at most one of them has an input label, and at most one an output label: where the
+    state
+    between them is entered once (then all its exits that can be joined are), or has one exit.
 
     Parameters
     ----------
-    use_log : final costs that come together are summed as probabilities; otherwise the cheaper one is kept
-    stochastic_in_log : where some exits of a state are moved, the remaining costs are shifted so that the sums of
+    use_log : bool, sum final costs that come together as probabilities; otherwise the cheaper one is kept
+    stochastic_in_log : bool, where some exits of a state are moved, shift the remaining costs so that the sums of
         probabilities leaving states stay the same; otherwise, so that the least costs do
     """
     fst = connected(fst)
@@ -279,7 +294,8 @@ def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
     """Return the FST with its costs shifted so that the probabilities leaving each state have the same sum.
 
     Stopping at a final state counts as continuing at the start. The sum need not be 1. All states must be reachable,
-    and reach a final state. Warns if it is not found to within ``delta``.
+    and reach
+    a final state: FormatError otherwise. A warning says if the sum is not reached within ``delta``. Kaldi: PushSpecial.
     """
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
@@ -298,7 +314,7 @@ def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
 
 
 def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
-    """Return float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a sparse matrix."""
+    """Return the eigenvector, of length 1, of the greatest eigenvalue of a sparse matrix, float64 (size,)."""
     vector = np.full(size, 1.0 / np.sqrt(size))
     for iteration in range(_MAX_ITERATIONS):
         vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector
@@ -318,10 +334,12 @@ _END = -1
 
 def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int | None = None,
                  by_cost: bool = False) -> Fst:
-    """Return an FST of ``count`` random paths from the start to a final state, side by side from one start, without costs.
+    """Return an FST of ``count`` random paths to a final state, side by side from one start, without costs. OpenFst:
+    RandGen.
 
     At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, as their costs say.
-    Raises Nnet3Error if no path of at most ``longest`` arcs is found.
+    Raises
+    Nnet3Error if no path of at most ``longest`` arcs is found.
     """
     fst = connected(fst)
     random = np.random.default_rng(seed)

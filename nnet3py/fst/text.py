@@ -1,6 +1,10 @@
-"""OpenFst's tables of symbols: as text files, and inside binary FSTs.
+"""FSTs and their symbol tables as text: compiled, printed, drawn for GraphViz, described.
 
-Symbols are bytes here; no encoding is assumed.
+A line is an arc: state, next state, input label, output label (not in acceptors), cost; or a final state: state, cost.
+A
+cost of 0 is left out. The first line begins with the start state; states are numbered as they appear. Symbols are
+bytes;
+no encoding is assumed. OpenFst: ``fstcompile``, ``fstprint``, ``fstdraw``, ``fstinfo``.
 """
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ Symbols = dict[bytes, int]
 
 
 def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
-    """Read lines ``SYMBOL NUMBER``. FormatError for any other line, or a symbol with two numbers."""
+    """Read a symbol table, lines ``SYMBOL NUMBER``; FormatError for other lines, or a symbol with two numbers."""
     with open_input(rxfilename) as stream:
         data = stream.without_mark().read()
     if stream.status:
@@ -50,12 +54,12 @@ def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
 
 
 def symbols_text(symbols: Symbols) -> bytes:
-    """Lines ``SYMBOL<tab>NUMBER``."""
+    """Return a symbol table as lines ``SYMBOL<tab>NUMBER``."""
     return b"".join(b"%b\t%d\n" % pair for pair in symbols.items())
 
 
 def names_of(symbols: Symbols) -> dict[int, bytes]:
-    """Return the symbol of each number; the first of several."""
+    """Return the symbol of each number, the first of several."""
     names: dict[int, bytes] = {}
     for symbol, key in symbols.items():
         names.setdefault(key, symbol)
@@ -83,7 +87,7 @@ def _table_bytes(symbols: Symbols, name: str) -> bytes:
 
 
 def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
-    """Return the input and output symbol tables of the file that an FST was read from; None: it has none."""
+    """Return the input and output symbol tables of the file that an FST was read from; None for a missing table."""
     if fst.stored is None or not fst.stored.flags:
         return None, None
     at, data, flags = 0, fst.stored.symbols, fst.stored.flags
@@ -97,7 +101,7 @@ def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
 
 
 def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
-    """Return the table at a place in bytes known to be tables; and the place after it."""
+    """Parse the table at a place in bytes known to be tables; return it and the place after it."""
     at += len(_MAGIC)
     at += 4 + struct.unpack_from("<i", data, at)[0]
     (size,) = struct.unpack_from("<q", data, at + 8)
@@ -118,7 +122,15 @@ _LINES = 100_000                           # lines that are made at a time
 
 @dataclass(frozen=True)
 class TextForm:
-    """The form of lines: acceptors have one label; symbol tables, None for numbers; states may keep their numbers."""
+    """The form of lines.
+
+    Attributes
+    ----------
+    acceptor : bool, arcs have one label
+    inputs, outputs : symbol tables; None for numbers
+    keep_state_numbering : bool, states keep their numbers, instead of being numbered as they appear
+    allow_negative_labels : bool, labels may be below 0
+    """
 
     acceptor: bool = False
     inputs: Symbols | None = None
@@ -128,12 +140,12 @@ class TextForm:
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:
-    """Return the FST of lines of text. FormatError for any other line, or a symbol that a table lacks."""
+    """Return the FST of lines of text; FormatError for other lines, or a symbol that a table lacks."""
     return _Compiler(data, form, path).fst()
 
 
 class _Compiler:
-    """The fields of all lines, being turned into arrays."""
+    """Fields of all lines, being turned into arrays."""
 
     def __init__(self, data: bytes, form: TextForm, path: str) -> None:
         self._data, self._form, self._path = data, form, path
@@ -171,7 +183,7 @@ class _Compiler:
         return [fields[i] for i in (self._first[rows] + place).tolist()]
 
     def _numbers(self, rows: np.ndarray, place: int, least: int, what: str) -> np.ndarray:
-        """Return int64 (rows,): the integers in a column."""
+        """Parse the integers in a column, int64 (rows,)."""
         texts = self._column(rows, place)
         try:
             values = np.array(list(map(int, texts)), dtype=np.int64)
@@ -184,7 +196,7 @@ class _Compiler:
         return values
 
     def _states(self, arcs: np.ndarray, finals: np.ndarray) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """How many states there are; sources and targets of arcs, and final states, numbered as they appear."""
+        """Return the number of states, sources and targets of arcs, and final states, numbered as they appear."""
         sources, targets = (self._numbers(arcs, place, 0, "a state") for place in (0, 1))
         ends = self._numbers(finals, 0, 0, "a state")
         places = np.concatenate((2 * arcs, 2 * arcs + 1, 2 * finals))     # of each number, by lines
@@ -216,7 +228,7 @@ class _Compiler:
         return values
 
     def _costs(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Return float32 (rows,): the costs in a column, 0 for lines that end before it."""
+        """Parse the costs in a column, float32 (rows,); 0 for lines that end before it."""
         costs = np.zeros(len(rows))
         given = np.flatnonzero(self._counts[rows] > place)
         texts = self._column(rows[given], place)
@@ -247,7 +259,7 @@ def _is_cost(text: bytes) -> bool:
 
 
 def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int = 9) -> Iterator[bytes]:
-    """Lines of an FST in pieces: the start state's first, then the others' by number.
+    """Yield the lines of an FST in pieces: the start state's first, then the others' by number.
 
     Raises FormatError for a label that a table lacks, or for a transducer to be printed as an acceptor.
     """
@@ -304,7 +316,7 @@ def _label_texts(labels: np.ndarray, names: dict[int, bytes] | None) -> list[byt
 
 
 def _cost_texts(costs: np.ndarray, show_zero: bool, digits: int) -> list[bytes]:
-    """Each cost after a tab; nothing for a cost of 0."""
+    """Return each cost after a tab as text; empty for a cost of 0."""
     return [b"" if cost == 0.0 and not show_zero else b"\t%.*g" % (digits, cost) if abs(cost) < np.inf
             else b"\tInfinity" if cost > 0 else b"\t-Infinity" if cost < 0 else b"\tBadNumber"
             for cost in costs.tolist()]
@@ -315,7 +327,10 @@ _FONT = "fontsize = 14"
 
 def drawing_text(fst: Fst, form: TextForm, portrait: bool = False, title: str = "", digits: int = 5,
                  show_zero: bool = False) -> bytes:
-    """Return the drawing: states from left to right, the start in bold, final states as double circles with their costs."""
+    """Return a drawing of an FST for GraphViz. OpenFst: ``fstdraw``.
+
+    States go from left to right, the start is bold, final states are double circles with their costs.
+    """
     orientation = b"" if portrait else b"orientation = Landscape;\n"
     parts = [b"digraph FST {\nrankdir = LR;\nsize = \"8.5,11\";\nlabel = \"", title.encode("utf-8", "surrogateescape"),
              b"\";\ncenter = 1;\n", orientation, b"ranksep = \"0.4\";\nnodesep = \"0.25\";\n"]
@@ -357,7 +372,7 @@ _PROPERTIES = (
 
 
 def info_text(fst: Fst) -> str:
-    """All lines: sizes first, then properties, each ``y`` or ``n``."""
+    """Return a description of an FST: sizes first, then properties, each ``y`` or ``n``. OpenFst: ``fstinfo``."""
     properties = bits.fst_properties(fst)
     kind = fst.stored.kind if fst.stored else "vector"
     rows: list[tuple[str, object]] = [("fst type", kind), ("arc type", fst.arc_type)]
@@ -396,7 +411,7 @@ def _sizes(fst: Fst) -> list[tuple[str, object]]:
 
 
 def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
-    """How many arcs with the same label its state has, averaged over arcs."""
+    """Return how many arcs with the same label a state has, averaged over arcs."""
     if not fst.num_arcs:
         return 0.0
     _, counts = np.unique((fst.sources.astype(np.int64) << 32) + labels, return_counts=True)

@@ -1,7 +1,9 @@
-"""Phones in context: a graph of phones as a graph of windows. Kaldi: ``InverseContextFst``, ``ComposeContext``.
+"""Phones in context: a graph of phones as a graph of windows of phones, also for parts of grammars; files of windows.
 
 A window is a tuple of as many phones as the tree looks at; 0 stands for what is before the first or after the last
-phone. Windows have ids, numbered from 1 in the order in which they are met.
+phone.
+Windows have ids, numbered from 1 in the order in which they are met. Kaldi: ``InverseContextFst``, ``ComposeContext``,
+``InverseLeftBiphoneContextFst``, ``ReadILabelInfo``.
 """
 from __future__ import annotations
 
@@ -36,20 +38,22 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     """Replace the phones on the arcs of a graph by windows of phones.
 
     If windows look at phones to the right, a window is output that many arcs after its central phone was read; until
-    then the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
+    then the
+    arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
 
     Parameters
     ----------
-    fst : input labels are phones, epsilons (0) and symbols in ``disambig``
-    width : phones in a window
-    central : position of the phone itself in it, from 0
+    fst : Fst, input labels are phones, epsilons (0) and symbols in ``disambig``
+    width : int, phones in a window
+    central : int, position of the phone itself in the window, from 0
     disambig : labels that are not phones and are passed on; the window of such a label d is ``(-d,)``. If there are
-        any, and windows look to the right, the output before the first window is ``(0,)``, another such symbol
-    keep_outputs : output labels are kept; otherwise the result is an acceptor of windows
+        any, and
+        windows look to the right, the output before the first window is ``(0,)``, another such symbol
+    keep_outputs : bool, keep output labels; otherwise the result is an acceptor of windows
 
     Returns
     -------
-    the graph, whose input labels are window ids; and the windows, with id i at place i - 1
+    The graph, whose input labels are window ids; and the windows, with id i at place i - 1.
 
     Raises
     ------
@@ -98,16 +102,16 @@ class _Contexts:
         self._numbers = {self._histories[0]: 0}
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end here."""
+        """Return whether an utterance may end after a history."""
         return self.central == self.width - 1 or self._histories[history][self.central] == self.end_symbol
 
     @property
     def num_histories(self) -> int:
-        """Histories so far."""
+        """The number of histories so far."""
         return len(self._histories)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
         if symbol in self.disambig:
             return self._id((-symbol,)), history
         phones, end = self._histories[history], self.end_symbol
@@ -149,7 +153,7 @@ class _Table:
         self.values[slot[0]] = values
 
     def grow(self) -> None:
-        """Double the room."""
+        """Double the table's size."""
         used = np.flatnonzero(self.keys != -1)
         keys, values = self.keys[used], self.values[used]
         self.keys = np.full(2 * len(self.keys), -1, dtype=np.int64)
@@ -164,17 +168,20 @@ class Contexts(Protocol):
 
     @property
     def num_histories(self) -> int:
-        """Histories so far."""
+        """The number of histories so far."""
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end here."""
+        """Return whether an utterance may end after a history."""
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
 
 
 def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
-    """Return a graph of phones composed with such a transducer: a graph of window ids. States are numbered breadth first."""
+    """Return the composition of a graph of phones with a transducer to windows: a graph of window ids.
+
+    States are numbered breadth first.
+    """
     steps, numbers = _Table(2), _Table(1)
     numbers.add(fst.start, (0,))                   # history 0 and the start
     pairs = np.zeros((2, _FIRST_ROOM), dtype=np.int32)        # history and state of each new state
@@ -206,11 +213,11 @@ _ENTERED, _CALLED, _LEFT = -1, -2, -3
 
 def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Collection[int] = (),
                            ) -> tuple[Fst, list[Window]]:
-    """As :func:`nnet3py.graphs.context.expand_context` with left biphones as windows, and with nonterminals.
+    """Replace the phones of a part of a grammar by left biphones, with nonterminals and the phone before them.
 
     The window of #nonterm_begin and the phone that follows it is ``(-begin, phone)``, that of #nonterm_end
     ``(-end, phone before)``; #nonterm:X and the phone that follows become ``(-X, phone before)`` and
-    ``(-reenter, phone)``. Output labels are kept.
+    ``(-reenter, phone)``. Output labels are kept. Kaldi: ``ComposeContextLeftBiphone``.
 
     Raises
     ------
@@ -226,7 +233,7 @@ def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Colle
 
 
 def check_left_biphones(width: int, central: int) -> None:
-    """UsageError for windows of phones from which grammars in parts cannot be made."""
+    """Raise UsageError for windows of phones from which grammars in parts cannot be made."""
     if (width, central) != (2, 1):
         raise UsageError("grammars that are put together while decoding need windows of a phone and the one before it, "
                          f"but these have {width} phones, with place {central} for the phone itself",
@@ -234,7 +241,7 @@ def check_left_biphones(width: int, central: int) -> None:
 
 
 class _LeftBiphones:
-    """The transducer from phones to windows. A history is a phone, or whatever else came last."""
+    """The transducer from phones to left biphones. A history is a phone, or the nonterminal that came last."""
 
     def __init__(self, nonterminals: Nonterminals, disambig: Collection[int]) -> None:
         self._nonterminals, self._disambig = nonterminals, frozenset(disambig)
@@ -245,15 +252,15 @@ class _LeftBiphones:
 
     @property
     def num_histories(self) -> int:
-        """Histories so far."""
+        """The number of histories so far."""
         return len(self._histories)
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end here."""
+        """Return whether an utterance may end after a history."""
         return self._histories[history] not in (_ENTERED, _CALLED)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
         if symbol in self._disambig:
             return self._id((-symbol,)), history
         names, before = self._nonterminals, self._histories[history]
@@ -288,7 +295,7 @@ _LEAST_BYTES = 2        # of a window in a file
 
 
 def read_windows(rxfilename: str) -> list[Window]:
-    """Read the windows of labels 1, 2, ...; FormatError for any other file."""
+    """Read the windows of labels 1, 2, and so on; FormatError for other files."""
     return read_object(rxfilename, _read)
 
 
@@ -307,7 +314,7 @@ def _read(reader: TokenReader) -> list[Window]:
 
 
 def write_windows(wxfilename: str, windows: Sequence[Window], binary: bool = True) -> None:
-    """Write the windows of labels 1, 2, ..., with an empty one for label 0."""
+    """Write the windows of labels 1, 2, and so on, with an empty window for label 0."""
     def write(writer: TokenWriter) -> None:
         writer.integer(len(windows) + 1)
         for window in ((), *windows):

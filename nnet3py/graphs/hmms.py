@@ -1,6 +1,7 @@
-"""Windows of phones as HMMs: graphs of transition-ids. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``.
+"""Windows of phones as HMMs: graphs of transition-ids, and their self-loops.
 
-Self-loops are added later, by ``self_loops.py``.
+Self-loops are added last, so that determinization does not see them. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``,
+``AddSelfLoops``.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class HmmArc(NamedTuple):
 
 
 class Hmm(NamedTuple):
-    """The transitions of a window's HMM without self-loops, by state; the last state is the final one."""
+    """Transitions of a window's HMM without self-loops, by state; the last state is the final one."""
 
     num_states: int
     arcs: list[HmmArc]
@@ -44,7 +45,8 @@ def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, 
     Raises
     ------
     FormatError : a phone that the topology does not have
-    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have: tree and model do not match
+    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, since tree and model do not
+        match
     """
     if len(window) != tree.context_width:
         raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")
@@ -77,7 +79,7 @@ def _state_arcs(number: int, state: HmmState, window: Window, tree: ContextDepen
 
 
 class _Expansion:
-    """The arcs of the graph of transition-ids being made; its first states are those of the graph of windows."""
+    """Arcs of the graph of transition-ids being made; its first states are those of the graph of windows."""
 
     def __init__(self, num_states: int) -> None:
         self.num_states = num_states
@@ -104,20 +106,26 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
     """Replace the windows on the arcs of a graph by their HMMs without self-loops.
 
     Kaldi gets the same by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states,
-    and every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is
-    entered by arcs of two transition-states. States are numbered breadth first.
+    and every
+    HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is entered by
+    arcs of
+    two transition-states. States are numbered breadth first.
 
     Parameters
     ----------
-    fst : input labels are window ids, 0 for epsilon; from ``expand_context``
-    windows : the windows of the ids
-    transition_scale : factor of the costs of transitions
+    fst : Fst, input labels are window ids, 0 for epsilon; from ``expand_context``
+    windows : list of windows, by id
+    tree : ContextDependency
+    model : TransitionModel
+    transition_scale : float, factor of the costs of transitions
 
     Returns
     -------
-    an acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing
+    An acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing.
 
-    Raises as :func:`window_hmm` does; Nnet3Error for windows that are disambiguation symbols.
+    Raises
+    ------
+    Nnet3Error : windows that are disambiguation symbols; and as for :func:`window_hmm`
     """
     hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
             for number in sorted(set(fst.input_labels.tolist())) if number != EPSILON}
@@ -147,7 +155,7 @@ def _phones(window: Window) -> Window:
 
 
 def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
-    """Add what follows the first transition of an HMM that leads to state ``target``; return its states."""
+    """Add the part of an HMM after its first transition, leading to state ``target``; return its states."""
     entered = {arc.target for arc in hmm.arcs}
     last = hmm.num_states - 1
     states = [expansion.new_state() if number in entered else target for number in range(hmm.num_states)]
@@ -161,18 +169,21 @@ def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
-    """Return the transducer from transition-ids to window ids, for decoding graphs: HMMs from state 0 and back by epsilons.
+    """Return the transducer from transition-ids to window ids, for decoding graphs. Kaldi: GetHTransducer.
 
-    Windows of the same HMM share its states.
-
-    Windows that are disambiguation symbols, such as ``(-5,)``, get labels after the transition-ids, in their order.
-    With ``nonterminals``, windows may be nonterminals with the phone before, as ``(-104, 3)``, whose labels are coded.
+    HMMs lead from state 0 back to it by epsilons; windows of the same HMM share its states. Windows that are
+    disambiguation
+    symbols, such as ``(-5,)``, get labels after the transition-ids, in their order. With ``nonterminals``, windows may
+    be
+    nonterminals with the phone before, as ``(-104, 3)``, whose labels are coded.
 
     Returns
     -------
-    the transducer, without self-loops; the input labels of the disambiguation symbols
+    The transducer, without self-loops; the input labels of the disambiguation symbols.
 
-    Raises as :func:`window_hmm` does. Kaldi: GetHTransducer.
+    Raises
+    ------
+    Nnet3Error, FormatError : as for :func:`window_hmm`
     """
     expansion = _Expansion(1)
     disambig: list[int] = []
@@ -215,19 +226,20 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
                    disambig: Collection[int] = (), reorder: bool = True) -> Fst:
     """Give each state the self-loop of the transition-state whose arcs enter it.
 
-    So a self-loop comes after the transition that leaves its HMM state ("reordered"). For a state that arcs of
-    several transition-states enter, a new state with an epsilon arc to it is added for each, and has the self-loop.
-    Without ``reorder`` it is the transition-state whose arcs leave the state, so that the self-loop comes before.
+    So a self-loop comes after the transition that leaves its HMM state ("reordered"). For a state that arcs of several
+    transition-states enter, a new state with an epsilon arc to it is added for each, and has the self-loop. Without
+    ``reorder`` the self-loop is that of the transition-state whose arcs leave the state, so that it comes before.
 
     Parameters
     ----------
-    fst : input labels are transition-ids, epsilons (0), ``disambig`` and nonterminals
-    scale : factor of the costs of taking and of not taking self-loops
-    check : a graph that has self-loops of the model already is an error
+    fst : Fst, input labels are transition-ids, epsilons (0), ``disambig`` and nonterminals
+    model : TransitionModel
+    scale : float, factor of the costs of taking and of not taking self-loops
+    check : bool, refuse a graph that has self-loops of the model already
 
     Raises
     ------
-    FormatError : a label that is not a transition-id of the model; with ``check``, one of a self-loop
+    FormatError : a label that is not a transition-id of the model; with ``check``, the label of a self-loop
     """
     classes = _classes(fst.input_labels, model, check, disambig)
     fst, class_of = _one_class_enters(fst, classes) if reorder else _one_class_leaves(fst, classes)
@@ -246,7 +258,7 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
 
 
 def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: Collection[int]) -> np.ndarray:
-    """Return int64 (arcs,): the transition-state of each label; 0 for epsilons, disambiguation symbols and nonterminals."""
+    """Return the transition-state of each label, int64 (arcs,); 0 for other labels and epsilons."""
     is_other = np.isin(labels, [0, *disambig]) | (labels >= FIRST_LABEL)
     wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
     if wrong.any():
@@ -261,7 +273,7 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
 
 
 def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """Return the graph with states added so that all arcs that enter a state are of one class; and each state's class."""
+    """Return the graph with states added so that arcs of one class enter each state; and the states' classes."""
     low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
     low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
     mixed = low < high
@@ -283,10 +295,11 @@ def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """Return the graph with states added so that all arcs that leave a state are of one class; and each state's class.
+    """Return the graph with states added so that arcs of one class leave each state; and the states' classes.
 
     An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a new state,
-    which the transition-id leaves.
+    which
+    the transition-id leaves.
     """
     low, high = _range_of_classes(fst.sources, classes, fst.num_states)
     low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)        # left as if by an epsilon
@@ -307,7 +320,7 @@ def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _range_of_classes(states: np.ndarray, classes: np.ndarray, num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return int64 (states,) each: the lowest and the highest class of a state's arcs; without arcs, low is above high."""
+    """Return the lowest and the highest class of a state's arcs, int64 (states,); without arcs, low is above high."""
     low, high = np.full(num_states, np.iinfo(np.int64).max), np.full(num_states, _NO_CLASS)
     np.minimum.at(low, states, classes)
     np.maximum.at(high, states, classes)

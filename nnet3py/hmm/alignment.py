@@ -1,4 +1,9 @@
-"""Alignments, vectors of transition-ids, taken apart with a transition model. Kaldi: hmm-utils.h."""
+"""Alignments, vectors of transition-ids: taken apart, made of phones with lengths, changed to other models or rates.
+
+Kaldi: ``hmm-utils.h``, convert-ali. Where a phone has several HMM states, Kaldi draws how its frames are spread over
+them;
+here they are spread evenly.
+"""
 from __future__ import annotations
 
 import re
@@ -17,7 +22,7 @@ _SYMBOL = re.compile(r"\s*(\S+)\s+(-?[0-9]{1,18})\s*")
 
 
 def check_transition_ids(model: TransitionModel, ids: np.ndarray) -> None:
-    """ShapeError if one of ``ids`` is not a transition-id of the model."""
+    """Raise ShapeError if one of ``ids`` is not a transition-id of the model."""
     bad = (ids < 1) | (ids > model.num_transition_ids)
     if bad.any():
         raise ShapeError(f"Invalid transition-id {ids[np.argmax(bad)]}; the model has 1 to {model.num_transition_ids}",
@@ -25,12 +30,13 @@ def check_transition_ids(model: TransitionModel, ids: np.ndarray) -> None:
 
 
 def phone_starts(model: TransitionModel, ids: np.ndarray, reordered: bool | None = None) -> tuple[np.ndarray, bool]:
-    """Where each phone begins: frames, int64 (phones,); and whether every phone is complete.
+    """Return the first frame of each phone, int64 (phones,), and whether every phone is complete. Kaldi: SplitToPhones.
 
-    A phone ends with a transition into its final state, which in "reordered" alignments stands before the self-loops
-    of the last state; ``reordered`` says whether this is one, None that the alignment itself tells. An alignment that
-    is cut anywhere still gives phones, and False. ShapeError for numbers that are not transition-ids. Kaldi:
-    SplitToPhones.
+    A phone ends with a transition into its final state, which in "reordered" alignments stands before the self-loops of
+    the
+    last state; ``reordered`` says whether ``ids`` is reordered, None that the ids themselves tell. An alignment that is
+    cut
+    anywhere still gives phones, and False. ShapeError for numbers that are not transition-ids.
     """
     check_transition_ids(model, ids)
     if not len(ids):
@@ -68,10 +74,18 @@ def _begin_at_first_state(model: TransitionModel, first_ids: np.ndarray) -> bool
 
 
 def describe_transitions(model: TransitionModel, phone_names: dict[int, str], counts: np.ndarray | None) -> str:
-    """All transitions as a text: each state's phone and pdfs, each transition's probability and target.
+    """Describe all transitions as text: each state's phone and pdfs, each transition's probability and target.
 
-    ``counts`` float (pdfs,): how often each pdf occurred, or None. Raises ShapeError for other counts, and for a phone
-    without a name. Kaldi: TransitionModel::Print.
+    Kaldi: TransitionModel::Print.
+
+    Parameters
+    ----------
+    phone_names : dict, names by phone
+    counts : float (pdfs,), occurrences of each pdf, or None
+
+    Raises
+    ------
+    ShapeError : counts of another length, a phone without a name
     """
     if counts is not None and len(counts) != model.num_pdfs:
         raise ShapeError(f"expected the counts of {model.num_pdfs} pdfs, found {len(counts)}")
@@ -94,7 +108,7 @@ def describe_transitions(model: TransitionModel, phone_names: dict[int, str], co
 
 
 def read_symbol_table(text: str, path: str = "") -> dict[int, str]:
-    """Names by number, of lines ``NAME NUMBER``. FormatError for another line."""
+    """Parse lines ``NAME NUMBER``; return names by number. FormatError for another line."""
     names: dict[int, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         match = _SYMBOL.fullmatch(line)
@@ -110,16 +124,20 @@ NO_PHONE = 0     # in a window of phones, beyond the utterance
 
 @dataclass(frozen=True)
 class _States:
-    """What a phone in context passes through: for each HMM state the id that leaves it, and its self-loop's or 0."""
+    """The path of a phone in context: for each HMM state the id that leaves it, and the id of its self-loop or 0."""
 
     leaving: np.ndarray
     loops: np.ndarray
 
 
 class PhoneAligner:
-    """Turns phones with lengths into transition-ids.
+    """A maker of alignments from phones with lengths.
 
-    ``reorder``: a state's self-loops come after the transition that leaves it, as Kaldi's alignments have them.
+    Parameters
+    ----------
+    model : TransitionModel
+    tree : ContextDependency
+    reorder : bool, a state's self-loops come after the transition that leaves it, as Kaldi's alignments have them
     """
 
     def __init__(self, model: TransitionModel, tree: ContextDependency, reorder: bool = True) -> None:
@@ -127,7 +145,7 @@ class PhoneAligner:
         self._states: dict[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], _States] = {}
 
     def align(self, phones: Sequence[int], lengths: Sequence[int]) -> np.ndarray:
-        """Return int32 transition-ids, as many as ``lengths``, in frames above 0, sum to.
+        """Return transition-ids, int32, as many as ``lengths``, in frames above 0, sum to.
 
         Nnet3Error for a phone that the model does not have, or that is too short for its HMM.
         """
@@ -155,12 +173,24 @@ class PhoneAligner:
 
     def convert(self, old_model: TransitionModel, ids: np.ndarray, factor: int = 1, repeat_frames: bool = False,
                 phone_map: dict[int, int] | None = None) -> np.ndarray:
-        """Return an alignment of another model as one of this one: int32, of every ``factor``-th frame.
+        """Return an alignment of another model as an alignment of this model, int32, of every ``factor``-th frame.
 
-        ``repeat_frames``: as many frames as before, made of the ``factor`` alignments that begin one frame later each,
-        interleaved. ``phone_map``: old to new phones; None: they are the same. Phones that would become too short take
-        frames of the nearest neighbors that can spare them. Nnet3Error if none can, and for alignments that do not
-        consist of whole phones. Kaldi: ConvertAlignment.
+        Phones that would become too short take frames of the nearest neighbors that can spare them. Kaldi:
+        ConvertAlignment.
+
+        Parameters
+        ----------
+        old_model : TransitionModel of ``ids``
+        ids : int32 (frames,), transition-ids
+        factor : int, frames of the old alignment in a frame of the new one
+        repeat_frames : bool, make as many frames as before, of the ``factor`` alignments that begin one frame later
+            each,
+            interleaved
+        phone_map : dict, new phones by old phones; None: they are the same
+
+        Raises
+        ------
+        Nnet3Error : phones that remain too short, an alignment that does not consist of whole phones
         """
         starts, complete = phone_starts(old_model, ids)
         if not complete:
@@ -189,7 +219,7 @@ class PhoneAligner:
 
     def _with_same_states(self, old_model: TransitionModel, ids: np.ndarray, phones: list[int],
                           lengths: np.ndarray) -> np.ndarray | None:
-        """Return the alignment with the frames in the HMM states where they are, or None if some phone's HMM differs."""
+        """Return the alignment with each frame in the same HMM state as before; None if some phone's HMM differs."""
         topologies = old_model.topology, self.model.topology
         old_phones = old_model.transition_id_to_phone[ids[np.cumsum(lengths) - lengths]].tolist()
         for old, new in set(zip(old_phones, phones, strict=True)):
@@ -212,7 +242,7 @@ class PhoneAligner:
         return np.concatenate(result)
 
     def _lengthened(self, phones: list[int], lengths: list[int]) -> list[int]:
-        """Return the lengths after phones that are too short took frames of the nearest that have more than they need."""
+        """Return lengths in which phones that were too short took frames of the nearest phones with frames to spare."""
         least = [self.min_length(phone) for phone in phones]
         lengths = list(lengths)
         while any(length < needed for length, needed in zip(lengths, least, strict=True)):
@@ -243,7 +273,8 @@ class PhoneAligner:
         return self.model.topology.entries[self._entry_number(phone)]
 
     def _path(self, phone: int, length: int) -> tuple[tuple[int, int], ...]:
-        """Return the emitting states, each with the number of the transition that leaves it, for a phone of some length."""
+        """Return the emitting states of a phone of some length, each with the number of the transition that leaves it.
+        """
         entry = self._entry_number(phone)
         usual, shortest = self._usual[entry], self._shortest[entry]
         path = usual if len(usual) <= length else shortest
@@ -279,14 +310,14 @@ class PhoneAligner:
 
 
 def phones_of_frames(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a phone per frame as phones and lengths (int64); neighboring frames with one phone are taken as one phone."""
+    """Return phones and their lengths, int64, of a phone per frame; equal neighbors count as one phone."""
     frames = np.asarray(frames)
     starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(frames)), dtype=bool), frames[1:] != frames[:-1])))
     return frames[starts], np.diff(starts, append=len(frames))
 
 
 def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
-    """How many frames each state has, the first ones more if it does not come out even; 1 where there is no loop."""
+    """Return the number of frames of each state: spread evenly, the first ones more; 1 for a state without loop."""
     durations = np.ones(len(can_wait), dtype=np.int64)
     waiting = np.flatnonzero(can_wait)
     if len(waiting):
@@ -297,7 +328,7 @@ def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
 
 
 def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | None:
-    """Return the phone with frames to spare that is the fewest frames away from phone ``number``; the left of two."""
+    """Return the phone with frames to spare that is fewest frames away from phone ``number``, the left of two."""
     best: tuple[int, int] | None = None
     for others in (range(number - 1, -1, -1), range(number + 1, len(lengths))):
         distance = 0

@@ -1,4 +1,7 @@
-"""HMM topologies: the states of each phone's HMM and where they lead. Kaldi: ``HmmTopology``."""
+"""HMM topologies: the states of each phone's HMM and their transitions; the usual topologies made from lists of phones.
+
+Kaldi: ``HmmTopology``, the scripts gen_topo.pl, and that of chain models.
+"""
 from __future__ import annotations
 
 import logging
@@ -19,12 +22,12 @@ _TOLERANCE = 0.01               # how far from 1 a state's probabilities may sum
 
 @dataclass
 class HmmState:
-    """One state.
+    """A state of an HMM.
 
     Attributes
     ----------
-    forward_pdf_class, self_loop_pdf_class : which of the phone's pdfs, -1 for a state that emits nothing
-    transitions : (destination state, probability), in the file's order, which numbers transition-ids
+    forward_pdf_class, self_loop_pdf_class : int, pdf classes of the phone; -1 for a state that emits nothing
+    transitions : list of (destination state, probability), in the file's order, which numbers transition-ids
     """
 
     forward_pdf_class: int = NO_PDF
@@ -34,12 +37,12 @@ class HmmState:
 
 @dataclass
 class HmmTopology:
-    """The HMMs of all phones.
+    """HMMs of all phones.
 
     Attributes
     ----------
-    entries : the states of each distinct HMM
-    entry_of_phone : phone -> index into ``entries``
+    entries : list of the states of each distinct HMM
+    entry_of_phone : dict, from phone to index into ``entries``
     """
 
     entries: list[list[HmmState]]
@@ -52,11 +55,11 @@ class HmmTopology:
 
     @property
     def is_hmm(self) -> bool:
-        """True if no state has another pdf class for its self-loop than for leaving it; files are shorter then."""
+        """Whether every state has one pdf class for its self-loop and for leaving; files are shorter then."""
         return all(s.forward_pdf_class == s.self_loop_pdf_class for entry in self.entries for s in entry)
 
     def num_pdf_classes(self, phone: int) -> int:
-        """Pdf classes of a phone of the topology, which count from 0. Kaldi: NumPdfClasses."""
+        """Return the number of pdf classes of a phone, which count from 0. Kaldi: NumPdfClasses."""
         states = self.entries[self.entry_of_phone[phone]]
         return 1 + max(max(state.forward_pdf_class, state.self_loop_pdf_class) for state in states)
 
@@ -64,7 +67,7 @@ class HmmTopology:
 
     @classmethod
     def read(cls, reader: TokenReader) -> HmmTopology:
-        """Read from ``<Topology>`` to ``</Topology>``; FormatError for what is not a topology."""
+        """Read from ``<Topology>`` to ``</Topology>``; FormatError for other contents."""
         reader.expect("<Topology>")
         topology = _read_binary(reader) if reader.binary else _read_text(reader)
         try:
@@ -74,7 +77,7 @@ class HmmTopology:
         return topology
 
     def check(self) -> None:
-        """FormatError if no HMM can be made of this."""
+        """Raise FormatError if no HMM can be made of the entries."""
         if not self.entry_of_phone or min(self.entry_of_phone) <= 0:
             raise FormatError("expected a topology with phones above 0")
         if set(self.entry_of_phone.values()) != set(range(len(self.entries))):
@@ -87,7 +90,7 @@ class HmmTopology:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it, text or binary."""
+        """Write the topology, text or binary."""
         writer.token("<Topology>")
         writer.newline_if_text()
         if writer.binary:
@@ -141,7 +144,7 @@ class HmmTopology:
 
 
 def _problem(entry: list[HmmState]) -> str | None:
-    """What is wrong with the states of an entry, or None."""
+    """Return a problem of the states of an entry as text, or None."""
     last = len(entry) - 1
     if last < 1:
         return f"expected at least 2 states, found {len(entry)}"
@@ -262,14 +265,17 @@ _CHAIN = 0.5
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """One state per phone, with a pdf for the phone's first frame and one for all others. UsageError for bad phones."""
+    """Return the topology of chain models: a state per phone, a pdf for its first frame, a pdf for all others.
+
+    UsageError for phones of 0 or less, or given twice.
+    """
     states = [HmmState(0, 1, [(0, _CHAIN), (1, _CHAIN)]), HmmState()]
     return _topology([(list(phones), states)])
 
 
 def left_to_right_topology(nonsilence: Sequence[int], silence: Sequence[int], num_states: int = 3,
                            num_silence_states: int = 5) -> HmmTopology:
-    """``num_states`` states per phone, one after the other; those of silence between its first and last in any order.
+    """Return a topology of states one after the other; inner states of silence come in any order.
 
     UsageError for phones of 0 or less, phones given twice, and fewer than one state.
     """

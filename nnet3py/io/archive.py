@@ -1,4 +1,7 @@
-"""Archives (ark): one entry after the other, each a key, a blank, and a value."""
+"""Archives (ark), one entry after the other, each a key, a blank, and a value; and script files (scp).
+
+A line of a script has a key and the name of the file, pipe or archive position that holds its value.
+"""
 from __future__ import annotations
 
 import os
@@ -28,7 +31,7 @@ _MOST_UNUSUAL = 3           # values in a row; then all are read
 
 
 class Moved(NamedTuple):
-    """An entry: its key, where its value begins, counted from the beginning of its run, and its rows."""
+    """An entry to be moved: its key, the place of its value from the beginning of its run, and its rows."""
 
     key: str
     value_at: int
@@ -44,7 +47,7 @@ class Run(NamedTuple):
 
 
 class ArchiveScanner(Generic[Value]):
-    """Reads entries from an open archive, without seeking, so pipes will do."""
+    """A reader of entries of an open archive, without seeking, so pipes will do."""
 
     def __init__(self, stream: InputStream, holder: Holder[Value]) -> None:
         self._holder, self._path = holder, stream.path
@@ -62,7 +65,8 @@ class ArchiveScanner(Generic[Value]):
         return TokenReader(self._source, path=self._path)
 
     def next(self) -> tuple[str, Value] | None:
-        """Return the next (key, value), or None at the end. FormatError, naming the key, for what cannot be read."""
+        """Return the next (key, value), or None at the end. FormatError, naming the key, for bytes that cannot be read.
+        """
         if self._skimmer is not None and (self._skimmed or self._skim()):
             return self._skimmed.popleft()
         if not self._source.peek(1):
@@ -74,7 +78,7 @@ class ArchiveScanner(Generic[Value]):
             return key, self._holder.read_value(self._reader)
 
     def _skim(self) -> bool:
-        """Find entries in what comes next; False if the next one must be read, or there is none."""
+        """Find entries in the bytes that come next; return False if the next entry must be read, or there is none."""
         assert self._skimmer is not None
         length = -1
         data = self._source.look_ahead(0) or self._source.look_ahead(self._skimmer.block_bytes)
@@ -95,7 +99,7 @@ class ArchiveScanner(Generic[Value]):
         return False
 
     def _read_key(self) -> str | None:
-        """Return the next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""
+        """Read the next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""
         reader = self._reader
         reader.skip_whitespace()
         word = reader.take_while(_WORD)
@@ -114,18 +118,18 @@ _SORT_HINT = "leave out 's,' if the file is not sorted; sort with LC_ALL=C"
 
 
 def sort_key(key: str) -> bytes:
-    """What keys are compared by: their bytes, as ``LC_ALL=C sort`` does."""
+    """Return the bytes of a key, by which ``LC_ALL=C sort`` compares keys."""
     return key.encode("utf-8", "surrogateescape")
 
 
 def read_script_line(line: bytes) -> tuple[str, str] | None:
-    """Key and file name (with its range, if any) of one line; None if something is missing or is not a key."""
+    """Return key and file name (with its range, if any) of a line; None if one is missing or the key is none."""
     entry = parse_script_line(line.decode("utf-8", "surrogateescape"))
     return entry if entry is not None and is_token(entry[0]) else None
 
 
 class Script:
-    """A whole script in memory: key -> name. FormatError for a bad line or a key that occurs twice.
+    """A whole script in memory, file names by key. FormatError for a bad line or a key that occurs twice.
 
     With ``sorted`` its lines must be in the order of their keys' bytes already.
     """
@@ -151,7 +155,7 @@ class Script:
             self._names[key] = name
 
     def get(self, key: str) -> str | None:
-        """Return the name that belongs to ``key``, or None."""
+        """Return the file name that belongs to ``key``, or None."""
         return self._names.get(key)
 
     def __contains__(self, key: str) -> bool:
@@ -162,7 +166,7 @@ class Script:
 
 
 class _OpenArchive:
-    """The file of the last offset; the next one often is in it, too."""
+    """The file of the last offset, kept open, as the next offset often is in it, too."""
 
     def __init__(self) -> None:
         self._path: str | None = None
@@ -186,7 +190,7 @@ class _OpenArchive:
 
 
 class LoadedObject(Generic[Value]):
-    """Loads objects by name; one that was read is kept, since the next name often is another range of it."""
+    """A loader of objects by name, which keeps the last object, since the next name often is another range of it."""
 
     def __init__(self, holder: Holder[Value]) -> None:
         self._holder = holder
@@ -196,7 +200,7 @@ class LoadedObject(Generic[Value]):
         self._value: Value | None = None
 
     def load(self, key: str, name: str) -> Value:
-        """Return the object that ``name`` (a rxfilename, perhaps with a range) names; errors name its ``key``, too."""
+        """Return the object that ``name`` (a rxfilename, perhaps with a range) names; errors also name its ``key``."""
         try:
             return self._load(name)
         except Nnet3Error as error:

@@ -1,6 +1,6 @@
-"""What a table reader or writer is given besides its specifier. Kaldi: the Holder classes of ``kaldi-holder.h``.
+"""Holders, which say how the values of a table are read and written; values that are words, or pieces of bytes. Light.
 
-Light: moving bytes does not need numpy.
+Kaldi: ``kaldi-holder.h``, TokenHolder, TokenVectorHolder.
 """
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class Holder(Generic[Value]):
 
     Attributes
     ----------
-    name : for messages
-    read : reads a value, after its header
-    write : writes a value, after its header
-    has_header : whether binary values begin with ``\\0B``
-    select : the part of a value that a range such as ``0:9`` in a script line asks for; None if there are no ranges
-    skimmer : makes what finds values in the bytes of an archive without reading them; None if they must be read
+    name : str, name of the type, for messages
+    read : function that reads a value, after its header
+    write : function that writes a value, after its header
+    has_header : bool, binary values begin with ``\\0B``
+    select : function that returns the part of a value that a range such as ``0:9`` in a script line names; None if
+        there are no ranges
+    skimmer : function that makes a finder of values in the bytes of an archive; None if values must be read
     """
 
     def __init__(self, name: str, read: Callable[[TokenReader], Value], write: Callable[[TokenWriter, Value], None],
@@ -51,7 +52,7 @@ _NO_NEWLINE = re.compile(rb"[^\n]*")
 
 
 def line_of(reader: TokenReader) -> bytes:
-    """Return the rest of the line; its newline, which may be missing at the end of the file, is consumed."""
+    """Read the rest of the line; its newline, which may be missing at the end of the file, is consumed."""
     line = reader.take_while(_NO_NEWLINE)
     if reader.peek(1):
         reader.raw(1)
@@ -59,7 +60,7 @@ def line_of(reader: TokenReader) -> bytes:
 
 
 def read_token_value(reader: TokenReader) -> str:
-    """One token, alone on its line."""
+    """Read one token, alone on its line."""
     words = line_of(reader).split()
     if len(words) != 1:
         raise reader.error(f"expected one name on the line, found {len(words)}")
@@ -72,7 +73,7 @@ def write_token_value(writer: TokenWriter, value: str) -> None:
 
 
 def read_token_line(reader: TokenReader) -> list[str]:
-    """Return the tokens of a line, perhaps none."""
+    """Read the tokens of a line, perhaps none."""
     return [word.decode("utf-8", "surrogateescape") for word in line_of(reader).split()]
 
 
@@ -92,14 +93,14 @@ TOKEN_VECTOR: Holder[list[str]] = Holder("list of tokens", read_token_line, writ
 
 
 class _Stream:
-    """Keeps what is written to it as it is."""
+    """A stream that keeps the bytes written to it, unchanged."""
 
     def __init__(self, pieces: list[bytes | memoryview]) -> None:
         self.write = pieces.append
 
 
 class BytePieces:
-    """The bytes of a value, without its header, piece by piece; what is written to ``stream`` is added."""
+    """The bytes of a value, without its header, piece by piece; bytes written to ``stream`` are added."""
 
     def __init__(self, pieces: list[bytes | memoryview] | None = None) -> None:
         self.pieces: list[bytes | memoryview] = [] if pieces is None else pieces

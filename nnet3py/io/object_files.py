@@ -1,4 +1,4 @@
-"""Single objects in files of their own: an optional ``\0B``, then the object.
+"""Single objects in files of their own: an optional ``\\0B``, then the object; and contents of files as arrays.
 
 Kaldi: ReadKaldiObject, WriteKaldiObject.
 """
@@ -26,10 +26,11 @@ def token_reader(stream: InputStream) -> TokenReader:
 
 
 def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader], Value]) -> Value:
-    """Open ``rxfilename``, read the header, and return what ``read(reader)`` makes of the rest.
+    """Open a file, read the header, and return the result of ``read(reader)``.
 
-    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened,
-    a command that fails).
+    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened, a
+    command
+    that fails).
     """
     with open_input(rxfilename) as stream:
         reader = token_reader(stream)
@@ -42,7 +43,7 @@ def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader]
 
 def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWriter], None],
                  binary: bool = True) -> None:
-    """Write one object: the header, then what ``write(writer)`` writes. The file appears when it is complete."""
+    """Write a file: the header, then the object by ``write(writer)``. The file appears when it is complete."""
     with open_output(wxfilename) as stream:
         if binary:
             stream.write(BINARY_HEADER)
@@ -50,11 +51,11 @@ def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWrite
 
 
 class FileContent:
-    """What is left of an open file, for readers and as arrays. Processes share the memory of a file that is mapped.
+    """The content of an open file from its position on, mapped into memory where possible, so that processes share it.
 
     Attributes
     ----------
-    size : bytes
+    size : int, bytes
     """
 
     def __init__(self, stream: InputStream) -> None:
@@ -69,13 +70,14 @@ class FileContent:
         self.size = len(self._content)
 
     def reader(self, offset: int = 0) -> TokenReader:
-        """Return a reader that begins at a place; the one before it must not be used any more."""
+        """Return a reader that begins at byte ``offset``; the reader made before must not be used any more."""
         self._stream.seek(offset)
         reader = TokenReader(self._stream, path=self._path, size=self.size)
         reader.content = memoryview(self._content)
         return reader
 
     def array(self, dtype: DTypeLike, offset: int, count: int) -> np.ndarray:
-        """Numbers from a place on, perhaps unaligned and not to be written; fewer than ``count`` if the file ends."""
+        """Return numbers from byte ``offset`` on, perhaps unaligned, read-only; fewer than ``count`` if the file ends.
+        """
         most = max(0, self.size - offset) // np.dtype(dtype).itemsize
         return np.frombuffer(self._content, dtype=dtype, offset=min(offset, self.size), count=min(count, most))

@@ -23,8 +23,9 @@ Value = TypeVar("Value")
 class RandomAccessReader(Generic[Value]):
     """The values of a table by key: ``key in reader``, ``reader[key]``, ``reader.get(key)``.
 
-    Asking for a missing key with ``[]`` raises Nnet3Error. A context manager; closing raises after a read error in an
-    archive, unless the rspecifier is permissive.
+    A missing key with ``[]`` raises Nnet3Error. As a context manager, leaving raises after a read error in an archive,
+    unless
+    the rspecifier is permissive.
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
@@ -51,7 +52,7 @@ class RandomAccessReader(Generic[Value]):
         return self[key] if key in self else None
 
     def close(self) -> None:
-        """Close; raises FormatError if the archive could not be read, unless permissive."""
+        """Close the table; raise FormatError if the archive could not be read, unless permissive."""
         self._lookup.close(quiet=False)
 
     def __enter__(self) -> RandomAccessReader[Value]:
@@ -101,7 +102,7 @@ def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
 
 
 class _ArchiveLookup(Generic[Value]):
-    """What the three ways of searching an archive share: reading on, and failing."""
+    """The common part of the three ways of searching an archive: reading on, and failing."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
@@ -137,7 +138,7 @@ class _ArchiveLookup(Generic[Value]):
                               path=self._specifier.source, hint="leave out 's' and 'cs', or sort with LC_ALL=C")
 
     def close(self, quiet: bool) -> None:
-        """Close the archive; raises what went wrong while it was read, unless ``quiet``."""
+        """Close the archive; raise the error met while it was read, unless ``quiet``."""
         if self._stream.closed:
             return
         self._stream.close()
@@ -156,14 +157,14 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         self._to_drop: str | None = None
 
     def _drop(self, but: str) -> None:
-        """With ``o``, forget the value handed out last."""
+        """Forget the value handed out last, with ``o``."""
         if self._to_drop is not None and self._to_drop != but:
             del self._values[self._to_drop]
             self._first_dropped = self._first_dropped or self._to_drop
             self._to_drop = None
 
     def has(self, key: str) -> bool:
-        """Return whether the archive has the key, which is read up to there; all values stay in memory."""
+        """Return whether the archive has the key; it is read up to there, and all values stay in memory."""
         self._drop(but=key)
         if key == self._first_dropped:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
@@ -193,7 +194,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         self._given: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Return whether the archive has the key: it is read until a later key has come."""
+        """Return whether the archive has the key; it is read until a later key has come."""
         if key in self._given:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
         while self._last is None or sort_key(self._last) < sort_key(key):
@@ -243,10 +244,11 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
 
 
 class RandomAccessMappedReader(Generic[Value]):
-    """A table by speaker, asked by utterance through an utt2spk table; used like RandomAccessReader.
+    """A table by speaker that is asked by utterance through an utt2spk table; used like RandomAccessReader.
 
     ``utt2spk`` is an rspecifier of tokens, or empty, and then keys are used as they are. A key that utt2spk does not
-    have raises Nnet3Error; a speaker that the table does not have is just missing.
+    have
+    raises Nnet3Error; a speaker that the table does not have is just missing.
     """
 
     def __init__(self, rspecifier: str, utt2spk: str, holder: Holder[Value]) -> None:
@@ -278,7 +280,7 @@ class RandomAccessMappedReader(Generic[Value]):
         return self._table[mapped] if mapped in self._table else None
 
     def close(self) -> None:
-        """Close both tables; raises as RandomAccessReader does."""
+        """Close both tables; raise as RandomAccessReader does."""
         if self._map is not None:
             self._map.close()
         self._table.close()

@@ -82,9 +82,9 @@ class SequentialReader(_Closing, Generic[Value]):
         return read_ahead(entries) if self.specifier.background else entries
 
     def runs(self, find: Callable[[InputStream], Iterator[Run]]) -> Iterator[Run]:
-        """Yield what ``find`` finds at the front of an archive that is a file, for :meth:`TableWriter.move`.
+        """Yield the runs that ``find`` finds at the front of an archive that is a file, for :meth:`TableWriter.move`.
 
-        Iterating gives the entries after them.
+        Iterating over the reader gives the entries after them.
         """
         if self.specifier.kind == "ark" and not self.specifier.background:
             for run in find(self.stream):
@@ -93,11 +93,11 @@ class SequentialReader(_Closing, Generic[Value]):
 
     @property
     def archive_size(self) -> int | None:
-        """Bytes of the archive; None for scripts and pipes."""
+        """Number of bytes of the archive; None for scripts and pipes."""
         return self.stream.size if self.specifier.kind == "ark" else None
 
     def share_read(self) -> float | None:
-        """How much of the archive or script was read so far, from 0 to 1; None where that cannot be known (pipes).
+        """Return the share of the archive or script read so far, from 0 to 1; None where unknown (pipes).
 
         Part of an archive is read ahead.
         """
@@ -107,7 +107,7 @@ class SequentialReader(_Closing, Generic[Value]):
             return None
 
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
-        """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
+        """Iterate with a function to load each value: a script's objects are read only if asked for."""
         if self.specifier.kind == "ark":
             return ((key, partial(_identity, value)) for key, value in self._archive_entries())
         return self._script_entries()
@@ -156,7 +156,7 @@ class SequentialReader(_Closing, Generic[Value]):
                 yield key, partial(loaded.load, key, name)
 
     def close(self) -> None:
-        """Close; unless permissive, raises FormatError after a read error, Nnet3Error if a pipe's command failed."""
+        """Close; unless permissive, raise FormatError after a read error, Nnet3Error if a pipe's command failed."""
         if self.stream.closed:
             return
         self.stream.close()
@@ -173,7 +173,7 @@ class SequentialReader(_Closing, Generic[Value]):
 
 
 class TableWriter(_Closing, Generic[Value]):
-    """Writes entries to an archive, an archive with a script of offsets, or to the files that a script names.
+    """A writer of entries to an archive, an archive with a script of offsets, or the files that a script names.
 
     ``writer.write(key, value)`` raises on any failure. As a context manager it makes the files appear when complete.
     """
@@ -291,7 +291,7 @@ class TableWriter(_Closing, Generic[Value]):
 
 def write_table(wspecifier: str, holder: Holder[Value],
                 entries: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> int:
-    """Write all entries, of a dict or (key, value) pairs; how many there were. Raises as :class:`TableWriter`."""
+    """Write all entries, of a dict or (key, value) pairs; return their number. Raises as :class:`TableWriter`."""
     count = 0
     with TableWriter(wspecifier, holder) as writer:
         for key, value in entries.items() if isinstance(entries, Mapping) else entries:
@@ -301,13 +301,13 @@ def write_table(wspecifier: str, holder: Holder[Value],
 
 
 class Entries(Iterator[tuple[str, Value]], Generic[Value]):
-    """Iterates over (key, value); reads nothing before the first is asked for.
+    """An iterator over (key, value) that reads nothing before the first entry is asked for.
 
     Parameters
     ----------
-    rspecifier : of the table; SpecifierError at once if it cannot be used
-    holder : the kind of the values
-    reader : the name of the public function that gives these, for messages
+    rspecifier : str, rspecifier of the table; SpecifierError at once if it is invalid
+    holder : Holder, type of the values
+    reader : str, name of the public function that returns the entries, for messages
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value], reader: str) -> None:
@@ -323,7 +323,7 @@ class Entries(Iterator[tuple[str, Value]], Generic[Value]):
         return next(self._pairs)
 
     def __getitem__(self, key: object) -> NoReturn:
-        """UsageError: a table is read from its beginning."""
+        """Raise UsageError: a table is read from its beginning."""
         raise UsageError("the entries of a table come one after the other, as (key, value)",
                          f"dict(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]" if isinstance(key, str) else
                          f"list(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]")

@@ -1,6 +1,6 @@
-"""Finite-state transducers as arrays, and the headers of OpenFst's binary files.
+"""Finite-state transducers as arrays, and the headers and symbol tables of OpenFst's binary files.
 
-Supervisions, denominator graphs and lattices hold them. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
+Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LARGEST_STATE = np.iinfo(np.int32).max
 
 
 class ArcType(NamedTuple):
-    """The weights of one type of FST: how they are stored, and how many numbers each is made of."""
+    """The weights of one arc type: their numpy type in files, and how many numbers a weight has."""
 
     stored: str
     width: int = 1
@@ -41,10 +41,15 @@ ARC_TYPES = {"standard": ArcType("<f4"), "log": ArcType("<f4"), "lattice4": ArcT
 
 
 class Stored(NamedTuple):
-    """What a binary file says about an FST besides its states and arcs.
+    """Facts that a binary file states about an FST besides its states and arcs.
 
-    ``properties`` are OpenFst's bits, ``num_arcs`` is what the header says (vector FSTs say 0), ``symbols`` the bytes
-    of its symbol tables.
+    Attributes
+    ----------
+    kind : str, OpenFst's FST type, such as ``vector``
+    properties : int, OpenFst's bits
+    num_arcs : int, as the header says; 0 in vector FSTs
+    flags : int, which symbol tables there are
+    symbols : bytes of the symbol tables
     """
 
     kind: str
@@ -56,18 +61,18 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fst:
-    """A transducer; an acceptor has the same labels on both sides. Weights are costs.
+    """A transducer; an acceptor has the same labels on both sides. Weights are costs in nats.
 
     Attributes
     ----------
-    start : the start state; -1 if there are no states
+    start : int, the start state; -1 if there are no states
     final_weights : float32 (states,); infinity: not final. For a lattice (states, 2): graph and acoustic costs
     arc_starts : int64 (states + 1,), where the arcs of each state begin, and the end
     input_labels, output_labels : int32 (arcs,); 0 is epsilon
     weights : float32 (arcs,); for a lattice (arcs, 2)
     next_states : int32 (arcs,)
     arc_type : OpenFst's name: ``standard`` (costs), ``lattice4``, ...
-    stored : what else a binary file said, for writing it again unchanged; None for an FST that was made or changed
+    stored : Stored, for writing the file again unchanged; None for an FST that was made or changed
     """
 
     start: int
@@ -84,7 +89,7 @@ class Fst:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, input_labels: ArrayLike,
                   output_labels: ArrayLike, weights: ArrayLike, next_states: ArrayLike,
                   arc_type: str = "standard") -> Fst:
-        """Return an FST from arcs in any order, each with the state that it leaves; those of a state keep their order."""
+        """Make an FST of arcs in any order, each with its source state; the arcs of a state keep their order."""
         dtype = np.float64 if arc_type == "lattice8" else np.float32
         finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
         order = np.argsort(leaving, kind="stable")
@@ -102,22 +107,22 @@ class Fst:
 
     @property
     def num_arcs(self) -> int:
-        """Arcs of all states."""
+        """The number of arcs of all states."""
         return len(self.next_states)
 
     @property
     def sources(self) -> np.ndarray:
-        """int32 (arcs,), the state that each arc leaves."""
+        """The state that each arc leaves, int32 (arcs,)."""
         return sources_of(self.arc_starts)
 
     @property
     def is_acceptor(self) -> bool:
-        """True if input and output labels are the same."""
+        """Whether input and output labels are the same."""
         return bool(np.array_equal(self.input_labels, self.output_labels))
 
     @property
     def is_final(self) -> np.ndarray:
-        """bool (states,)."""
+        """Whether each state is final, bool (states,)."""
         infinite = self.final_weights == NO_WEIGHT
         return ~(infinite.all(axis=1) if infinite.ndim == 2 else infinite)
 
@@ -137,14 +142,14 @@ class Fst:
                        next_states=chosen.numbers[self.next_states[arcs]], stored=None)
 
     def equals(self, other: Fst) -> bool:
-        """True if states, arcs and weights are the same, numbered the same."""
+        """Return whether states, arcs and weights are the same, numbered the same."""
         return self.start == other.start and self.arc_type == other.arc_type and all(
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
             for name in ("final_weights", "arc_starts", "input_labels", "output_labels", "weights", "next_states"))
 
 
 def check_fst(fst: Fst) -> str | None:
-    """What is wrong with the state numbers of an FST, or None."""
+    """Return a problem of the state numbers of an FST as text, or None."""
     if not NO_STATE <= fst.start < fst.num_states:
         return f"the start state is {fst.start}, but there are {fst.num_states} states"
     if fst.num_arcs and not 0 <= int(fst.next_states.min()) <= int(fst.next_states.max()) < fst.num_states:
@@ -167,7 +172,7 @@ class Header(NamedTuple):
 
 
 def read_header(reader: TokenReader) -> Header:
-    """Read the header of a binary FST, with its symbol tables; FormatError for anything else."""
+    """Read the header of a binary FST, with its symbol tables; FormatError for other bytes."""
     magic = reader.raw(len(MAGIC))
     if magic != MAGIC:
         raise reader.error(f"expected an FST, which begins with {MAGIC!r}, found {bytes(magic)!r}")
@@ -182,7 +187,7 @@ def read_header(reader: TokenReader) -> Header:
 
 
 def has_output_symbols(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is a binary FST with output symbols; little of it is read."""
+    """Return whether a file is a binary FST with output symbols; only its beginning is read."""
     try:
         with open(path, "rb") as stream:
             begin = stream.read(2 * _LONGEST_NAME)
@@ -202,7 +207,7 @@ def _string(reader: TokenReader, longest: int | None = None) -> bytes:
 
 
 def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | bytes:
-    """Return the bytes of symbol tables of a file that lies in memory; they are not copied."""
+    """Return the bytes of symbol tables of a file that lies in memory, without a copy."""
     if not num_tables:
         return b""
     assert reader.content is not None
@@ -217,7 +222,7 @@ def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | byt
 
 
 def _symbol_table(reader: TokenReader) -> bytes:
-    """Return the bytes of a symbol table."""
+    """Read the bytes of a symbol table."""
     start = reader.raw(4)
     if int.from_bytes(start, "little", signed=True) != SYMBOLS_MAGIC:
         raise reader.error(f"expected a symbol table in an FST, found {bytes(start)!r}")
@@ -233,7 +238,7 @@ def _symbol_table(reader: TokenReader) -> bytes:
 
 
 def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
-    """``fst``, if its states exist; else FormatError."""
+    """Return ``fst`` if all its arcs lead to states; raise FormatError otherwise."""
     problem = check_fst(fst)
     if problem:
         raise reader.error(f"expected an FST: {problem}")
@@ -241,7 +246,7 @@ def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
 
 
 def stored_facts(header: Header) -> Stored:
-    """What is kept of the header for writing the FST again."""
+    """Return the facts of a header that are kept for writing the FST again."""
     return Stored(header.kind, header.properties, header.num_arcs, header.flags & (INPUT_SYMBOLS | OUTPUT_SYMBOLS),
                   bytes(header.symbols))
 
@@ -261,9 +266,9 @@ _NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0,
 
 
 def end_of_table(data: Any, at: int) -> int:
-    """Return the place after a symbol table; -1 if the data end before it does, or are no symbol table.
+    """Return the place after a symbol table; -1 if there is no complete table at ``at``.
 
-    ``data`` is bytes, or anything that numpy can make a view of.
+    ``data`` is bytes, or an object that numpy can make a view of.
     """
     counted = _count(data, at)
     if counted is None:
@@ -274,7 +279,7 @@ def end_of_table(data: Any, at: int) -> int:
 
 
 def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
-    """Return the bytes of symbol tables that follow each other, with more symbols at the end of each, by their numbers."""
+    """Return the bytes of successive symbol tables with symbols added at the end of each."""
     parts, at = [], 0
     for names in additions:
         counted, end = _count(data, at), end_of_table(data, at)
@@ -291,7 +296,7 @@ def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
 
 
 def _count(data: Any, at: int) -> tuple[int, int] | None:
-    """Where a table's symbols begin, and how many there are."""
+    """Return the place of a table's first symbol, and the number of symbols; None if there is no table."""
     size = len(data)
     if at + 8 > size or struct.unpack_from("<i", data, at)[0] != SYMBOLS_MAGIC:
         return None
@@ -308,15 +313,16 @@ def _address(array: np.ndarray) -> int:
 
 
 class SymbolBytes:
-    """A table whose symbols stay where they are, encoded, until they are asked for.
+    """A symbol table whose symbols stay encoded where they lie until they are asked for.
 
     Attributes
     ----------
-    keys : int64 (symbols,), the number of each, in the table's order
+    keys : int64 (symbols,), number of each symbol, in the table's order
     """
 
     def __init__(self, data: Any, at: int = 0) -> None:
-        """Of the table at a place, which must be one (:func:`end_of_table`); the data are kept."""
+        """Find the symbols of a table in ``data``, which are kept; there must be one at ``at`` (:func:`end_of_table`).
+        """
         counted = _count(data, at)
         assert counted is not None
         first, count = counted
@@ -334,7 +340,7 @@ class SymbolBytes:
         return self._data[first:first + int(self._lengths[place])].tobytes()
 
     def place_of_key(self, key: int) -> int:
-        """Return the place of a number; -1 if there is none."""
+        """Return the place of the symbol with a number; -1 if there is none."""
         if 0 <= key < len(self) and self.keys[key] == key:
             return key
         order, keys = self._by_key

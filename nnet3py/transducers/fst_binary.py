@@ -1,8 +1,9 @@
-"""OpenFst's ``compact`` forms of FSTs, in which what is known of all arcs is left out.
+"""OpenFst's binary files: transducers as states with their arcs, as two tables, in compact forms, as n-gram models.
 
-A form's elements are arcs, and final weights where a state has one: before its arcs, with the label -1. In strings each
-state has one element. The number in a type's name (``compact8_string``) is the size of the states' positions in bits.
-OpenFst: ``compact-fst.h``.
+A compact form leaves out what is the same for all arcs. Its elements are arcs, and final weights where a state has one,
+before its arcs, with the label -1; in strings each state has one element. The number in a type's name
+(``compact8_string``) is the size of the states' positions in bits. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``,
+``WriteLattice``. OpenFst: ``compact-fst.h``.
 """
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ _POSITIONS = {"8": "u1", "16": "<u2", "": "<u4", "64": "<u8"}
 
 
 class Form(NamedTuple):
-    """What the elements of a form have: ``label``, and others where they differ from what follows from the form."""
+    """A compact form: the fields of an element, and whether states have positions. Other fields follow from the form.
+    """
 
     element: np.dtype
     has_positions: bool = True
@@ -60,7 +62,7 @@ _FORMS = {
 
 
 def position_type(kind: str) -> np.dtype:
-    """Return the numbers that say where a state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
+    """Return the dtype of positions, where a state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
     match = _NAME.fullmatch(kind)
     assert match is not None
     return np.dtype(_POSITIONS[match[2] or ""])
@@ -74,9 +76,9 @@ def form_of(kind: str) -> Form:
 
 
 def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:
-    """Return the FST of a form's elements; ``starts`` (int64) are where those of each state begin, and the end.
+    """Return the FST of a form's elements; ``starts`` (int64, states + 1) says where the elements of each state begin.
 
-    FormatError for elements that are none.
+    FormatError for elements that are not those of the header's FST.
     """
     names = elements.dtype.names or ()
     labels = elements["label"].astype(np.int32)
@@ -104,7 +106,7 @@ def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, ele
 
 
 def why_not(fst: Fst, kind: str) -> str | None:
-    """Why an FST cannot be stored as a ``compact…`` type; None if it can."""
+    """Return why an FST cannot be stored as a ``compact…`` type; None if it can."""
     names = form_of(kind).element.names or ()
     if "output" not in names and not fst.is_acceptor:
         return "its input labels are not its output labels"
@@ -121,7 +123,7 @@ def why_not(fst: Fst, kind: str) -> str | None:
 
 
 def compact_body(fst: Fst, kind: str) -> bytes:
-    """Return the bytes of a ``compact…`` FST after its header. FormatError for more elements than positions can count."""
+    """Return the bytes of a ``compact…`` FST after its header; FormatError if positions cannot count the elements."""
     form, is_final = form_of(kind), fst.is_final
     starts = fst.arc_starts + np.concatenate(([0], np.cumsum(is_final)))
     elements = np.zeros(int(starts[-1]), dtype=form.element)
@@ -137,7 +139,7 @@ def compact_body(fst: Fst, kind: str) -> bytes:
 
 
 def positions(starts: np.ndarray, kind: str) -> bytes:
-    """Positions as a type stores them. FormatError if they are too large for it."""
+    """Return positions as a type stores them; FormatError if they are too large for it."""
     dtype = position_type(kind)
     if len(starts) and int(starts[-1]) > np.iinfo(dtype).max:
         raise FormatError(f"an FST cannot be written as {kind}: it has {int(starts[-1])} arcs and final weights, more "
@@ -154,7 +156,7 @@ KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram", *_LOOKAHEAD_KINDS)    
 
 
 def _const_state(kind: str) -> np.dtype:
-    """Return a state in the table of a ``const…`` FST."""
+    """Return the dtype of a state in the table of a ``const…`` FST."""
     size = position_type(kind)
     return np.dtype([("final", "<f4"), ("first", size), ("arcs", size), ("input_eps", size), ("output_eps", size)],
                     align=True)
@@ -164,9 +166,9 @@ _CONST_STATE = _const_state("const")
 
 
 def read_binary_fst(reader: TokenReader) -> Fst:
-    """Read an FST in OpenFst's binary form, of any of the types ``KINDS``. Of look-ahead types what is inside is read.
+    """Read an FST in OpenFst's binary form, of any of the types ``KINDS``; of look-ahead types the FST inside is read.
 
-    Raises FormatError for anything else, and for states that do not exist.
+    Raises FormatError for other bytes, and for arcs to states that do not exist.
     """
     header = read_header(reader)
     if header.arc_type not in ARC_TYPES or header.kind != "vector" and header.arc_type.startswith("lattice"):
@@ -217,7 +219,7 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
 
 
 def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
-    """As :func:`_read_vector`, for single costs, by compiled loops, which are worth loading for many states."""
+    """Read an FST of many states with single costs by compiled loops, which then are worth loading."""
     data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
     finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
     weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
@@ -261,12 +263,17 @@ def _read_compact(reader: TokenReader, header: Header) -> Fst:
 
 
 def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> None:
-    """Write in OpenFst's binary form.
+    """Write an FST in OpenFst's binary form.
 
-    ``kind`` is one of the types ``KINDS`` without look-ahead; None for that of the file it came from, or vector. The
-    properties that the file stated are written again if the kind is the same; otherwise they are computed.
+    The properties that the FST's file stated are written again if the type is the same; otherwise they are computed.
 
-    Raises FormatError for an FST that cannot be stored so.
+    Parameters
+    ----------
+    kind : str, one of ``KINDS`` without look-ahead; None for the type of the file that the FST came from, or vector
+
+    Raises
+    ------
+    FormatError : an FST that cannot be stored so
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
     problem = check_fst(fst) or (why_not(fst, kind) if kind in COMPACT_KINDS else None)
@@ -292,7 +299,7 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
 
 
 def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two tables of a ``const`` file: records of the states, and of the arcs, 20 and 16 bytes each."""
+    """Return the two tables of a ``const`` file: records of the states, 20 bytes each, and of the arcs, 16 bytes."""
     states = np.empty(fst.num_states, dtype=_CONST_STATE)
     states["final"], states["first"], states["arcs"] = fst.final_weights, fst.arc_starts[:-1], np.diff(fst.arc_starts)
     for name, labels in (("input_eps", fst.input_labels), ("output_eps", fst.output_labels)):
@@ -301,7 +308,7 @@ def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ConstPlaces(NamedTuple):
-    """Where the tables of a ``const`` file begin, and what its header says."""
+    """Places of the tables of a ``const`` file, and its header."""
 
     header: Header
     states: int
@@ -309,9 +316,9 @@ class ConstPlaces(NamedTuple):
 
 
 def find_const_tables(reader: TokenReader) -> ConstPlaces | None:
-    """Where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
+    """Find where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
 
-    The reader, which must count from the file's beginning, is left after the FST's header. FormatError if it is no FST.
+    The reader, which must count from the file's beginning, is left after the FST's header. FormatError for other files.
     """
     header = read_header(reader)
     if header.kind != "const" or header.arc_type != "standard":
@@ -330,7 +337,7 @@ def _arc_records(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> bytes:
-    """States, each with its arcs, all in words of 4 bytes."""
+    """Return states, each with its arcs, in words of 4 bytes."""
     arcs = _words(_arc_records(fst), fst.num_arcs)
     final = _words(np.ascontiguousarray(fst.final_weights, dtype=ARC_TYPES[fst.arc_type].stored), fst.num_states)
     weight_words = final.shape[1]

@@ -1,6 +1,7 @@
-"""What OpenFst's files say about an FST's form: sorted, deterministic, acyclic ... as bits; and sorting states.
+"""OpenFst's properties of FSTs as bits, orders of states, and operations whose arcs come in OpenFst's order.
 
-Kaldi's files have these bits; OpenFst trusts them. OpenFst: ``ComputeProperties``, ``TopSort``.
+Files state properties (sorted, deterministic, acyclic), and OpenFst trusts them. Results equal Kaldi's byte for byte.
+OpenFst: ``ComputeProperties``, ``TopSort``, ``Concat``, ``RmEpsilon``. Kaldi: ``SortBreadthFirstSearch``.
 """
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ _FEW_ARCS = 2000               # up to here plain lists are quicker for finding 
 
 
 def known_properties(fst: Fst) -> int:
-    """Properties of an FST that are worth the time: all of a small one, only those of single arcs of a large one.
+    """Return the properties of an FST that are worth the time: all of a small FST, of a large one those of single arcs.
 
-    Readers of a file compute the ones that it does not state.
+    Readers of a file compute the properties that it does not state.
     """
     if fst.num_arcs <= _MANY_ARCS:
         return fst_properties(fst)
@@ -44,7 +45,7 @@ def known_properties(fst: Fst) -> int:
 
 
 def fst_properties(fst: Fst) -> int:
-    """All properties of an FST, each with its bit or its opposite's; EXPANDED is set, MUTABLE is not."""
+    """Return all properties of an FST, each by its bit or the opposite's bit; EXPANDED is set, MUTABLE is not."""
     sources, targets = fst.sources, fst.next_states
     inputs, outputs = fst.input_labels, fst.output_labels
     has_cost = ~_is_zero(fst.weights) & ~_is_infinite(fst.weights)
@@ -92,7 +93,7 @@ def _is_sorted(sources: np.ndarray, labels: np.ndarray) -> bool:
 
 
 def _is_string(fst: Fst) -> bool:
-    """One path through the states in their order: the last is final, every other has one arc, to the next."""
+    """Return whether an FST is one path through the states in their order, of which only the last is final."""
     counts = np.diff(fst.arc_starts)
     return fst.start in (-1, 0) and bool(
         not fst.is_final[:-1].any() and (counts[~fst.is_final] == 1).all()
@@ -100,7 +101,7 @@ def _is_string(fst: Fst) -> bool:
 
 
 def arc_matrix(fst: Fst) -> Any:
-    """For scipy's graph algorithms: a sparse matrix (states, states) of how many arcs lead from one to another."""
+    """Return the number of arcs between states as a sparse matrix (states, states) for scipy's graph algorithms."""
     from scipy.sparse import csr_matrix
 
     ones = np.ones(fst.num_arcs, dtype=np.int32)
@@ -110,7 +111,7 @@ def arc_matrix(fst: Fst) -> Any:
 
 
 def strong_parts(fst: Fst) -> np.ndarray:
-    """Return int32 (states,): the number of each state's strongly connected component."""
+    """Return the number of each state's strongly connected component, int32 (states,)."""
     if fst.num_arcs <= _FEW_ARCS:
         return _strong_parts_in_lists(fst)
     from scipy.sparse.csgraph import connected_components
@@ -119,7 +120,7 @@ def strong_parts(fst: Fst) -> np.ndarray:
 
 
 def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
-    """As :func:`strong_parts`, with Tarjan's algorithm: quicker than loading scipy's."""
+    """Do the same with Tarjan's algorithm on lists: quicker than loading scipy's for few arcs."""
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
     position, depth, parts = list(starts[:-1]), [-1] * fst.num_states, [-1] * fst.num_states
     lowest, waiting, count = list(depth), [], 0
@@ -151,7 +152,7 @@ def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
 
 
 def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
-    """Return bool (states,): which states can be reached from one of ``roots`` (backward: reach one of them)."""
+    """Return which states can be reached from ``roots``, bool (states,); backward: which states reach one of them."""
     sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
     if not fst.num_states:
         return np.zeros(0, dtype=bool)
@@ -170,7 +171,7 @@ def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
 
 
 def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
-    """Return bool (states,), as :func:`reached`: quicker where scipy's matrices cost more than the search."""
+    """Do the same on lists: quicker where scipy's matrices cost more than the search."""
     following: list[list[int]] = [[] for _ in range(num_states)]
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         following[source].append(target)
@@ -185,12 +186,12 @@ def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarra
 
 
 def is_top_sorted(fst: Fst) -> bool:
-    """True if every arc leads to a state of a higher number."""
+    """Return whether every arc leads to a state of a higher number."""
     return bool((fst.next_states > fst.sources).all())
 
 
 def top_sorted(fst: Fst) -> Fst | None:
-    """Return the FST with its states numbered so that every arc leads to a higher number; None if it has a cycle."""
+    """Return the FST with states numbered so that every arc leads to a higher number; None if it has a cycle."""
     if is_top_sorted(fst):
         return fst
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
@@ -216,7 +217,7 @@ def top_sorted(fst: Fst) -> Fst | None:
 
 
 def renumbered(fst: Fst, order: np.ndarray) -> Fst:
-    """Return the FST whose state i is state ``order[i]`` of this one.
+    """Return the FST whose state i is state ``order[i]`` of the given one.
 
     ``order`` may leave out states that no arc of the others leads to.
     """
@@ -237,10 +238,11 @@ _FREE, _OPEN, _DONE = range(3)
 
 
 def concatenated(fsts: Sequence[Fst]) -> Fst:
-    """Return an FST that accepts what each of ``fsts`` accepts, one after the other.
+    """Return an FST that accepts what each of ``fsts`` accepts, one after the other. OpenFst: Concat.
 
     Each final state gets an epsilon arc to the start of the next FST, after its own arcs. States keep their order.
-    Raises Nnet3Error for an FST without states, or of another arc type than the first.
+    Raises
+    Nnet3Error for an FST without states, or of another arc type than the first.
     """
     if any(fst.start < 0 or fst.arc_type != fsts[0].arc_type for fst in fsts):
         raise Nnet3Error("an FST without states, or of another type than the others, cannot be concatenated")
@@ -268,10 +270,10 @@ _Arc = tuple[int, int, int]              # input label, output label, next state
 
 
 def without_epsilons(fst: Fst) -> Fst:
-    """Return an equivalent FST of costs without epsilon arcs; states that lead nowhere are left out.
+    """Return an equivalent FST of costs without epsilon arcs and without states that lead nowhere. OpenFst: RmEpsilon.
 
-    A state also gets the arcs of all states that epsilons lead to; of equal ones the cheapest is kept. They come in
-    the reverse of the order in which they are met. Raises Nnet3Error for a cycle of epsilon arcs.
+    A state also gets the arcs of all states that epsilons lead to; of equal arcs the cheapest is kept. Arcs come in the
+    reverse of the order in which they are met. Raises Nnet3Error for a cycle of epsilon arcs.
     """
     if fst.weights.ndim != 1:
         raise Nnet3Error(f"epsilons are removed from FSTs of costs, not from those of arc type {fst.arc_type}")
@@ -298,7 +300,7 @@ def _is_epsilon(arc: _Arc) -> bool:
 
 
 class _Graph:
-    """The arcs of each state as lists, while epsilons are removed from one state after the other."""
+    """Arcs of each state as lists, while epsilons are removed from one state after the other."""
 
     def __init__(self, fst: Fst) -> None:
         labels = zip(fst.input_labels.tolist(), fst.output_labels.tolist(), fst.next_states.tolist(), strict=True)
@@ -308,7 +310,8 @@ class _Graph:
         self.finals = list(fst.final_weights)
 
     def behind_first(self, states: Sequence[int]) -> list[int]:
-        """``states``, and those that epsilons lead to from them, each after those that its own epsilons lead to."""
+        """Return ``states`` and all states behind their epsilons, each after the states that its own epsilons lead to.
+        """
         reached_states: list[int] = []
         marks: dict[int, int] = {}
         for root in states:
@@ -330,7 +333,7 @@ class _Graph:
         return reached_states
 
     def expand(self, source: int) -> None:
-        """Replace the epsilons of ``source`` by the arcs and the final weight of the states that they lead to."""
+        """Replace the epsilons of ``source`` by the arcs and final weights of the states that they lead to."""
         costs = {source: np.float32(0.0)}
         for state in self.behind_first([source])[::-1]:
             for arc, weight in self.arcs[state]:
@@ -365,7 +368,7 @@ class _Graph:
 
 
 def connected(fst: Fst) -> Fst:
-    """Return the FST without the states that cannot be reached from its start, or from which no final state can."""
+    """Return the FST without states that the start does not reach or that reach no final state. OpenFst: Connect."""
     useful = _useful(fst)
     if useful.all():
         return fst
@@ -380,7 +383,7 @@ def connected(fst: Fst) -> Fst:
 
 
 def _useful(fst: Fst) -> np.ndarray:
-    """Return bool (states,): states that are on a path from the start to a final state."""
+    """Return which states are on a path from the start to a final state, bool (states,)."""
     if fst.num_arcs > _FEW_ARCS:
         return useful_states(fst.start, fst.arc_starts, fst.next_states, fst.is_final)
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
@@ -388,9 +391,9 @@ def _useful(fst: Fst) -> np.ndarray:
 
 
 def breadth_first(fst: Fst) -> Fst:
-    """Return the FST with its states numbered in the order in which a breadth-first search from the start meets them.
+    """Return the FST with states numbered in the order in which a breadth-first search from the start meets them.
 
-    States that it does not meet are left out.
+    States that the search does not meet are left out.
     """
     if fst.start < 0:
         return fst

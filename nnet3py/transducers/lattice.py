@@ -1,4 +1,14 @@
-"""Converting compact lattices to ones with a transition-id on each arc, and back. Kaldi: ``ConvertLattice``."""
+"""Lattices in files and tables: FSTs whose weights are pairs of a graph and an acoustic cost.
+
+Input labels are transition-ids, output labels words. In compact lattices an arc has a word and the transition-ids of
+all
+its frames. Each kind is converted where the other is wanted. In text a lattice is a newline, a line for each arc and
+each
+final state, and an empty line: an arc is ``source next ilabel olabel graph,acoustic`` or, in a compact lattice,
+``source
+next word graph,acoustic,id_id_…``; the arcs of the start state come first; a weight of 0 without transition-ids is left
+out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadCompactLattice``, ``WriteCompactLattice``, ``ConvertLattice``.
+"""
 from __future__ import annotations
 
 import re
@@ -31,9 +41,11 @@ _factor = Loop("nnet3py.transducers.lattice_loops", "factor",
 
 
 def expanded(compact: CompactLattice) -> Fst:
-    """Each arc as a chain of arcs, one for each of its transition-ids; word and costs are on the first.
+    """Return a compact lattice with each arc as a chain of arcs, one for each transition-id. Kaldi: ConvertLattice.
 
-    New states come last: state by state, those of its final weight's transition-ids, then those of its arcs.
+    Word and costs are on the first arc. New states come last: state by state, those of the final weight's
+    transition-ids,
+    then those of the arcs.
     """
     finals = np.flatnonzero(compact.is_final & (compact.final_lengths > 0))
     # Chains are made from final weights with transition-ids, and from arcs. They are sorted by state, finals first.
@@ -74,7 +86,7 @@ def expanded(compact: CompactLattice) -> Fst:
 
 def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """All transition-ids, and for each chain where its own begin and how many they are."""
+    """Return all transition-ids, and for each chain the place of its first and their number."""
     ids = np.concatenate((compact.final_ids, compact.ids))
     first = np.concatenate((compact.final_string_starts[finals], compact.string_starts[:-1] + len(compact.final_ids)))
     counts = np.concatenate((compact.final_lengths[finals], compact.lengths))
@@ -84,7 +96,7 @@ def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) ->
 def factored(lattice: Fst) -> CompactLattice:
     """Return a lattice as a compact one: successive arcs without a choice or a word between them become one.
 
-    States are numbered topologically, if there is no cycle. OpenFst: ``Factor``.
+    States are numbered topologically if there is no cycle. OpenFst: ``Factor``.
     """
     if lattice.start < 0:
         return CompactLattice.empty()
@@ -114,7 +126,7 @@ def factored(lattice: Fst) -> CompactLattice:
 
 
 def _from_start(lattice: CompactLattice, order: np.ndarray) -> np.ndarray:
-    """``order`` without the states that the start does not reach: they come before it."""
+    """Return ``order`` without the states that the start does not reach, which come before it."""
     return order[int(np.flatnonzero(order == lattice.start)[0]):]
 
 
@@ -125,10 +137,11 @@ _LARGEST_ID = np.iinfo(np.int32).max
 
 
 def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
-    """Read a lattice of either kind, including the newline before it and the empty line after it.
+    """Read a lattice of either kind in text, with the newline before it and the empty line after it.
 
     The number of fields, and whether weights have transition-ids, show the kind; a lattice that could be either is
-    compact. FormatError for anything else.
+    compact.
+    FormatError for other text.
     """
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
@@ -141,7 +154,7 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
 
 
 class _LatticeLines:
-    """The contents of a lattice's lines, and which kind of lattice it may still be."""
+    """Contents of a lattice's lines, and which kind of lattice it may still be."""
 
     def __init__(self, reader: TokenReader) -> None:
         self.reader, self.lines = reader, Lines(reader, 2)
@@ -178,7 +191,7 @@ class _LatticeLines:
                                     f"that is not, found {b' '.join(fields)[:60]!r}")
 
     def lattice(self) -> Fst | CompactLattice:
-        """Return the lattice."""
+        """Return the lattice of all lines."""
         lines = self.lines
         arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
         states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
@@ -217,7 +230,7 @@ def write_text_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _weight_texts(weights: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> list[bytes]:
-    """Each weight with its transition-ids, after a tab; nothing for a weight of 0 without any."""
+    """Return each weight with its transition-ids after a tab as text; empty for a weight of 0 without any."""
     numbers, bounds = ids.tolist(), starts.tolist()
     texts = []
     for (graph, acoustic), first, end in zip(weights.tolist(), bounds, bounds[1:], strict=False):
@@ -235,16 +248,16 @@ _EXAMPLE_DIGITS = 7         # of costs in the text of an object, such as an exam
 
 
 def read_lattice(reader: TokenReader) -> Fst:
-    """Read a lattice, from text or any of Kaldi's four binary forms: an Fst of arc type ``lattice4``, float32.
+    """Read a lattice from text or any of Kaldi's four binary forms, as an Fst of arc type ``lattice4``, float32.
 
-    FormatError for anything else.
+    FormatError for other bytes.
     """
     lattice = _read(reader)
     return lattice if isinstance(lattice, Fst) else expanded(lattice)
 
 
 def read_compact_lattice(reader: TokenReader) -> CompactLattice:
-    """Read a lattice in any form as a compact one; FormatError for anything else."""
+    """Read a lattice in any form as a compact one; FormatError for other bytes."""
     lattice = _read(reader)
     return lattice if isinstance(lattice, CompactLattice) else factored(lattice)
 
@@ -285,7 +298,7 @@ def _read_plain(reader: TokenReader, header: Header) -> Fst:
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
-    """Write a lattice that :func:`read_lattice` reads."""
+    """Write a lattice for :func:`read_lattice`."""
     if writer.binary:
         stored = lattice.stored or Stored("vector", lattice_properties(lattice), 0)
         write_binary_fst(writer, Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.input_labels,
@@ -295,7 +308,7 @@ def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
 
 
 def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
-    """Write a compact lattice that :func:`read_compact_lattice` reads."""
+    """Write a compact lattice for :func:`read_compact_lattice`."""
     if writer.binary:
         write_binary_compact(writer, lattice)
     else:
@@ -303,7 +316,7 @@ def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _look_at_first_byte(reader: TokenReader) -> None:
-    """Lattices in tables have no header: text begins with a blank."""
+    """Set ``reader.binary`` by the first byte: lattices in tables have no header, and text begins with a blank."""
     first = reader.peek(1)[:1]
     reader.binary = not (first and first in b" \t\r\n")
 
@@ -331,14 +344,14 @@ COMPACT_LATTICES: Holder[CompactLattice] = Holder("lattice", _read_compact_entry
 
 
 def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
-    """Return the lattices of a table, such as decoding leaves; those that are not compact are made so.
+    """Iterate over the lattices of a table, as decoding writes them; lattices that are not compact are converted.
 
     >>> for key, lattice in nnet3py.read_lattices("ark:gunzip -c lat.1.gz |"):
     ...     print(key, lattice.num_states)
 
     Parameters
     ----------
-    rspecifier : of the table
+    rspecifier : str, rspecifier of the table
 
     Yields
     ------
@@ -364,12 +377,12 @@ def write_lattices(wspecifier: str,
 
     Parameters
     ----------
-    wspecifier : of the table
-    lattices : a dict, or pairs of a key and a lattice
+    wspecifier : str, wspecifier of the table
+    lattices : dict, or pairs of a key and a CompactLattice
 
     Returns
     -------
-    How many there were.
+    int, the number of lattices.
 
     Raises
     ------

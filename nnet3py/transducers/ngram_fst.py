@@ -25,19 +25,19 @@ _DAMAGED = "the file is damaged, or is not one of OpenFst's"
 
 @dataclass(frozen=True, eq=False)
 class NgramFst:
-    """An n-gram model: an acceptor whose arcs are words, and one without a label that backs off.
+    """An n-gram model: an acceptor whose arcs are words, and back-off arcs without a label.
 
     Attributes
     ----------
-    num_states, num_arcs : histories; words after all of them, without the arcs that back off
-    parents : int32 (states,), the state that each backs off to; -1 for state 0, the empty history
+    num_states, num_arcs : int, histories; words after all of them, without the back-off arcs
+    parents : int32 (states,), the state that each state backs off to; -1 for state 0, the empty history
     arc_starts : int64 (states + 1,), where the words after each history begin, and the end
     final_weights : float32 (states,); infinity: not final
     context_words : int32 (states + 1,), the oldest word of each history; 0 for state 0 and a sentence's beginning
-    backoff : float32 (states + 1,), the costs of backing off
+    backoff : float32 (states + 1,), costs of backing off
     future_words, future_costs : int32 and float32 (arcs,), the words, ascending within a state, and their costs
     start : the start state
-    stored : what else the file says
+    stored : Stored, the file's other facts; None for a model that was made
     """
 
     parents: np.ndarray
@@ -52,19 +52,19 @@ class NgramFst:
 
     @property
     def num_states(self) -> int:
-        """Histories."""
+        """The number of histories."""
         return len(self.parents)
 
     @property
     def num_arcs(self) -> int:
-        """Words after all histories."""
+        """The number of words after all histories."""
         return len(self.future_words)
 
     @classmethod
     def of_content(cls, content: FileContent, offset: int = 0) -> NgramFst | None:
-        """Return the one at a place in a file, whose large arrays stay there; None for FSTs of other types, or other files.
+        """Return the model at a place in a file, its large arrays left there; None for other FSTs and other files.
 
-        FormatError for a damaged one.
+        FormatError for a damaged model.
         """
         reader = content.reader(offset)
         if reader.peek(1) != b"\xd6":
@@ -76,11 +76,11 @@ class NgramFst:
 
     @cached_property
     def children(self) -> np.ndarray:
-        """int32 (states + 1,), where the children of each state begin; they are numbered one after the other."""
+        """Where the children of each state begin, int32 (states + 1,); they are numbered one after the other."""
         return (np.searchsorted(self.parents[1:], np.arange(self.num_states + 1)) + 1).astype(np.int32)
 
     def to_fst(self) -> Fst:
-        """Return the same with each arc in full; back-off arcs come first."""
+        """Return the model with each arc in full; back-off arcs come first."""
         sources = np.repeat(np.arange(self.num_states), np.diff(self.arc_starts))
         histories = np.arange(1, self.num_states)
         words = np.concatenate((np.zeros(len(histories), dtype=np.int32), self.future_words))
@@ -90,7 +90,7 @@ class NgramFst:
         return replace(fst, stored=self.stored)
 
     def _next_states(self, sources: np.ndarray) -> np.ndarray:
-        """Where arcs lead: to the longest history of their word and those of their state."""
+        """Return where arcs lead: to the longest history of their word and their state's words."""
         words = self.context_words[:self.num_states]
         keys = (self.parents[1:].astype(np.int64) << 32) | words[1:].astype(np.int64)
 
@@ -112,7 +112,8 @@ class NgramFst:
         return next_states
 
     def _histories(self) -> list[np.ndarray]:
-        """For each word of histories, the newest first: the state whose oldest word it is, -1 if there is none."""
+        """Return, for each word of histories, the newest first, the state whose oldest word it is; -1 if there is none.
+        """
         levels, depth = [], np.zeros(self.num_states, dtype=np.int64)
         ancestors = np.arange(self.num_states)
         while (ancestors > 0).any():
@@ -126,7 +127,10 @@ class NgramFst:
 
 
 def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
-    """Read what follows the header; arrays stay where they are if the file lies in memory. FormatError for damage."""
+    """Read an n-gram model after its header; arrays stay where they are if the file lies in memory.
+
+    FormatError for damage.
+    """
     if header.arc_type != "standard" or header.version != VERSION:
         raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', found "
                            f"version {header.version} and arcs of type '{header.arc_type}'")
@@ -166,7 +170,7 @@ def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
 
 
 def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """Return the tree of histories: ``10``, then for each state a 1 for each child, and a 0. None if it is no tree."""
+    """Parse the tree of histories, ``10``, then for each state a 1 for each child, and a 0; None if it is no tree."""
     edges = np.flatnonzero(bits)
     if len(edges) != num_states:
         return None
@@ -176,14 +180,14 @@ def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
 
 
 def _starts(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """Return a 0, then for each state a 1 for each word, and a 0. None if there are not as many states."""
+    """Parse a 0, then for each state a 1 for each word, and a 0; None if there are not as many states."""
     ends = np.flatnonzero(bits == 0)
     return ends - np.arange(len(ends)) if len(ends) == num_states + 1 and bits[0] == 0 else None
 
 
 def _problem(parents: np.ndarray, arc_starts: np.ndarray, context_words: np.ndarray, future_words: np.ndarray,
              costs: tuple[np.ndarray, ...]) -> str:
-    """What is wrong with words and costs; empty if nothing is."""
+    """Return a problem of words and costs as text; empty if there is none."""
     histories = context_words[1:len(parents)]
     same_parent = parents[2:] == parents[1:-1]
     if (histories < 0).any() or (histories[1:] <= histories[:-1])[same_parent].any():
@@ -205,8 +209,9 @@ _HINT = "an n-gram model has words in ascending order, and an arc without label 
 def ngram_of_fst(fst: Fst) -> NgramFst:
     """Return the n-gram model that an acceptor is, its states numbered anew.
 
-    Raises FormatError for one that is none: a state with two arcs of a word or two back-offs, a start state without a
-    back-off, states whose histories contradict each other.
+    Raises FormatError for another FST: a state with two arcs of a word or two back-offs, a start state without a
+    back-off,
+    states whose histories contradict each other.
     """
     backoffs, costs = _backoffs(fst)
     histories = _histories(fst, backoffs)
@@ -238,7 +243,10 @@ def _error(what: str) -> FormatError:
 
 
 def _backoffs(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return int64 and float32 (states,): where each state backs off to, -1 for the one that does not, and at what cost."""
+    """Return the state that each state backs off to, int64 (states,), and the costs, float32 (states,).
+
+    -1 for the state that does not back off.
+    """
     if not fst.is_acceptor or not fst.num_states:
         raise _error("it is not an acceptor" if fst.num_states else "it has no states")
     epsilons = np.flatnonzero(fst.input_labels == 0)
@@ -290,12 +298,12 @@ def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def _level_key(histories: list[tuple[int, ...]], backoffs: np.ndarray, state: int) -> tuple[int, tuple[int, ...]]:
-    """Histories by length, then by words, from the newest to the oldest: level order of the tree."""
+    """Return the length of a state's history and its words, newest first, which sort states in level order."""
     return len(histories[state]), histories[state][::-1]
 
 
 def write_ngram(writer: TokenWriter, ngram: NgramFst) -> None:
-    """Write an n-gram model with its properties and symbols, those that its file had."""
+    """Write an n-gram model with the properties and symbols of its file."""
     stored = ngram.stored or Stored(KIND, _PROPERTIES, 0)
     writer.raw(binary_header(KIND, "standard", stored.properties, ngram.start, ngram.num_states, 0, stored.flags,
                              stored.symbols, VERSION))
@@ -319,7 +327,7 @@ def ngram_body(ngram: NgramFst) -> bytes:
 
 
 def _bits(counts: np.ndarray, leading: bool) -> bytes:
-    """As many ones as each count says, and a zero after them; ``leading``: and a zero before all."""
+    """Return, packed, as many ones as each count says, each run before a zero; ``leading``: and a zero before all."""
     ends = np.cumsum(counts + 1) - 1 + leading
     bits = np.ones(int(ends[-1]) + 1, dtype=np.uint8)
     bits[ends] = 0
@@ -329,6 +337,6 @@ def _bits(counts: np.ndarray, leading: bool) -> bytes:
 
 
 def _packed(bits: np.ndarray) -> bytes:
-    """Bits in words of 64, the lowest first."""
+    """Return bits packed in words of 64 bits, the lowest bit first."""
     packed = np.packbits(bits, bitorder="little")
     return packed.tobytes() + bytes(-len(packed) % 8)

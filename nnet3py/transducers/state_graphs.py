@@ -15,24 +15,24 @@ _mark_useful = Loop("nnet3py.transducers.lattice_loops", "mark_useful", "i8 i8[]
 
 
 def starts_of(counts: np.ndarray) -> np.ndarray:
-    """Return int64 (n + 1,): where successive groups of ``counts`` things begin, and the end."""
+    """Return where successive groups of ``counts`` things begin, and the end, int64 (n + 1,)."""
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
 def starts_by(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """Return int64 (num_groups + 1,): where each group begins once things are sorted by ``groups``, int (things,); the end."""
+    """Return where each of ``num_groups`` groups begins once things are sorted by ``groups``, int64; and the end."""
     return starts_of(np.bincount(groups, minlength=num_groups))
 
 
 def sources_of(arc_starts: np.ndarray) -> np.ndarray:
-    """Return int32 (arcs,), the state that each arc leaves."""
+    """Return the state that each arc leaves, int32 (arcs,)."""
     return np.repeat(np.arange(len(arc_starts) - 1, dtype=np.int32), np.diff(arc_starts))
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]`` and so on."""
+    """Return the numbers ``first[0]``, ``first[0] + 1``, … (``counts[0]`` of them), ``first[1]`` and so on, int64."""
     starts = starts_of(counts)
     return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
 
@@ -53,14 +53,14 @@ def enlarged(array: np.ndarray, least: int = 0) -> np.ndarray:
 
 
 def is_top_sorted(arc_starts: np.ndarray, next_states: np.ndarray) -> bool:
-    """True if every arc leads to a state of a higher number."""
+    """Return whether every arc leads to a state of a higher number."""
     return bool((next_states > sources_of(arc_starts)).all())
 
 
 def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np.ndarray | None:
-    """Return int32 (states,): an order in which arcs lead to later states only; None if there is a cycle.
+    """Return states in an order in which arcs lead to later states only, int32 (states,); None if there is a cycle.
 
-    It is the reverse of the order in which a depth-first search from the start finishes them. OpenFst: TopSort.
+    The order is the reverse of that in which a depth-first search from the start finishes states. OpenFst: TopSort.
     """
     size = len(arc_starts) - 1
     order = np.empty(size, dtype=np.int32)
@@ -70,7 +70,7 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
 
 
 def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, is_final: np.ndarray) -> np.ndarray:
-    """Return bool (states,): states that are on a path from the start to a final state (``is_final`` bool)."""
+    """Return which states are on a path from the start to a final state (``is_final`` bool), bool (states,)."""
     size = len(arc_starts) - 1
     by_target = np.argsort(next_states, kind="stable")
     entering = sources_of(arc_starts)[by_target]
@@ -101,7 +101,8 @@ class Selection:
     @classmethod
     def of(cls, arc_starts: np.ndarray, next_states: np.ndarray, states: np.ndarray,
            keep: np.ndarray | None = None) -> Selection:
-        """Select ``states``, in their order, and of the arcs between them those for which ``keep`` (bool) is true."""
+        """Select ``states``, in their order, and those arcs between them for which ``keep`` (bool, None: all) is true.
+        """
         states = np.asarray(states, dtype=np.int64)
         numbers = np.full(len(arc_starts) - 1, -1, dtype=np.int32)
         numbers[states] = np.arange(len(states), dtype=np.int32)

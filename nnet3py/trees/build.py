@@ -1,4 +1,7 @@
-"""Splitting of a tree's leaves by the questions that gain most. Kaldi: ``DecisionTreeSplitter``."""
+"""Building of trees: roots, splitting by the questions that gain most, merging of similar leaves.
+
+Kaldi: ``BuildTree``, ``DecisionTreeSplitter``.
+"""
 from __future__ import annotations
 
 import heapq
@@ -28,7 +31,7 @@ class _Question:
 
 @dataclass
 class _Node:
-    """A leaf that may be split, or a node that has been: then ``question`` is what it asks."""
+    """A leaf that may be split, or a node that was split by ``question``."""
 
     members: np.ndarray
     leaf: int
@@ -38,7 +41,7 @@ class _Node:
 
     @property
     def best_gain(self) -> np.float32:
-        """The largest gain among the leaves below, or its own."""
+        """The largest gain among the leaves below, or the node's own."""
         if self.yes is not None and self.no is not None:
             return max(self.yes.best_gain, self.no.best_gain)
         return self.question.gain if self.question is not None else np.float32(0)
@@ -46,9 +49,14 @@ class _Node:
 
 @dataclass
 class Grown:
-    """``trees`` by original leaf, with the numbers of their new leaves; the number of splits, and what they gained.
+    """Trees grown below the leaves of a tree.
 
-    ``smallest``: the least gain of a split, 1e20 if there was none.
+    Attributes
+    ----------
+    trees : dict, by original leaf, with the numbers of the new leaves
+    num_leaves, num_splits : int
+    gain : float32, gain of all splits
+    smallest : float32, least gain of a split; 1e20 if there was none
     """
 
     trees: dict[int, Map]
@@ -60,9 +68,14 @@ class Grown:
 
 def grow(stats: TreeStats, leaves: np.ndarray, num_leaves: int, questions: Questions, threshold: float,
          max_leaves: int) -> Grown:
-    """Split leaves, the one that gains most first. Kaldi: SplitDecisionTree.
+    """Split leaves, the leaf that gains most first. Kaldi: SplitDecisionTree.
 
-    ``leaves`` int (events,): the leaf of each event; ``num_leaves``: of the tree so far; ``max_leaves`` <= 0: no limit.
+    Parameters
+    ----------
+    leaves : int (events,), the leaf of each event
+    num_leaves : int, leaves of the tree so far
+    threshold : float, a split must gain more
+    max_leaves : int, most leaves; 0 or less: no limit
     """
     grower = _Grower(stats, questions)
     roots = [grower.node(np.flatnonzero(leaves == leaf), leaf)
@@ -91,14 +104,14 @@ def _tree(node: _Node) -> Map:
 
 
 class _Grower:
-    """Finds the best question of a set of events."""
+    """A search for the best question of a set of events."""
 
     def __init__(self, stats: TreeStats, questions: Questions) -> None:
         self._stats, self._questions, self._floor = stats, questions, stats.var_floor
         self._tables: dict[tuple[int, int], np.ndarray] = {}
 
     def node(self, members: np.ndarray, leaf: int) -> _Node:
-        """Return a leaf with its best question, if one gains anything."""
+        """Return a leaf with its best question, if a question gains anything."""
         best: _Question | None = None
         for key in sorted(self._questions.by_key) if len(members) >= _BOTH else ():
             question = self._best_for_key(members, key)
@@ -107,7 +120,7 @@ class _Grower:
         return _Node(members, leaf, best)
 
     def split(self, node: _Node, new_leaf: int) -> None:
-        """Ask the node's question."""
+        """Split a node by its question."""
         assert node.question is not None
         values = self._stats.events[node.members, node.question.key + 1]
         is_yes = np.isin(values, list(node.question.values))
@@ -134,7 +147,7 @@ class _Grower:
         return _Question(key, chosen, gain) if gain > 0 else None
 
     def _membership(self, key: int, num_values: int) -> np.ndarray:
-        """Return bool (questions, values): which values each question names."""
+        """Return which values each question names, bool (questions, values)."""
         table = self._tables.get((key, num_values))
         if table is None:
             sets = self._questions.by_key[key].sets
@@ -145,7 +158,10 @@ class _Grower:
         return table
 
     def _gains(self, by_value: np.ndarray, present: np.ndarray, membership: np.ndarray) -> np.ndarray:
-        """Return float32 (questions,): what asking gains. The side with fewer values is summed, the other is what is left."""
+        """Return the gain of each question, float32 (questions,).
+
+        The side with fewer values is summed, the other side is the difference from the total.
+        """
         total = by_value.sum(0)
         num_yes = np.count_nonzero(membership & present, axis=1)
         sums_no = 2 * num_yes > np.count_nonzero(present)
@@ -156,7 +172,7 @@ class _Grower:
 
     def _refined(self, by_value: np.ndarray, questions: QuestionsForKey, gain: np.float32,
                  chosen: frozenset[int]) -> tuple[np.float32, frozenset[int]]:
-        """Return the question after moving values between yes and no."""
+        """Return the question after values were moved between yes and no, with its gain."""
         assignment = np.zeros(len(by_value), dtype=np.int64)
         assignment[[value for value in chosen if value < len(by_value)]] = 1
         clusters = np.zeros((_BOTH, by_value.shape[1]))
@@ -172,11 +188,16 @@ _MULTIPLE = 8          # leaves, when their number is rounded to a multiple
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How a tree is built; the defaults are those of build-tree.
+    """Options of building a tree; the defaults are those of build-tree.
 
-    ``threshold``: a split must gain more; ``max_leaves`` 0: no limit; ``cluster_threshold``: leaves
-    closer than this are merged; negative: the smallest gain of a split; 0: none are; ``round_num_leaves``: to a
-    multiple of 8.
+    Attributes
+    ----------
+    width, position : int, phones in the window, and position of the phone itself
+    threshold : float, a split must gain more
+    max_leaves : int; 0: no limit
+    cluster_threshold : float, leaves closer than this are merged; negative: the smallest gain of a split; 0: none are
+        merged
+    round_num_leaves : bool, merge leaves until their number is a multiple of 8
     """
 
     width: int = 3
@@ -188,7 +209,7 @@ class BuildOptions:
 
 
 def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
-    """Roots from lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
+    """Parse roots, lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
     roots = []
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -207,11 +228,15 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
 
 
 def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
-    """Return int64 (events,): the leaf of each event, int32 (events, width + 1).
+    """Return the leaf of each event, int64 (events,). Kaldi: EventMap::Map.
+
+    Parameters
+    ----------
+    events : int32 (events, width + 1), pdf class and phones
 
     Raises
     ------
-    Nnet3Error : an event for which the tree has no leaf. Kaldi: EventMap::Map
+    Nnet3Error : an event for which the tree has no leaf
     """
     leaves = np.empty(len(events), dtype=np.int64)
     pending: list[tuple[Map | None, np.ndarray]] = [(tree, np.arange(len(events)))]
@@ -257,7 +282,7 @@ def _numbers(tree: Map | None) -> list[int]:
 
 
 def _renumbered(tree: Map | None) -> tuple[Map | None, int]:
-    """Return the tree with its leaves numbered from 0 without gaps, in their order; and how many there are."""
+    """Return the tree with its leaves numbered from 0 without gaps, in their order; and their number."""
     numbers = _numbers(tree)
     return substituted(tree, {old: Constant(new) for new, old in enumerate(numbers)}), len(numbers)
 
@@ -281,9 +306,9 @@ class _Merge(NamedTuple):
 
 
 def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: float) -> _Merge:
-    """Return the leaves, those merged that have the same root and are no more than ``threshold`` apart.
+    """Merge leaves that have the same root and are no more than ``threshold`` apart.
 
-    ``roots`` int (events,): the root of each event. Kaldi: ClusterEventMapRestrictedByMap.
+    Kaldi: ClusterEventMapRestrictedByMap. ``roots`` int (events,): the root of each event.
     """
     leaves, mapping, removed = leaves_of(tree, stats.events), {}, 0
     for root in np.unique(roots).tolist():
@@ -297,14 +322,14 @@ def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: fl
 
 
 def _to_first(numbers: np.ndarray, assignment: np.ndarray) -> dict[int, Map]:
-    """Where the leaves ``numbers`` of one root go: those of its c-th cluster become its c-th leaf, as in Kaldi."""
+    """Map leaves of one root so that those of its c-th cluster become its c-th leaf, as in Kaldi."""
     clusters = np.unique(assignment, return_inverse=True)[1].ravel()
     return {int(number): Constant(int(numbers[cluster])) for number, cluster in
             zip(numbers, clusters, strict=True)}
 
 
 def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: int, target: int) -> _Merge:
-    """Leaves of one root merged until ``target`` are left. Kaldi: ClusterEventMapToNClustersRestrictedByMap."""
+    """Merge leaves of one root until ``target`` are left. Kaldi: ClusterEventMapToNClustersRestrictedByMap."""
     if target < num_roots:
         logger.warning("num-clusters-required is less than size of map. Not doing anything.")
         return _Merge(tree, 0)
@@ -328,7 +353,7 @@ def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: i
 
 
 class _Stub(NamedTuple):
-    """The tree of the roots, and the statistics of what may be split further."""
+    """A tree of the roots, and the statistics of events that may be split further."""
 
     tree: Map
     num_leaves: int
@@ -359,7 +384,7 @@ def _per_frame(gain: float, stats: TreeStats) -> float:
 
 def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                options: BuildOptions) -> ContextDependency:
-    """Return a tree that splits roots by questions, then merges leaves that are alike.
+    """Build a tree that splits roots by questions, then merges similar leaves.
 
     Raises
     ------
@@ -371,7 +396,7 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
 
 def _build(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
            options: BuildOptions) -> tuple[Map | None, int]:
-    """Return the tree, and the number of its leaves."""
+    """Return the root of a tree, and the number of its leaves."""
     if options.threshold <= 0 and options.max_leaves <= 0:
         raise Nnet3Error("a tree needs a threshold above 0 or a greatest number of leaves",
                          "look at --thresh and --max-leaves")
@@ -417,9 +442,11 @@ def _say_gain(stats: TreeStats, split: TreeStats, grown: Grown, num_leaves: int)
 def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                     options: BuildOptions, max_leaves_second: int,
                     cluster_leaves: bool = True) -> tuple[ContextDependency, np.ndarray]:
-    """Return a tree of ``options.max_leaves`` leaves, split further; and int32 (leaves,), each leaf's leaf of the first.
+    """Build a tree of ``options.max_leaves`` leaves and split it further. Kaldi: BuildTreeTwoLevel.
 
-    Kaldi: BuildTreeTwoLevel.
+    Returns
+    -------
+    The second tree, and int32 (leaves,), each leaf's leaf of the first tree.
     """
     logger.info("****BuildTreeTwoLevel: building first level tree")
     first, num_first = _build(stats, roots, questions, topology, options)
@@ -449,7 +476,7 @@ def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Question
 
 def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarray,
                num_leaves: int) -> tuple[Map | None, np.ndarray]:
-    """Return the tree with its leaves ordered by the leaves of the first tree that they belong to, and these."""
+    """Return the tree with its leaves ordered by their leaves of the first tree, and these."""
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events
     if (parents < 0).any():

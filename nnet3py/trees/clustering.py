@@ -1,6 +1,9 @@
-"""Partial sorting that leaves the C++ library's order, on which it depends which equally good candidates come first.
+"""Clustering of statistics: by moving points, k-means, top down and bottom up; and the questions found by it.
 
-Kaldi: ``std::nth_element``, as libstdc++ has it (introselect; Musser, 1997).
+Points and clusters are moments, float64 (…, 1 + 2 dim), see :mod:`nnet3py.trees.stats`. Sums of objectives are float32,
+as
+Kaldi's are: with objectives of millions, rounding makes gains equal, and then the order decides. Questions are sets of
+values of a key that tree nodes may ask for. Kaldi: ``cluster-utils.h``, ``Questions``.
 """
 from __future__ import annotations
 
@@ -23,7 +26,12 @@ _FEW = 3          # this many are sorted by insertion
 
 
 def nth_element(items: MutableSequence[Any], nth: int) -> None:
-    """Reorder in place: the item that belongs at ``nth`` stands there, and none before it is greater."""
+    """Reorder in place: the item that belongs at ``nth`` stands there, and no item before it is greater.
+
+    The order left is that of libstdc++'s ``std::nth_element`` (introselect; Musser, 1997), which decides which of
+    equally
+    good candidates comes first.
+    """
     first, last = 0, len(items)
     if not 0 <= nth < last:
         return
@@ -42,7 +50,7 @@ def nth_element(items: MutableSequence[Any], nth: int) -> None:
 
 
 def _partition(items: MutableSequence[Any], first: int, last: int) -> int:
-    """Put what is less than the median of three before the rest; returns where the rest begins."""
+    """Put items less than the median of three before the rest; return where the rest begins."""
     places = (first + 1, first + (last - first) // 2, last - 1)
     median = sorted(places, key=lambda place: items[place])[1]
     items[first], items[median] = items[median], items[first]
@@ -66,7 +74,7 @@ _EQUAL = 1e-5                                        # relative: a distance that
 
 @dataclass
 class _Candidate:
-    """What would become of a cluster with a point: ``value``, its objective then, as of ``time``."""
+    """A cluster that a point may move to: ``value``, its objective with the point, as of ``time``."""
 
     cluster: int
     time: int
@@ -74,10 +82,11 @@ class _Candidate:
 
 
 class _Refinement:
-    """Moves points between clusters for as long as that gains something. Kaldi: RefineClusterer.
+    """A search that moves points between clusters as long as that gains something. Kaldi: RefineClusterer.
 
     Points without statistics, such as phones that never occur, gain by rounding and may go to and fro in every pass.
-    They change no cluster, so once only they have moved in a pass, nothing else will.
+    They
+    change no cluster, so once only they have moved in a pass, no other point will.
     """
 
     def __init__(self, points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, nearest: int,
@@ -109,7 +118,7 @@ class _Refinement:
             candidate.value, candidate.time = self._value(candidate.cluster, point), self._time
 
     def run(self, passes: int) -> np.float32:
-        """Go over the points, at most ``passes`` times; returns what was gained."""
+        """Go over the points, at most ``passes`` times; return the gain."""
         gained = np.float32(0)
         points: Sequence[int] = range(len(self._points))
         for _ in range(passes):
@@ -123,7 +132,7 @@ class _Refinement:
         return gained
 
     def _move(self, point: int) -> np.float32:
-        """Move a point to the first cluster that gains something; returns the gain, or 0."""
+        """Move a point to the first cluster that gains something; return the gain, or 0."""
         candidates, source = self._candidates[point], int(self._assignment[point])
         own = next(candidate for candidate in candidates if candidate.cluster == source)
         self._refresh(own, point)
@@ -148,9 +157,13 @@ class _Refinement:
 
 def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, passes: int, nearest: int,
            var_floor: float) -> np.float32:
-    """Move points to better clusters; ``clusters`` and ``assignment`` int (points,) change in place. Returns the gain.
+    """Move points to better clusters, in place; return the gain. Kaldi: RefineClusters.
 
-    ``nearest``: how many clusters are tried for each point, its own among them. Kaldi: RefineClusters.
+    Parameters
+    ----------
+    clusters : float64 (clusters, 1 + 2 dim), moments, changed in place
+    assignment : int (points,), changed in place
+    nearest : int, clusters that are tried for each point, its own among them
     """
     if passes <= 0 or len(clusters) < 2:
         return np.float32(0)
@@ -159,7 +172,15 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
 
 @dataclass
 class Clusters:
-    """``assignment`` int64 (points,), ``clusters`` the moments of each, ``gain`` over one cluster of all."""
+    """A clustering.
+
+    Attributes
+    ----------
+    assignment : int64 (points,)
+    clusters : float64 (clusters, 1 + 2 dim), moments
+    gain : float32, over a single cluster of all points
+    rounds : objective before, and gain, of each round of refinement
+    """
 
     assignment: np.ndarray
     clusters: np.ndarray
@@ -168,12 +189,12 @@ class Clusters:
 
 
 def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
-    """Cluster points; returns all tries; the first with the largest gain is the result. Kaldi: ClusterKMeans."""
+    """Cluster points ``tries`` times; the first try with the largest gain is the result. Kaldi: ClusterKMeans."""
     return [_k_means_once(points, num_clusters, random, var_floor) for _ in range(tries)]
 
 
 def best_of(tries: Sequence[Clusters]) -> Clusters:
-    """Return the one with the largest gain; the first of several."""
+    """Return the clustering with the largest gain, the first of several."""
     return max(tries, key=lambda clustering: clustering.gain)
 
 
@@ -213,8 +234,10 @@ class _Node:
 class ClusterTree:
     """A binary tree of points. Kaldi: TreeCluster.
 
-    ``leaves`` int64 (points,): the leaf of each point; ``nodes``: the points of each inner node, in the order in which
-    they were split.
+    Attributes
+    ----------
+    leaves : int64 (points,), the leaf of each point
+    nodes : the points of each inner node, in the order in which they were split
     """
 
     leaves: np.ndarray
@@ -222,7 +245,7 @@ class ClusterTree:
 
 
 def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTree:
-    """Split points in two, the most profitable set first, until nothing is gained any more."""
+    """Split points in two, the most profitable set first, until no split gains anything."""
 
     def node(members: np.ndarray, leaf: int) -> _Node:
         new_node = _Node(members, leaf)
@@ -246,7 +269,13 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
 
 @dataclass
 class Merged:
-    """``assignment`` int64 (points,): clusters, renumbered from 0; ``change`` of the objective, at most 0."""
+    """Clusters of a bottom-up clustering.
+
+    Attributes
+    ----------
+    assignment : int64 (points,), clusters, renumbered from 0
+    change : float32, of the objective, at most 0
+    """
 
     assignment: np.ndarray
     change: np.float32
@@ -257,9 +286,12 @@ def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clus
               var_floor: float, queue_equal: bool = False) -> Merged:
     """Merge the nearest points of a group until they are ``threshold`` apart, or ``min_clusters`` are left.
 
-    ``groups`` int (points,): only points of one group are put together; clusters are numbered over all groups.
-    ``queue_equal``: distances equal to the threshold count in the beginning. Kaldi: ClusterBottomUp,
-    ClusterBottomUpCompartmentalized.
+    Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
+
+    Parameters
+    ----------
+    groups : int (points,); only points of one group are put together; clusters are numbered over all groups
+    queue_equal : bool, distances equal to the threshold count in the beginning
     """
     clusters = points.copy()
     parents = np.arange(len(points))
@@ -326,7 +358,7 @@ class Questions:
 
     @classmethod
     def read(cls, reader: TokenReader) -> Questions:
-        """Read questions; FormatError for anything else."""
+        """Read questions; FormatError for other contents."""
         reader.expect("<Questions>")
         by_key: dict[int, QuestionsForKey] = {}
         while (token := reader.token()) == "<Key>":
@@ -338,7 +370,7 @@ class Questions:
         return cls(by_key)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write them, text or binary."""
+        """Write questions, text or binary."""
         writer.token("<Questions>")
         for key, questions in sorted(self.by_key.items()):
             writer.token("<Key>")
@@ -369,7 +401,7 @@ def _read_key(reader: TokenReader) -> QuestionsForKey:
 
 def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classes: int,
                        num_iters_refine: int) -> Questions:
-    """All sets of phones as questions of every position, and the first pdf classes as questions of the class."""
+    """Return all sets of phones as questions of every position, and the first pdf classes as questions of the class."""
     ordered = sorted({tuple(sorted(phones)) for phones in sets})
     if len(ordered) < len(sets):
         logger.warning("%d duplicate questions present", len(sets) - len(ordered))
@@ -380,11 +412,11 @@ def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classe
 
 def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> np.ndarray:
-    """Return float64 (sets, 1 + 2 dim): the moments of phones at ``position``, in some pdf classes, summed over each set.
+    """Return moments of phones at ``position``, in some pdf classes, summed by set, float64 (sets, 1 + 2 dim).
 
     Raises
     ------
-    FormatError : a phone in no set, or in two, or nothing left
+    FormatError : a phone in no set, or in two, or no statistics left
     """
     kept = np.isin(stats.events[:, 0], np.asarray(pdf_classes))
     if position + 1 >= stats.events.shape[1]:
@@ -414,9 +446,9 @@ def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
 
 def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> list[tuple[int, ...]]:
-    """Sets of phones that sound alike: the nodes of a binary tree of the sets. Kaldi: AutomaticallyObtainQuestions.
+    """Return sets of phones that sound alike: the nodes of a binary tree of the given sets.
 
-    Nnet3Error if there is nothing to split.
+    Nnet3Error if there is nothing to split. Kaldi: AutomaticallyObtainQuestions.
     """
     points = stats_of_sets(stats, sets, pdf_classes, position)
     tree = top_down(points, CRandom(), stats.var_floor)
@@ -435,9 +467,11 @@ def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
 
 def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int], position: int,
                   num_classes: int) -> tuple[list[tuple[int, ...]], list[Clusters], float]:
-    """Phones in ``num_classes`` classes by k-means; the classes, both tries, and the number of frames.
+    """Cluster phones in ``num_classes`` classes by k-means. Kaldi: KMeansClusterPhones.
 
-    Kaldi: KMeansClusterPhones.
+    Returns
+    -------
+    The classes, both tries, and the number of frames.
     """
     points = stats_of_sets(stats, sets, pdf_classes, position)
     tries = k_means(points, num_classes, 2, CRandom(), stats.var_floor)

@@ -1,4 +1,4 @@
-"""Drawing of trees in GraphViz's language. Kaldi: ``TreeRenderer``."""
+"""Drawings of trees: in GraphViz's language (Kaldi: ``TreeRenderer``), and as SVG, a line for each leaf."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ _PLAIN, _ON_PATH = ("black", 1), ("red", 3)          # color and width of lines
 
 
 class _Drawing:
-    """Writes nodes depth first."""
+    """A writer of nodes, depth first."""
 
     def __init__(self, tree: ContextDependency, names: Mapping[int, str], tooltips: bool) -> None:
         self._tree, self._names, self._tooltips = tree, names, tooltips
         self._ids = count()
 
     def node(self, tree: Map, number: int, event: Sequence[int] | None) -> Iterator[str]:
-        """Lines of a node and what is below; ``event``: pdf class and phones of a path to show, or None."""
+        """Yield the lines of a node and of its subtree; ``event``: pdf class and phones of a path to show, or None."""
         color, width = _PLAIN if event is None else _ON_PATH
         if isinstance(tree, Constant):
             yield f"{number}[shape=doublecircle, label={tree.answer},color={color}, penwidth={width}];"
@@ -75,7 +75,7 @@ class _Drawing:
         return f'"Ctx Position {key} = ?"'
 
     def lines(self, event: Sequence[int] | None) -> Iterator[str]:
-        """All lines."""
+        """Yield all lines of the drawing."""
         yield "digraph EventMap {"
         if self._tree.to_pdf is not None:
             yield from self.node(self._tree.to_pdf, next(self._ids), event)
@@ -84,15 +84,22 @@ class _Drawing:
 
 def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None,
             tooltips: bool = False) -> str:
-    """Return the tree for GraphViz's ``dot``; ``event``: a pdf class and the phones of a window, whose path is shown in red.
+    """Return a drawing of a tree for GraphViz's ``dot``.
 
-    Nnet3Error for a phone without a name.
+    Parameters
+    ----------
+    names : dict, names by phone
+    event : a pdf class and the phones of a window, whose path is shown in red; None for none
+
+    Raises
+    ------
+    Nnet3Error : a phone without a name
     """
     return "\n".join([*_Drawing(tree, names, tooltips).lines(event), ""])
 
 
 def parsed_query(text: str, numbers: Mapping[str, int], width: int) -> list[int]:
-    """Return the event that ``CLASS/PHONE/…`` names. Nnet3Error for anything else."""
+    """Return the event that ``CLASS/PHONE/…`` names. Nnet3Error for other text."""
     first, *phones = text.split("/")
     if not (first.isascii() and first.isdigit()) or len(phones) != width:
         raise Nnet3Error(f"expected a query such as 0{'/PHONE' * width}, found '{text}'")
@@ -109,7 +116,7 @@ _PATH_COLOR, _OTHER_COLOR = "#c0392b", "#7f8c8d"
 
 @dataclass
 class _Node:
-    """A node with its text, and what leads to it."""
+    """A node with its text, and the answer that leads to it."""
 
     text: str
     answer: str
@@ -154,9 +161,9 @@ def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[in
 
 
 def svg_picture(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None) -> str:
-    """Return the tree as SVG; the path of ``event``, a pdf class and the phones of a window, in red.
+    """Return a picture of a tree as SVG; the path of ``event``, a pdf class and the phones of a window, is red.
 
-    Long questions are cut; the whole is shown when the pointer is on it. Nnet3Error for a phone without a name.
+    Long questions are cut, and shown whole when the pointer is on them. Nnet3Error for a phone without a name.
     """
     root = _nodes(tree, names, event)
     num_lines, depth = _place(root, 0, 0)
@@ -174,7 +181,7 @@ def html_page(picture: str, title: str) -> str:
 
 
 def _place(node: _Node, first: int, depth: int) -> tuple[int, int]:
-    """Give lines to a node and what is below it, from ``first`` on; returns the next free line and the depth."""
+    """Give lines to a node and its subtree, from ``first`` on; return the next free line and the depth."""
     if not node.children:
         node.line = first
         return first + 1, depth
