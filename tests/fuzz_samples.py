@@ -124,7 +124,7 @@ def _read_graph(data: bytes, path: Path) -> None:
     """Read a graph as the programs on graphs do, and do to it what they do, but nothing that may never end."""
     import warnings
 
-    from nnet3py.cli.graph_files import read_graph
+    from nnet3py.cli.fst.graph_files import read_graph
     from nnet3py.fst import operations
     from nnet3py.fst.operations import push_special, without_local_epsilons
     from nnet3py.fst.text import TextForm, info_text, text_of_fst

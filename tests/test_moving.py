@@ -1,4 +1,4 @@
-"""formats/matrix_bytes.py: copy-feats writes, and says, what it does when it reads every value."""
+"""formats/layouts.py and matrix_bytes.py: copy-feats writes, and says, what it does when it reads every value."""
 from __future__ import annotations
 
 import io
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from nnet3py.cli.copy_feats import copy_feats
+from nnet3py.cli.feat.copy_feats import copy_feats
 from nnet3py.formats import compressed_code, layouts, matrix_bytes
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import write_general_matrix

@@ -5,7 +5,7 @@ Kaldi: ``SequentialTableReader``, ``TableWriter`` of ``kaldi-table.h``; random a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
@@ -301,7 +301,7 @@ def write_table(wspecifier: str, holder: Holder[Value],
 
 
 class Entries(Iterator[tuple[str, Value]], Generic[Value]):
-    """An iterator over (key, value) that reads nothing before the first entry is asked for.
+    """An iterator over (key, value) of a table, which is opened when the first entry is asked for.
 
     Parameters
     ----------
@@ -315,12 +315,16 @@ class Entries(Iterator[tuple[str, Value]], Generic[Value]):
         self._rspecifier, self._holder, self._function = rspecifier, holder, reader
         self._pairs = self._read()
 
-    def _read(self) -> Iterator[tuple[str, Value]]:
+    def _read(self) -> Generator[tuple[str, Value], None, None]:
         with SequentialReader(self._rspecifier, self._holder) as reader:
             yield from reader
 
     def __next__(self) -> tuple[str, Value]:
         return next(self._pairs)
+
+    def close(self) -> None:
+        """Close the table; nothing is read from it any more."""
+        self._pairs.close()
 
     def __getitem__(self, key: object) -> NoReturn:
         """Raise UsageError: a table is read from its beginning."""

@@ -241,7 +241,6 @@ def concatenated(fsts: Sequence[Fst]) -> Fst:
     """Return an FST that accepts what each of ``fsts`` accepts, one after the other. OpenFst: Concat.
 
     Each final state gets an epsilon arc to the start of the next FST, after its own arcs. States keep their order.
-    Raises
     Nnet3Error for an FST without states, or of another arc type than the first.
     """
     if any(fst.start < 0 or fst.arc_type != fsts[0].arc_type for fst in fsts):
