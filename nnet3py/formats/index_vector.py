@@ -184,7 +184,7 @@ def _expect_byte(reader: TokenReader, byte: bytes) -> None:
 
 
 def _read_cindex_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int, int]], list[int]]:
-    """Read ``count`` rows; return the bytes, the markers, each with the row that follows, and the places of full indexes.
+    """Read ``count`` rows; return bytes, markers with the rows that follow, and places of full indexes.
 
     The length is known only at the end, so the least number of bytes that must follow is read, again and again.
     """

@@ -182,7 +182,7 @@ def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.n
 
 
 class _Tree:
-    """All n-grams of a model, each with its last word, its parent (the n-gram without that word), and its scores."""
+    """The n-grams of a model, each with its last word, its parent (the n-gram without that word), and its scores."""
 
     def __init__(self, arpa: Arpa) -> None:
         histories = Histories()

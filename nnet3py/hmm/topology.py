@@ -55,7 +55,7 @@ class HmmTopology:
 
     @property
     def is_hmm(self) -> bool:
-        """Whether every state has one pdf class for its self-loop and for leaving; files are shorter then."""
+        """True if every state has one pdf class for its self-loop and for leaving; files are shorter then."""
         return all(s.forward_pdf_class == s.self_loop_pdf_class for entry in self.entries for s in entry)
 
     def num_pdf_classes(self, phone: int) -> int:

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class Holder(Generic[Value]):
-    """One type of table values.
+    """A type of table values.
 
     Attributes
     ----------

@@ -228,7 +228,7 @@ class TableWriter(_Closing, Generic[Value]):
 
     @property
     def takes_runs(self) -> bool:
-        """Whether entries can be moved here by :meth:`move`: this is a binary archive."""
+        """True if entries can be moved here by :meth:`move`: this is a binary archive."""
         return self._archive is not None and self._header == BINARY_HEADER
 
     def move(self, source: SequentialReader, run: Run) -> None:

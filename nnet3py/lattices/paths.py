@@ -43,7 +43,7 @@ class Path(NamedTuple):
 
     @property
     def cost(self) -> np.float32:
-        """Both costs."""
+        """Sum of both costs."""
         return self.graph_cost + self.acoustic_cost
 
 

@@ -49,7 +49,7 @@ class AlignedOutput:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether there are more states than allowed."""
+        """True if there are more states than allowed."""
         return self._most_states is not None and len(self.arcs) > self._most_states
 
     def lattice(self, remove_epsilons: bool) -> CompactLattice:

@@ -219,8 +219,9 @@ def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
 
 
 def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
-    """Return a lattice with equal states merged: those with the same arcs and final weights. Kaldi:
-    MinimizeCompactLattice.
+    """Return a lattice with equal states merged: those with the same arcs and final weights.
+
+    Kaldi: MinimizeCompactLattice.
 
     Parameters
     ----------

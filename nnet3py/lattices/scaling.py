@@ -244,9 +244,9 @@ class AcousticScores:
         return frames << 32 | lattice.input_labels[emits]
 
     def restored(self, lattice: Fst) -> Fst:
-        """Return a lattice made from the original one, with the stored acoustic costs. Kaldi:
+        """Return a lattice made from the original one, with the stored acoustic costs.
 
-        ReplaceAcousticScoresFromMap.
+        Kaldi: ReplaceAcousticScoresFromMap.
         """
         lattice = from_start(lattice)
         emits = lattice.input_labels != 0

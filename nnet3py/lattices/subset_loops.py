@@ -16,6 +16,7 @@ from nnet3py.lattices.structures import by_arrays
 
 @inline
 def bucket_of(tree: Tree, parent: int, symbol: int) -> int:
+    """Return the bucket of a string in the hash table."""
     mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(symbol) * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.int64((mixed >> np.uint64(20)) & np.uint64(len(tree.heads) - 1))
 

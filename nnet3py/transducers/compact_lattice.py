@@ -139,7 +139,7 @@ class CompactLattice:
 
     @property
     def is_final(self) -> np.ndarray:
-        """Whether each state is final, bool (states,)."""
+        """Finality of each state, bool (states,)."""
         return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
 
     def string(self, arc: int) -> np.ndarray:

@@ -117,12 +117,12 @@ class Fst:
 
     @property
     def is_acceptor(self) -> bool:
-        """Whether input and output labels are the same."""
+        """True if input and output labels are the same."""
         return bool(np.array_equal(self.input_labels, self.output_labels))
 
     @property
     def is_final(self) -> np.ndarray:
-        """Whether each state is final, bool (states,)."""
+        """Finality of each state, bool (states,)."""
         infinite = self.final_weights == NO_WEIGHT
         return ~(infinite.all(axis=1) if infinite.ndim == 2 else infinite)
 

@@ -76,7 +76,7 @@ class NgramFst:
 
     @cached_property
     def children(self) -> np.ndarray:
-        """Where the children of each state begin, int32 (states + 1,); they are numbered one after the other."""
+        """First child of each state, int32 (states + 1,); children are numbered one after the other."""
         return (np.searchsorted(self.parents[1:], np.arange(self.num_states + 1)) + 1).astype(np.int32)
 
     def to_fst(self) -> Fst:
