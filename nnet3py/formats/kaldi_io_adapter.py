@@ -1,4 +1,4 @@
-"""Adapter of the package kaldi-io, the only place that uses it: values of plain binary tables (matrices, vectors, integer vectors).
+"""Adapter of the package kaldi-io, for values of plain binary tables: matrices, vectors, integer vectors.
 
 kaldi-io decodes well-formed values that are small enough for its 32-bit arithmetic. It does not check what it
 allocates,

@@ -131,10 +131,7 @@ def head_bytes(kind: str, num_rows: int, num_cols: int, minimum: float = 0.0, ra
 
 
 class Part(NamedTuple):
-    """The place of a matrix in a value: ``kind`` is its token, which begins at byte ``first``;
-
-    the matrix ends at ``end``.
-    """
+    """The place of a matrix in a value: ``kind`` is its token, at byte ``first``; the matrix ends at ``end``."""
 
     kind: str
     first: int

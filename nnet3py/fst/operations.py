@@ -38,9 +38,9 @@ def kept(fst: Fst, which: np.ndarray) -> Fst:
 
 
 def arc_sorted(fst: Fst, by_output: bool = False) -> Fst:
-    """Return the FST with each state's arcs sorted by input then output label, or the other way round. OpenFst:
+    """Return the FST with each state's arcs sorted by input then output label, or the other way round.
 
-    ArcSort.
+    OpenFst: ArcSort.
     """
     first, second = ((fst.output_labels, fst.input_labels) if by_output else (fst.input_labels, fst.output_labels))
     if is_sorted(fst, by_output):
@@ -334,11 +334,11 @@ _END = -1
 
 def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int | None = None,
                  by_cost: bool = False) -> Fst:
-    """Return an FST of ``count`` random paths to a final state, side by side from one start, without costs. OpenFst:
-    RandGen.
+    """Return an FST of ``count`` random paths to a final state, side by side from one start, without costs.
+
+    OpenFst: RandGen.
 
     At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, as their costs say.
-    Raises
     Nnet3Error if no path of at most ``longest`` arcs is found.
     """
     fst = connected(fst)

@@ -13,9 +13,9 @@ _REFUSED = -1
 
 @inline
 def slot_of(keys, key):
-    """Return the place of ``key`` in a hash table of keys, or the free place where it belongs;
+    """Return the place of ``key`` in a hash table of keys, or the free place where it belongs.
 
-    the size is a power of 2.
+    The size of the table is a power of 2.
     """
     mask = len(keys) - 1
     at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask

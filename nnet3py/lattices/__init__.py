@@ -8,8 +8,8 @@ over
 states and arcs are compiled (``*_loops.py``): they fill arrays, stop when one is full, and go on with a larger one.
 
 The room must not import decoding, networks or language-model training; models reach it as ``DeterministicLm``
-(``pruned_composition.py``), ``Composer`` (``composition.py``) or ``ConstArpa``. kaldifst composes and determinizes FSTs;
-lattices would pass to it as files, and results must equal those of Kaldi's pruned determinization.
+(``pruned_composition.py``), ``Composer`` (``composition.py``) or ``ConstArpa``. kaldifst composes and determinizes
+FSTs; lattices would pass to it as files, and results must equal those of Kaldi's pruned determinization.
 """
 from __future__ import annotations
 

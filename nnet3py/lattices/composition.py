@@ -304,10 +304,7 @@ def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice
 
 
 class _WordSets:
-    """A lattice as a deterministic acceptor:
-
-    a word sequence leads to a set of states that arcs without words are followed from.
-    """
+    """A lattice as a deterministic acceptor: a word sequence leads to a set of states."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = trimmed(top_sorted(lattice))
@@ -419,9 +416,9 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
-    """Return a lattice with the costs of the best paths through a language model, an FST, added. Kaldi:
+    """Return a lattice with the costs of the best paths through a language model, an FST, added.
 
-    lattice-lmrescore.
+    Kaldi: lattice-lmrescore.
 
     Parameters
     ----------

@@ -1,6 +1,4 @@
-"""Paths of lattices: the best path, the n best paths, random paths, linear lattices with their words and times,
-confidence.
-"""
+"""Paths of lattices: best, n best and random paths, linear lattices with words and times, confidence."""
 from __future__ import annotations
 
 import logging

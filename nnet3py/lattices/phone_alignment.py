@@ -73,8 +73,9 @@ class AlignedOutput:
         return newly_sorted(trimmed(lattice))
 
     def _remove_epsilons(self) -> None:
-        """Give each state the arcs behind its epsilons; of arcs with one label and target, keep the best. OpenFst:
-        RmEpsilon.
+        """Give each state the arcs behind its epsilons; of arcs with one label and target, keep the best.
+
+        OpenFst: RmEpsilon.
 
         An epsilon's transition-ids come before those of the arc that follows.
         """
