@@ -20,11 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.engine.threads import set_num_threads
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.fst.arpa import Arpa, Section
 from nnet3py.fst.const_arpa import build_const_arpa
-from nnet3py.lattices.deterministic_lm import ConstArpaLm
-from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, PrunedCompositionOptions
 from nnet3py.lattices.states import top_sorted, trimmed
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.network import History, RnnlmNetwork

@@ -42,9 +42,9 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.export.torch_module import from_torch as from_torch
     from nnet3py.export.torch_module import to_torch as to_torch
     from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
-    from nnet3py.formats.matrix_files import read_alignments as read_alignments
-    from nnet3py.formats.matrix_files import read_matrices as read_matrices
-    from nnet3py.formats.matrix_files import write_matrices as write_matrices
+    from nnet3py.formats.holders import read_alignments as read_alignments
+    from nnet3py.formats.holders import read_matrices as read_matrices
+    from nnet3py.formats.holders import write_matrices as write_matrices
     from nnet3py.hmm.transition_model import TransitionModel as TransitionModel
     from nnet3py.hmm.transition_model import read_transition_model as read_transition_model
     from nnet3py.inspection.inspect import inspect as inspect
@@ -101,8 +101,8 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.training.trainer import NnetTrainer as NnetTrainer
     from nnet3py.training.trainer import TrainerOptions as TrainerOptions
     from nnet3py.transducers.compact_lattice import CompactLattice as CompactLattice
-    from nnet3py.transducers.lattice_tables import read_lattices as read_lattices
-    from nnet3py.transducers.lattice_tables import write_lattices as write_lattices
+    from nnet3py.transducers.lattice import read_lattices as read_lattices
+    from nnet3py.transducers.lattice import write_lattices as write_lattices
 
 __version__ = "1.0.0"
 
@@ -149,11 +149,11 @@ _PUBLIC = {
     "read_egs": "nnet3py.egs.example",
     "write_egs": "nnet3py.egs.example",
     "read_chain_egs": "nnet3py.egs.chain_example",
-    "read_matrices": "nnet3py.formats.matrix_files",
-    "write_matrices": "nnet3py.formats.matrix_files",
-    "read_alignments": "nnet3py.formats.matrix_files",
-    "read_lattices": "nnet3py.transducers.lattice_tables",
-    "write_lattices": "nnet3py.transducers.lattice_tables",
+    "read_matrices": "nnet3py.formats.holders",
+    "write_matrices": "nnet3py.formats.holders",
+    "read_alignments": "nnet3py.formats.holders",
+    "read_lattices": "nnet3py.transducers.lattice",
+    "write_lattices": "nnet3py.transducers.lattice",
     # the compiler
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",

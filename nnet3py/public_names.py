@@ -1,6 +1,6 @@
 """Lazy public names of packages: the module of a name is loaded at first use, and no other. Light.
 
->>> give_names(__name__, {"best_path": "nnet3py.lattices.best_path"})      # in nnet3py/lattices/__init__.py
+>>> give_names(__name__, {"best_path": "nnet3py.lattices.paths"})      # in nnet3py/lattices/__init__.py
 """
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, except to a module with the name of a public function, which stays the function.
 
-        Python sets a package's attribute whenever it imports a module of the package. ``from nnet3py.lattices.best_path
-        import path_of`` finds the module by its path all the same.
+        Python sets a package's attribute whenever it has imported a module of it. ``from nnet3py.lattices.determinize
+        import determinize_pruned`` finds the module by its path all the same.
         """
         if not (isinstance(value, ModuleType) and name in self._module_of):
             super().__setattr__(name, value)

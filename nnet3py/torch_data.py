@@ -28,9 +28,8 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.reorder import shuffle_with_buffer
 from nnet3py.egs.sequence_merger import merge_chain_outputs
 from nnet3py.errors import ShapeError, UsageError, within
-from nnet3py.formats.general import to_dense
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.formats.holders import Holder
-from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.specifiers import parse_rspecifier
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader

@@ -7,7 +7,7 @@ from runtime_cases import TDNN, plain
 from test_array_trainer import WITH_IVECTOR
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.array_minibatches import ArrayInputs, LoaderMinibatches, supervision_of
 

@@ -17,7 +17,7 @@ from nnet3py.chain.minimize import COST_STEP
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency, initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object

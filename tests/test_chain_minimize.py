@@ -9,8 +9,8 @@ from chain_graphs import acceptor, random_graph
 from graph_sums import log_sum
 
 from nnet3py.chain.minimize import COST_STEP, PUSH_DELTA, merge_states
-from nnet3py.fst.arcs import reversed_fst as reverse
-from nnet3py.fst.push import push_special
+from nnet3py.fst.operations import push_special
+from nnet3py.fst.operations import reversed_fst as reverse
 from nnet3py.transducers.fst_operations import without_epsilons
 
 FRAMES, PDFS = 6, 5

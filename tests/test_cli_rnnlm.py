@@ -11,7 +11,7 @@ from lattice_cases import LATTICE_DATA, check_same_words, ways
 from rnnlm_cases import BOS, EOS, RNNLM_DATA, rnnlm_lattices, scores
 
 from nnet3py.cli.main import load
-from nnet3py.formats.matrix_files import read_matrix_file
+from nnet3py.formats.holders import read_matrix_file
 from nnet3py.io.tables import SequentialReader
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 

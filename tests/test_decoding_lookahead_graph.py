@@ -19,7 +19,7 @@ from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabeled
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.fst.arcs import arc_sorted
+from nnet3py.fst.operations import arc_sorted
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output

@@ -10,8 +10,7 @@ from runtime_cases import TDNN, TDNN_CONTEXT, class_example, dense_example, para
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics, best_classes
 

@@ -17,7 +17,7 @@ from nnet3py.drivers.ivector_extraction import NEEDED, extract_ivectors, with_fe
 from nnet3py.drivers.ivector_extractor import ExtractorTraining, evenly, train_ivector_extractor
 from nnet3py.drivers.preparation_options import ExtractorOptions, IvectorOptions
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import read_matrices
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.extractor import IvectorExtractor
 

@@ -13,8 +13,7 @@ from nnet3py.egs.make import time_indexes
 from nnet3py.egs.raw_example import RAW_EXAMPLE, copying_holder
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

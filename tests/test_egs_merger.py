@@ -11,7 +11,7 @@ from nnet3py.egs.merger import ExampleMerger, merge_examples
 from nnet3py.egs.minibatch_size import MinibatchSizes
 from nnet3py.errors import ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.io.tables import TableWriter
 
 EGS = f"ark:{DATA / 'egs' / 'compressed.ark'}"

@@ -9,7 +9,7 @@ import pytest
 import nnet3py
 from nnet3py.errors import Nnet3Error, SpecifierError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.entries import Entries
+from nnet3py.io.tables import Entries
 
 FEATS = {"a": np.ones((3, 2), np.float32), "b": np.zeros((2, 2), np.float32)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.training.lda_accumulator import LdaAccumulator
 
 ROWS, CLASSES, DIM = 50, 4, 3

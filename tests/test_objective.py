@@ -7,8 +7,7 @@ from runtime_cases import ROUNDING, assert_close
 
 from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import GeneralMatrix, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, to_dense
 from nnet3py.ops import get_ops
 from nnet3py.training.objective import check_supervision, compute_objective
 

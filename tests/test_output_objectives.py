@@ -9,7 +9,7 @@ import nnet3py
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.loss_function import Loss
 from nnet3py.training.output_objectives import Frames, OutputObjectives, Wanted

@@ -15,8 +15,8 @@ from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedExample, merge_packed
 from nnet3py.errors import FormatError, NumericError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.io.byte_pieces import BytePieces
+from nnet3py.formats.general import SparseMatrix
+from nnet3py.io.holder import BytePieces
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 

@@ -17,8 +17,8 @@ from nnet3py.egs.packed_select import PackedSelector
 from nnet3py.egs.select import ExampleSelector, Selection
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.io.byte_pieces import BytePieces
+from nnet3py.formats.general import SparseMatrix
+from nnet3py.io.holder import BytePieces
 from nnet3py.io.tables import TableWriter
 from nnet3py.random_sequence import CRandom
 

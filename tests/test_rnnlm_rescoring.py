@@ -5,8 +5,7 @@ import pytest
 from lattice_cases import LATTICE_DATA, check_same_words
 from rnnlm_cases import rnnlm, rnnlm_lattices
 
-from nnet3py.lattices.deterministic_lm import ConstArpaLm, DeterministicLm, FstLm
-from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm, PrunedCompositionOptions
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.rnnlm.rescoring import rescored_with_rnnlm, rescored_within_beam
 

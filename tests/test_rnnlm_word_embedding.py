@@ -6,7 +6,7 @@ import pytest
 from rnnlm_cases import DIM, NUM_WORDS, RNNLM_DATA, embedding
 
 from nnet3py.errors import ShapeError
-from nnet3py.formats.matrix_files import read_matrix_file
+from nnet3py.formats.holders import read_matrix_file
 from nnet3py.rnnlm import word_embedding
 from nnet3py.rnnlm.word_embedding import WordEmbedding
 from nnet3py.rnnlm.word_features import read_word_features

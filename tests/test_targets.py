@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import NumericError, ShapeError
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.training.targets import as_supervision, as_targets, target_width
 
 DENSE = np.array([[0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 0.5, 1]], np.float32)

@@ -9,8 +9,7 @@ from runtime_cases import TDNN, class_example, plain
 
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.formats.general import to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.minibatches import ExampleMinibatches, MinibatchOptions, TableMinibatches

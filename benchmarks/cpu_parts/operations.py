@@ -32,7 +32,7 @@ def of_training(model: str, examples: str) -> int:
 def of_computing(model: str, features: str) -> int:
     """Operations of nnet3-compute on the features of an rspecifier."""
     from nnet3py.compiler.cache import CachingCompiler
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
     from nnet3py.report.costs import Costs

@@ -12,8 +12,8 @@ from math import floor
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.fst import NO_STATE, Fst
+from nnet3py.transducers.state_graphs import starts_of
 
 Cost = np.float32                       # sums are rounded where OpenFst rounds them; else other states would be equal
 Arc = tuple[int, Cost, int]             # label, cost, next state

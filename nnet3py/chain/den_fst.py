@@ -10,16 +10,13 @@ import numpy as np
 
 from nnet3py.chain.minimize import PUSH_DELTA, merge_states
 from nnet3py.errors import FormatError
-from nnet3py.fst.arcs import reversed_fst
-from nnet3py.fst.push import push_special
+from nnet3py.fst.operations import push_special, reversed_fst
 from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.hmms import expand_hmms, to_pdfs
-from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.graphs.hmms import add_self_loops, expand_hmms, to_pdfs
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.fst_operations import connected, without_epsilons
-from nnet3py.transducers.fst_properties import renumbered
+from nnet3py.transducers.fst_operations import connected, renumbered, without_epsilons
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, within
 from nnet3py.io.object_files import read_object
-from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
+from nnet3py.transducers.state_graphs import starts_by
 
 NUM_STEPS = 100        # the initial probabilities are the average over that many frames
 LARGEST_SUM = 100.0    # of the probabilities that leave a state; Kaldi's bound

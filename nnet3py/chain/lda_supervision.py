@@ -10,7 +10,7 @@ from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 
 
 def frame_example(eg: NnetChainExample) -> NnetExample:

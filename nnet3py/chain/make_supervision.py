@@ -7,8 +7,7 @@ from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.proto_supervision import ProtoSupervision
 from nnet3py.egs.supervision import Supervision
 from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.hmms import expand_hmms
-from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.graphs.hmms import add_self_loops, expand_hmms
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import NO_WEIGHT, Fst

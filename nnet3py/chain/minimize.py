@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.fst.push import OPENFST_DELTA
+from nnet3py.fst.operations import OPENFST_DELTA
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import starts_by
 
 SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ to count as the same arcs plus a weight of the state
 

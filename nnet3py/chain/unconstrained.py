@@ -17,8 +17,7 @@ from nnet3py.chain.acceptor import (
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.openfst import from_openfst, load_kaldifst, to_openfst
-from nnet3py.graphs.hmms import to_pdfs
-from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.graphs.hmms import add_self_loops, to_pdfs
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.transducers import fst_operations
 from nnet3py.transducers.fst import Fst

@@ -15,8 +15,7 @@ from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Precomputed
 from nnet3py.components.registry import precomputed_indexes_class
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.formats.cindex_vector import read_cindex_vector, write_cindex_vector
-from nnet3py.formats.index_vector import read_index_vector, write_index_vector
+from nnet3py.formats.index_vector import read_cindex_vector, read_index_vector, write_cindex_vector, write_index_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 VERSION = 5

@@ -15,8 +15,8 @@ from nnet3py.errors import ShapeError, within
 from nnet3py.hmm.alignment import check_transition_ids
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.states import LatticeError, from_start, state_times, trimmed
-from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import starts_by
 
 
 class LatticeGraphs(NamedTuple):

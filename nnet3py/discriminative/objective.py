@@ -23,7 +23,7 @@ from nnet3py.egs.discriminative_example import DiscriminativeSupervision
 from nnet3py.errors import NumericError, ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.log import kaldi_place
-from nnet3py.transducers.arc_starts import starts_by
+from nnet3py.transducers.state_graphs import starts_by
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray

@@ -16,9 +16,9 @@ from nnet3py.hmm.alignment import check_transition_ids
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.forward_backward import forward_backward
-from nnet3py.lattices.states import LatticeError, from_start, state_times, top_sorted, trimmed, with_states
-from nnet3py.transducers.arc_starts import ranges
+from nnet3py.lattices.states import LatticeError, from_start, state_times, top_sorted, trimmed
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import ranges
 
 
 class SupervisionSplitter:
@@ -189,4 +189,4 @@ def _in_order_of_time(lattice: Fst, times: np.ndarray) -> Fst:
     """The lattice whose states are sorted by time; those of a frame keep their order."""
     if not math.isfinite(float(lattice.weights.sum())):
         raise LatticeError("the lattice has a cost that is not a finite number")
-    return with_states(lattice, np.argsort(times, kind="stable"))
+    return lattice.selected(np.argsort(times, kind="stable"))

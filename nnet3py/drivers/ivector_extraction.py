@@ -17,7 +17,7 @@ from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.preparation_options import IvectorOptions
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.errors import FormatError
-from nnet3py.io.script import sort_key
+from nnet3py.io.archive import sort_key
 from nnet3py.io.streams import write_text
 
 NEEDED = ("final.ie", "final.dubm", "final.mat", "global_cmvn.stats", "splice_opts", "online_cmvn.conf")

@@ -9,7 +9,7 @@ from nnet3py.egs.sequence_outputs import SequenceExample, SequenceOutput
 from nnet3py.egs.supervision import Supervision
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.matrices import read_vector, write_vector
-from nnet3py.io.entries import Entries
+from nnet3py.io.tables import Entries
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 

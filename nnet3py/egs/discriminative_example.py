@@ -16,8 +16,7 @@ from nnet3py.formats.holders import Holder
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.fst_operations import concatenated
-from nnet3py.transducers.fst_properties import top_sorted
+from nnet3py.transducers.fst_operations import concatenated, top_sorted
 from nnet3py.transducers.lattice import read_lattice, write_lattice
 
 

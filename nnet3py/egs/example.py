@@ -14,8 +14,7 @@ from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matr
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.index import format_indexes
-from nnet3py.io.entries import Entries
-from nnet3py.io.tables import write_table
+from nnet3py.io.tables import Entries, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.provided import Shown
 

@@ -9,9 +9,8 @@ import numpy as np
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.splitter import Chunk, UtteranceSplitter
 from nnet3py.errors import NumericError, ShapeError
-from nnet3py.formats.general import GeneralMatrix, check_finite, row_range
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, row_range
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.formats.sparse import SparseMatrix
 
 logger = logging.getLogger(__name__)
 

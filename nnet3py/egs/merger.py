@@ -13,8 +13,7 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.minibatch_size import MinibatchSizes
 from nnet3py.errors import ShapeError, within
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import GeneralMatrix, compressed, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, compressed, to_dense
 from nnet3py.log import kaldi_place
 
 logger = logging.getLogger(__name__)

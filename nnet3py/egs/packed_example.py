@@ -20,12 +20,10 @@ from nnet3py.egs.walk_example import walk_example
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix, decode_batch
 from nnet3py.formats.compressed_code import expect_decoding
-from nnet3py.formats.general import write_general_matrix
+from nnet3py.formats.general import SparseMatrix, write_general_matrix
 from nnet3py.formats.index_vector import write_index_vector
 from nnet3py.formats.layouts import SPARSE_HEAD_BYTES, SPARSE_PAIR_BYTES, SPARSE_ROW, Part
-from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.holder import Holder
+from nnet3py.io.holder import BytePieces, Holder
 from nnet3py.io.skim import Entry, Layout, Skimmer
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

@@ -11,9 +11,9 @@ import numpy as np
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.packed_example import PackedExample, PackedLayout, as_written, decoded
 from nnet3py.egs.select import ExampleSelector, shifted
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.formats.layouts import FORMS, SPARSE_HEAD_BYTES, SPARSE_PAIR_BYTES, SPARSE_ROW, Part, head_bytes
-from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.io.byte_pieces import BytePieces
+from nnet3py.io.holder import BytePieces
 
 _MOST_CUTS = 4096           # cuts that are kept; an archive has few layouts, and few frames in each
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.io.read_ahead import read_ahead
 
 MOST_BYTES = 1 << 26            # of the examples that are held; an example of common size is a megabyte

@@ -11,8 +11,7 @@ import numpy as np
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.make import time_indexes
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.formats.general import check_finite
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix, check_finite
 from nnet3py.io.streams import failed_command, open_input
 
 _FIELDS = ("utterance", "relative archive index", "absolute archive index", "first frame", "number of frames", "label")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.lattices.composed import ComposedArcs, composed_lattice
+from nnet3py.lattices.composition import ComposedArcs, composed_lattice
 from nnet3py.lattices.states import LatticeError, top_sorted
 from nnet3py.rnnlm.histories import CutHistories
 from nnet3py.rnnlm.network import History, RnnlmNetwork

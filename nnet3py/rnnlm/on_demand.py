@@ -5,7 +5,7 @@ eight of a large network. Guesses change no result.
 """
 from __future__ import annotations
 
-from nnet3py.lattices.deterministic_lm import Likely
+from nnet3py.lattices.pruned_composition import Likely
 from nnet3py.rnnlm.histories import CutHistories
 from nnet3py.rnnlm.network import History, RnnlmNetwork
 
@@ -37,7 +37,7 @@ class _Node:
 
 
 class HistoryLm:
-    """The model for one lattice: a :class:`~nnet3py.lattices.deterministic_lm.DeterministicLm`.
+    """The model for one lattice: a :class:`~nnet3py.lattices.pruned_composition.DeterministicLm`.
 
     Parameters
     ----------

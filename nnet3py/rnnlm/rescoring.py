@@ -1,9 +1,13 @@
 """Rescoring lattices with RNN language models. Kaldi: lattice-lmrescore-kaldi-rnnlm, and -pruned."""
 from __future__ import annotations
 
-from nnet3py.lattices.deterministic_lm import DeterministicLm, LmDifference
 from nnet3py.lattices.determinize import determinize
-from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import (
+    DeterministicLm,
+    LmDifference,
+    PrunedComposition,
+    PrunedCompositionOptions,
+)
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
 from nnet3py.rnnlm.composition import composed_with_rnnlm

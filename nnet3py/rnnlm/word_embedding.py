@@ -6,8 +6,8 @@ import os
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.formats.matrix_files import read_matrix_file
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
+from nnet3py.formats.holders import read_matrix_file
 from nnet3py.rnnlm.word_features import read_word_features
 
 _KEPT_ROWS = 20000

@@ -6,8 +6,8 @@ import os
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.io.text_lines import read_text
+from nnet3py.formats.general import SparseMatrix
+from nnet3py.io.streams import read_text
 
 _LARGEST = 2 ** 31 - 1
 _SHOWN = 80            # characters of a line in a message

@@ -9,8 +9,7 @@ import numpy as np
 
 from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.formats.general import GeneralMatrix, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache

@@ -5,9 +5,8 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, to_dense
 from nnet3py.formats.lda_stats import LdaStats
-from nnet3py.formats.sparse import SparseMatrix
 
 
 class LdaAccumulator:

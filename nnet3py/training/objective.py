@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, to_dense
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray

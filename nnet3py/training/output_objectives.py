@@ -15,8 +15,7 @@ import numpy as np
 from nnet3py.config_line import did_you_mean
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import ShapeError, UsageError, within
-from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.loss_function import Loss
 from nnet3py.training.objective import Objective, check_supervision, queue_objective

@@ -7,9 +7,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.formats.general import GeneralMatrix, check_finite
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.formats.sparse import SparseMatrix
 
 NO_TARGET = -1       # the class of a frame to be ignored
 

@@ -10,12 +10,12 @@ from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import UsageError, within
 
 if TYPE_CHECKING:
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
 
 def _read(rxfilename: str, rate: float | None = None) -> Wave:
     """A file of sound; UsageError if it has another sampling rate than ``rate``."""
-    from nnet3py.formats.wave_file import read_wave
+    from nnet3py.formats.foreign_files import read_wave
     from nnet3py.io.object_files import read_object
 
     wave = read_object(rxfilename, read_wave)
@@ -26,7 +26,7 @@ def _read(rxfilename: str, rate: float | None = None) -> Wave:
 
 
 def _write(wxfilename: str, wave: Wave) -> None:
-    from nnet3py.formats.wave_file import write_wave
+    from nnet3py.formats.foreign_files import write_wave
     from nnet3py.io.object_files import write_object
 
     write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
@@ -60,7 +60,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.feat.reverberate import AddedSignal, RoomOptions, reverberate
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
     snrs, starts = _numbers(options.snrs, "snrs"), _numbers(options.start_times, "start-times")
@@ -131,7 +131,7 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.feat.reverberate import SilenceOptions, with_silence
-    from nnet3py.formats.wave_file import WAVE
+    from nnet3py.formats.foreign_files import WAVE
 
     settings = SilenceOptions(options.extra_silence_length, options.silence_search_length,
                               options.silence_extract_length, options.silence_extract_shift)

@@ -158,7 +158,7 @@ See also: lattice-lmrescore-kaldi-rnnlm, lattice-lmrescore-pruned, rnnlm-sentenc
     _ORDER, option("use-const-arpa", bool, False, "The old model is in const-ARPA form"), *PRUNING, *_MODEL])
 def lattice_lmrescore_kaldi_rnnlm_pruned(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""
-    from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm
+    from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
     from nnet3py.rnnlm.rescoring import rescored_within_beam
 
     log.log("Reading old LMs...")

@@ -199,7 +199,7 @@ def _quantize(target: str, options: Options) -> int:
 
 def _utterances(options: Options) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """Features and i-vectors on which the loss is measured."""
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
 
     by_key = dict(read_matrices(options.quantize_feats))
     if not by_key:

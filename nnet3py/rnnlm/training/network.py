@@ -4,7 +4,7 @@ from __future__ import annotations
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.components.affine import TrainedAffineMap
 from nnet3py.errors import ConfigError, within
-from nnet3py.io.text_lines import read_text
+from nnet3py.io.streams import read_text
 from nnet3py.network.descriptor import Source
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.training.options import DEFAULT_DIM, NetworkOptions

@@ -1,27 +1,34 @@
-"""Minimum Bayes risk: the words with the least expected number of errors, their confidences, and their times.
+"""Word errors over lattices: words of minimum Bayes risk with confidences, and the path nearest to a reference.
 
 Xu, Povey, Mangu, Zhu: "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance",
-2011. Kaldi: MinimumBayesRisk.
+2011. Kaldi: MinimumBayesRisk, lattice-oracle.
 """
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.lattices.best_path import best_path, path_of
-from nnet3py.lattices.states import LatticeError, newly_sorted, state_times, trimmed, with_states
-from nnet3py.lattices.super_final import with_super_final
-from nnet3py.transducers.arc_starts import starts_of
+from nnet3py.lattices.paths import best_path, linear, path_of
+from nnet3py.lattices.states import (
+    LatticeError,
+    from_start,
+    newly_sorted,
+    state_times,
+    trimmed,
+    with_super_final,
+)
 from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.state_graphs import starts_of
 
 logger = logging.getLogger(__name__)
 
-_arc_shares = Loop("nnet3py.lattices.mbr_loops", "arc_shares", "i8[] i4[] f8[] f8[] f8[]",
+_arc_shares = Loop("nnet3py.lattices.word_error_loops", "arc_shares", "i8[] i4[] f8[] f8[] f8[]",
                    uses=["nnet3py.lattices.path_loops"])
-_statistics = Loop("nnet3py.lattices.mbr_loops", "statistics",
+_statistics = Loop("nnet3py.lattices.word_error_loops", "statistics",
                    "i8[] i4[] i4[] f8[] i4[] i4[] f8[,] f8[,] f8[] i4[] f8[] f8[,] f8[,] f8[,]",
                    uses=["nnet3py.lattices.path_loops"])
 _MOST_ROUNDS = 102
@@ -37,11 +44,11 @@ class MbrResult:
 
     Attributes
     ----------
-    words : the words, without gaps unless requested
-    risk : the expected number of errors
-    sausages : at each place, gaps included, words with their probabilities, the most probable first
-    sausage_times : when each place begins and ends, in frames
-    times, confidences : of each word
+    words : list of int, word-ids, without gaps (0) unless requested
+    risk : float, expected number of word errors
+    sausages : for each place, gaps included, pairs of a word and its probability, the most probable first
+    sausage_times : for each place its begin and end, in frames
+    times, confidences : begin and end in frames, and probability, of each word
     """
 
     words: list[int]
@@ -53,12 +60,12 @@ class MbrResult:
 
 
 class _Alignment:
-    """A lattice prepared to be aligned with sequences of words."""
+    """A lattice prepared for alignment with word sequences."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = with_super_final(lattice)[0]
         possible = np.asarray(np.isfinite(lattice.weights).all(axis=1))
-        lattice = newly_sorted(trimmed(with_states(lattice, np.arange(lattice.num_states), possible)))
+        lattice = newly_sorted(trimmed(lattice.selected(np.arange(lattice.num_states), possible)))
         if lattice.start < 0:
             raise LatticeError("the lattice is empty")
         self.times = state_times(lattice)
@@ -76,7 +83,10 @@ class _Alignment:
         self.risk = 0.0
 
     def align(self, reference: list[int]) -> tuple[list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
-        """Align with words: for each place words with probabilities, the times of each word, and of the place."""
+        """Align the lattice with a word sequence.
+
+        Returns for each place the words with their probabilities, the times of each word, and the times of the place.
+        """
         self.vocabulary = np.union1d(self.vocabulary, reference) if not np.isin(reference, self.vocabulary).all() \
             else self.vocabulary
         places, size, states = len(reference) + 1, len(self.vocabulary), len(self.times)
@@ -119,19 +129,19 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 
     Parameters
     ----------
-    lattice : its costs scaled already (:func:`scaled`); its words should have been aligned (:func:`align_words`), if
-        times are wanted
-    words : what to begin with, or to measure; None for those of the best path
-    decode : change words so that errors become fewer
-    print_silence : keep gaps among the words
+    lattice : CompactLattice, costs scaled already; for times, aligned with words before
+        (:func:`~nnet3py.lattices.word_alignment.align_words`)
+    words : list of int, hypothesis to begin with, or to measure; None for the words of the best path
+    decode : bool, change words to reduce the expected number of errors
+    print_silence : bool, keep gaps among the words
 
     Returns
     -------
-    Words with times, in frames, and confidences; all that may have been said at each place.
+    MbrResult.
 
     Raises
     ------
-    LatticeError : a lattice without paths, or one too large
+    LatticeError : a lattice without paths, or a lattice too large
     """
     alignment = _Alignment(lattice)
     if words is None:
@@ -161,7 +171,7 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 
 
 def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float:
-    """Put the most probable word at each place; returns how much more probable they are than the old ones, else 0."""
+    """Put the most probable word at each place; return 0 if nothing changed, else minus the probability gained."""
     change = 0.0
     for place, candidates in enumerate(sausages):
         word, probability = candidates[0]
@@ -171,7 +181,7 @@ def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float
 
 
 def _in_order(times: list[Pair]) -> list[Pair]:
-    """Times of successive words, changed where a word begins before its predecessor ends."""
+    """Return times of successive words, changed where a word begins before its predecessor ends."""
     result: list[Pair] = []
     for begin, end in times:
         if result and result[-1][1] > begin:
@@ -184,3 +194,79 @@ def _in_order(times: list[Pair]) -> list[Pair]:
             begin, end = middle, right
         result.append((begin, end))
     return result
+
+
+_distances = Loop("nnet3py.lattices.word_error_loops", "distances",
+                  "i8[] i4[] i4[] i4[] i4[] i4[,] i8[,] i4[,]")
+_INSERTED, _MATCHED, _DELETED = 0, 1, 2        # how a place is reached
+_MOST_NUMBERS = 1 << 28                        # in the table of states by words
+
+
+class Oracle(NamedTuple):
+    """The path of a lattice that is nearest to a reference.
+
+    Attributes
+    ----------
+    path : CompactLattice, linear
+    words : int32 (words,), words of the path
+    insertions, deletions, substitutions : int, word errors against the reference
+    """
+
+    path: CompactLattice
+    words: np.ndarray
+    insertions: int
+    deletions: int
+    substitutions: int
+
+    @property
+    def errors(self) -> int:
+        """Number of all word errors."""
+        return self.insertions + self.deletions + self.substitutions
+
+
+def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray) -> Oracle:
+    """Find the path of a lattice with the fewest word errors against a reference. Kaldi: lattice-oracle.
+
+    Parameters
+    ----------
+    lattice : CompactLattice, states in any order
+    reference : int (words,), word-ids that were said
+    wildcards : int (count,), word-ids that are ignored on both sides
+
+    Returns
+    -------
+    Oracle.
+
+    Raises
+    ------
+    LatticeError : a lattice without paths, or too large to be compared
+    """
+    lattice = from_start(trimmed(lattice))
+    if lattice.start < 0:
+        raise LatticeError("the lattice is empty")
+    words = np.where(np.isin(lattice.labels, wildcards), 0, lattice.labels).astype(np.int32)
+    spoken = reference[(reference != 0) & ~np.isin(reference, wildcards)].astype(np.int32)
+    shape = (lattice.num_states, len(spoken) + 1)
+    if shape[0] * shape[1] > _MOST_NUMBERS:
+        raise LatticeError(f"a lattice of {shape[0]} states is too large to be compared with {len(spoken)} words",
+                           "prune it with lattice-prune")
+    costs, arcs, how = (np.zeros(shape, dtype=kind) for kind in (np.int32, np.int64, np.int32))
+    sources = lattice.sources
+    _distances(lattice.arc_starts, lattice.next_states, words, sources, spoken, costs, arcs, how)
+    ends = np.flatnonzero(lattice.is_final)
+    state = end = int(ends[costs[ends, -1].argmin()])
+    place, way, counts = len(spoken), list[int](), [0, 0, 0]
+    while state or place:
+        kind, arc = int(how[state, place]), int(arcs[state, place])
+        if kind == _MATCHED:
+            counts[kind] += words[arc] != spoken[place - 1]
+        elif kind in (_INSERTED, _DELETED):
+            counts[kind] += 1
+        if kind != _DELETED:
+            way.append(arc)
+            state = int(sources[arc])
+        place -= kind in (_MATCHED, _DELETED)
+    order = np.array(way[::-1], dtype=np.int64)
+    words_in_order = words[order]
+    return Oracle(linear(lattice, order, end), words_in_order[words_in_order != 0], counts[_INSERTED], counts[_DELETED],
+                  int(counts[_MATCHED]))

@@ -1,6 +1,9 @@
-"""Sound in WAVE files (RIFF), alone or as the values of a table. Kaldi: ``feat/wave-reader.h``.
+"""Files of other systems: sound in WAVE files (RIFF), feature files of HTK and Sphinx.
 
-Samples are what 16 bits would hold, from -32768 to 32767, whatever their width in the file.
+Samples are what 16 bits would hold, from -32768 to 32767, whatever their width in the file. HTK's and Sphinx's files
+are
+big-endian and carry no ``\\0B``; but Sphinx's are written little-endian as by Kaldi's program, and Sphinx finds out.
+Kaldi: ``feat/wave-reader.h``, HtkMatrixHolder, SphinxMatrixHolder.
 """
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import Holder
+from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 logger = logging.getLogger(__name__)
@@ -38,7 +42,7 @@ class Wave(NamedTuple):
 
     Attributes
     ----------
-    rate : samples a second
+    rate : float, samples a second
     samples : float32 (channels, samples), of the range of 16 bits
     """
 
@@ -47,12 +51,12 @@ class Wave(NamedTuple):
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """Length of the sound in seconds."""
         return self.samples.shape[1] / self.rate
 
 
 class _Form(NamedTuple):
-    """What the header of a file says."""
+    """The form of a file's samples, by its header."""
 
     kind: str            # a key of _SCALES
     order: str           # byte order, as numpy writes it
@@ -66,9 +70,9 @@ class _Form(NamedTuple):
 
 
 def read_wave(reader: TokenReader) -> Wave:
-    """Read a WAVE file, of linear samples of 8, 16, 24 or 32 bits, or floating-point ones.
+    """Read a WAVE file of linear samples of 8, 16, 24 or 32 bits, or of floating-point samples. Kaldi: WaveData::Read.
 
-    A file that is shorter than its header says gives a warning. Raises FormatError. Kaldi: WaveData::Read.
+    A file that is shorter than its header says gives a warning. Raises FormatError.
     """
     form = _read_form(reader)
     data = reader.up_to(form.num_bytes)
@@ -88,7 +92,10 @@ def read_wave(reader: TokenReader) -> Wave:
 
 
 def read_duration(reader: TokenReader) -> float:
-    """The seconds that a WAVE file lasts, by its header if that tells. Raises FormatError. Kaldi: WaveInfo::Read."""
+    """Return the seconds that a WAVE file lasts, by its header if that tells. Kaldi: WaveInfo::Read.
+
+    Raises FormatError.
+    """
     form = _read_form(reader)
     if form.num_bytes is None:
         num_bytes = len(reader.up_to(None))
@@ -101,7 +108,7 @@ def read_duration(reader: TokenReader) -> float:
 def write_wave(writer: TokenWriter, wave: Wave) -> None:
     """Write 16-bit samples; fractions are cut off, and values that are too large are clipped, with a warning.
 
-    Raises Nnet3Error for what does not fit into a WAVE file. Kaldi: WaveData::Write.
+    Raises Nnet3Error for sound that does not fit into a WAVE file. Kaldi: WaveData::Write.
     """
     channels, count = wave.samples.shape
     rate = int(wave.rate)
@@ -123,9 +130,9 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
 
 
 def has_stream_size(begin: bytes) -> bool:
-    """Whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not say how long it is.
+    """Return whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not state its length.
 
-    That is so of files that a pipe or a recorder wrote; they are read to their end. False for what is no WAVE file.
+    So are files that a pipe or a recorder wrote; they are read to their end. False for other files.
     """
     if begin[:4] not in (b"RIFF", b"RIFX", b"RF64") or begin[8:12] != b"WAVE":
         return False
@@ -151,7 +158,7 @@ def _is_unknown(size: int) -> bool:
 
 
 def _long_length(data: bytes) -> int | None:
-    """How many bytes the samples have by the chunk 'ds64' of an RF64 file; None if that does not tell."""
+    """Return the bytes of the samples by the chunk 'ds64' of an RF64 file; None if it does not tell."""
     if len(data) < _RF64_HEADER.size:
         return None
     size: int = _RF64_HEADER.unpack_from(data)[1]
@@ -206,7 +213,7 @@ def _parse_form(reader: TokenReader, data: bytes, order: str) -> _Form:
 
 
 def _numbers(data: memoryview, form: _Form) -> np.ndarray:
-    """The samples as they are in the file, but unsigned ones around 0."""
+    """Return the samples as in the file, but unsigned ones around 0."""
     if form.kind == "u1":
         return np.frombuffer(data, dtype=np.uint8).astype(np.int16) - 128
     if form.kind == "i3":
@@ -222,3 +229,74 @@ def _cannot_write(writer: TokenWriter, value: float) -> None:
 
 WAVE: Holder[Wave] = Holder("sound", read_wave, write_wave, has_header=False)
 WAVE_DURATION: Holder[float] = Holder("sound", read_duration, _cannot_write, has_header=False)
+
+
+SPHINX_DIM = 13                 # the file does not tell
+_HTK_HEADER = struct.Struct(">iihH")   # samples, period in units of 100 ns, bytes per sample, kind
+_COMPRESSED, _CHECKSUM, _BASE_KIND = 0o2000, 0o10000, 0o77
+TEN_MILLISECONDS = 100000
+_LARGEST_SAMPLE = 0x7FFF        # bytes
+_WAVEFORMS = (0, 5)             # WAVEFORM and IREFC hold samples, not vectors
+
+
+def _big_endian(reader: TokenReader, dtype: str, count: int) -> np.ndarray:
+    return reader.array("u1", count * np.dtype(dtype).itemsize).view(dtype)
+
+
+def read_htk_matrix(reader: TokenReader) -> np.ndarray:
+    """Read a parameter file of HTK, float32 (frames, dim). Raises FormatError.
+
+    Compressed files (kind _C) are decoded, checksums are skipped.
+    """
+    num_samples, _, sample_bytes, kind = _HTK_HEADER.unpack(reader.raw(_HTK_HEADER.size))
+    compressed = bool(kind & _COMPRESSED)
+    value_bytes = 2 if compressed else 4
+    if kind & _BASE_KIND in _WAVEFORMS or num_samples < 0 or sample_bytes <= 0 or sample_bytes % value_bytes:
+        raise reader.error(f"expected an HTK parameter file, found a header of {num_samples} samples of {sample_bytes} "
+                           f"bytes, kind {kind}")
+    dim = sample_bytes // value_bytes
+    if compressed:
+        if num_samples < 4:
+            raise reader.error(f"a compressed HTK file begins with 4 samples of factors, found {num_samples}")
+        factors = _big_endian(reader, ">f4", 2 * dim).reshape(2, dim).astype(np.float32)
+        rows = num_samples - 4
+        values = _big_endian(reader, ">i2", rows * dim).reshape(rows, dim)
+        matrix = (values + factors[1]) / factors[0]
+    else:
+        matrix = _big_endian(reader, ">f4", num_samples * dim).reshape(num_samples, dim)
+    if kind & _CHECKSUM:
+        reader.raw(2)
+    return np.ascontiguousarray(matrix, dtype=np.float32)
+
+
+def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
+    """Read a feature file of Sphinx, float32 (frames, 13). Raises FormatError."""
+    (count,) = struct.unpack(">i", reader.raw(4))
+    if count < 0 or count % SPHINX_DIM:
+        raise reader.error(f"expected a Sphinx file of {SPHINX_DIM} numbers a frame, found {count} numbers")
+    return _big_endian(reader, ">f4", count).reshape(-1, SPHINX_DIM).astype(np.float32)
+
+
+def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
+    """Return the holder of HTK files whose header says ``kind``, such as 6 for MFCC, and ``period`` in units of 100 ns.
+
+    Writing raises ShapeError for more columns than such files can have. Kaldi: WriteHtk.
+    """
+    def write(writer: TokenWriter, matrix: np.ndarray) -> None:
+        if 4 * matrix.shape[1] > _LARGEST_SAMPLE:
+            raise ShapeError(f"features of {matrix.shape[1]} columns do not fit into an HTK file, which has at most "
+                             f"{_LARGEST_SAMPLE // 4}")
+        writer.raw(_HTK_HEADER.pack(matrix.shape[0], period, 4 * matrix.shape[1], kind))
+        writer.raw(matrix.astype(">f4").tobytes())
+
+    return Holder("HTK matrix", read_htk_matrix, write, has_header=False)
+
+
+def write_sphinx_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
+    """Write a feature file of Sphinx, of any number of columns, which the file does not tell. Kaldi: WriteSphinx."""
+    writer.raw(struct.pack("<i", matrix.size))
+    writer.raw(matrix.astype("<f4").tobytes())
+
+
+HTK_MATRIX: Holder[np.ndarray] = Holder("HTK matrix", read_htk_matrix, write_matrix, has_header=False)
+SPHINX_MATRIX: Holder[np.ndarray] = Holder("Sphinx matrix", read_sphinx_matrix, write_matrix, has_header=False)

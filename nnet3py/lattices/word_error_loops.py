@@ -1,4 +1,4 @@
-"""The loops of minimum Bayes risk: edit distances expected over a lattice. Imported only to be compiled.
+"""Loops of edit distances over lattices: minimum Bayes risk and oracles. Imported only to be compiled.
 
 ``enter_starts`` (int64, states + 1) says where the arcs into each state begin in ``sources``, ``words`` and ``shares``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -18,7 +19,7 @@ _NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words agai
 
 @intrinsic
 def _fused(typingctx, first, second, total):
-    """``first * second + total`` rounded once, as compilers do it for today's processors.
+    """Return ``first * second + total`` rounded once, as compilers do it for today's processors.
 
     Alignments are often equally good, and then rounding decides: so it must be that of Kaldi's programs.
     """
@@ -42,7 +43,7 @@ def _loss_against_nothing(word):
 
 
 def arc_shares(enter_starts, sources, log_likes, alphas, shares):
-    """Each arc's share of the probability of its destination; fills in ``alphas``."""
+    """Compute each arc's share of the probability of its destination (``shares``), and ``alphas``; return the total."""
     alphas[0] = 0.0
     for state in range(1, len(alphas)):
         total = -math.inf
@@ -56,7 +57,7 @@ def arc_shares(enter_starts, sources, log_likes, alphas, shares):
 
 @inline
 def _arc_distances(word, expected, source, reference, distances, choices):
-    """Expected distances at an arc's end, given ``expected`` at its source, and where each comes from (1, 2, 3)."""
+    """Compute expected distances at an arc's end from ``expected`` at its source, and the choices (1, 2, 3) made."""
     nothing = _loss_against_nothing(word)
     distances[0] = expected[source, 0] + nothing
     for q in range(1, len(reference)):
@@ -73,9 +74,9 @@ def _arc_distances(word, expected, source, reference, distances, choices):
 
 def statistics(enter_starts, sources, words, shares, times, reference, expected, back, distances, choices, passed,
                gamma, begins, ends):
-    """Align a lattice with ``reference`` (words from place 1 on); returns the expected distance.
+    """Align a lattice with ``reference`` (words from place 1 on); return the expected distance.
 
-    ``gamma`` gets the probability of each word at each place, ``begins`` and ``ends`` the same times the word's times.
+    ``gamma`` gets the probability of each word at each place, ``begins`` and ``ends`` get gamma times the word's times.
     ``expected``, ``back``, ``gamma``, ``begins``, ``ends`` must be 0.
     """
     num_states, length = len(times), len(reference) - 1
@@ -119,3 +120,41 @@ def statistics(enter_starts, sources, words, shares, times, reference, expected,
         begins[q, 0] += times[0] * passed[q]
         ends[q, 0] += times[0] * passed[q]
     return expected[num_states - 1, length]
+
+
+FAR = np.int32(1 << 30)
+INSERTED, MATCHED, DELETED, PASSED = range(4)         # how a place is reached: what is done with an arc's word
+
+
+def distances(arc_starts, next_states, words, sources, reference, costs, came_arcs, came_how):
+    """Compute edit distances between paths to each state (row) and beginnings of ``reference`` (column).
+
+    The lattice begins at state 0 and is topologically sorted; word 0 does not count. ``came_arcs`` and ``came_how`` get
+    the
+    last step of the best path to each place.
+    """
+    num_states, length = costs.shape[0], len(reference)
+    for state in range(num_states):
+        for place in range(length + 1):
+            costs[state, place] = FAR
+    costs[0, 0] = 0
+    for state in range(num_states):
+        for place in range(length):
+            if costs[state, place] < FAR and costs[state, place] + 1 < costs[state, place + 1]:
+                costs[state, place + 1] = costs[state, place] + 1
+                came_arcs[state, place + 1], came_how[state, place + 1] = -1, DELETED
+        for arc in range(arc_starts[state], arc_starts[state + 1]):
+            target, word = next_states[arc], words[arc]
+            for place in range(length + 1):
+                here = costs[state, place]
+                if here >= FAR:
+                    continue
+                how, cost = (PASSED, here) if word == 0 else (INSERTED, here + 1)
+                if cost < costs[target, place]:
+                    costs[target, place] = cost
+                    came_arcs[target, place], came_how[target, place] = arc, how
+                if word != 0 and place < length:
+                    cost = here + (0 if word == reference[place] else 1)
+                    if cost < costs[target, place + 1]:
+                        costs[target, place + 1] = cost
+                        came_arcs[target, place + 1], came_how[target, place + 1] = arc, MATCHED
