@@ -27,7 +27,7 @@ seed=0
 train_opts=               # further options of train-rnnlm
 weight=0.8                # how much of the 3-gram's costs is replaced
 max_ngram_order=4         # histories with the same last three words are taken for one
-score_weights="7 9 11 13"
+score_weights="3 5 7 9 11 13"
 score_penalties="0.0 0.5"
 vosk=false
 . "$here/../utils/parse_options.sh"
