@@ -30,8 +30,8 @@ from nnet3py.lattices.deterministic_lm import ConstArpaLm
 from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.states import top_sorted, trimmed
 from nnet3py.network.nnet import Nnet
+from nnet3py.rnnlm.folder import RnnlmOptions
 from nnet3py.rnnlm.network import History, RnnlmNetwork
-from nnet3py.rnnlm.options import RnnlmOptions
 from nnet3py.rnnlm.rescoring import rescored_with_rnnlm, rescored_within_beam
 from nnet3py.rnnlm.word_embedding import WordEmbedding
 from nnet3py.transducers.compact_lattice import CompactLattice

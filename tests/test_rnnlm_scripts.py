@@ -16,8 +16,8 @@ from rnnlm_cases import RNNLM_DATA, rnnlm, rnnlm_folder, rnnlm_lattices
 from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm
 from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
+from nnet3py.rnnlm.network import sentence_log_probs
 from nnet3py.rnnlm.rescoring import rescored_within_beam
-from nnet3py.rnnlm.sentences import sentence_log_probs
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 

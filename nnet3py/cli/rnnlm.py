@@ -13,7 +13,7 @@ from nnet3py.cli.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, with_defau
 from nnet3py.cli.options import Options, declared, option
 from nnet3py.errors import FormatError
 from nnet3py.option_fields import settings_of
-from nnet3py.rnnlm.options import RnnlmOptions
+from nnet3py.rnnlm.folder import RnnlmOptions
 
 if TYPE_CHECKING:
     from nnet3py.io.streams import InputStream
@@ -89,7 +89,7 @@ def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
     """Print a line for each line of the text."""
     from nnet3py.errors import within
     from nnet3py.io.streams import failed_command, open_input
-    from nnet3py.rnnlm.sentences import sentence_log_probs
+    from nnet3py.rnnlm.network import sentence_log_probs
 
     network = _network(options, args[0], args[1])
     with open_input(args[2]) as stream, within(args[2]):

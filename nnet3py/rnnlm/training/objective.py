@@ -1,4 +1,4 @@
-"""The training objective: how probable the words are that follow.
+"""[objective] The training objective: how probable the words are that follow.
 
 The score of word v after an output h is h · W[v], and its probability is e to that power, divided by Z, the sum of
 those of all words. Recognition takes scores as they are, without dividing by Z, so log Z has to be nearly 0: the
@@ -6,14 +6,30 @@ objective of a word is its log-probability minus half the square of log Z. Kaldi
 the same up to terms of third order, but grows without limit where training begins. Kaldi: rnnlm-core-training.h.
 
 Z may be estimated from a sample of words, each of which stands for as many as its probability of being drawn says.
+
+[sampling] Which words an output is compared with where comparing it with all would take too long: importance sampling.
+
+Words are drawn from what an n-gram model expects after the words before, on average over the sequences of a minibatch.
+Each word has a probability of being in the sample, and stands for as many words as one over that. Kaldi:
+rnnlm/sampler.h, rnnlm/sampling-lm.h.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
+from nnet3py.decoding.ngram import Ngram, ngram_arpa
+from nnet3py.fst.arpa import Arpa, Section
 from nnet3py.ops import get_ops
+from nnet3py.rnnlm.training.text import Sentences
+from nnet3py.rnnlm.training.vocabulary import Vocabulary
+
+MAX_ORDER = 3                    # longer n-grams are not needed to draw words
+_UNIFORM = 0.05                  # part of a draw in which all words are alike, so that none is never drawn
+_MOST_WORDS = 2_000_000          # of a text that a model is estimated from
 
 
 class Comparison(NamedTuple):
@@ -81,3 +97,148 @@ def compare(outputs: np.ndarray, vectors: np.ndarray, targets: np.ndarray, weigh
     ops.add_mat_mat(output_deriv, scores, vectors, 1.0, 0.0)
     ops.add_mat_mat(vector_deriv, scores, outputs, 1.0, 0.0, trans_a=True)
     return Comparison(log_prob, penalty, output_deriv, vector_deriv)
+
+
+def estimate_arpa(sentences: Sentences, vocabulary: Vocabulary, order: int) -> Arpa:
+    """An n-gram model of a text, or of an even choice of its sentences if it is long."""
+    step = -(-sentences.num_tokens // _MOST_WORDS)
+    names = vocabulary.table.names
+
+    def texts() -> Iterator[list[str]]:
+        for number in range(0, len(sentences), step):
+            words = sentences.words[sentences.starts[number]:sentences.starts[number + 1] - 1]
+            yield [names[word] for word in words.tolist()]
+
+    return ngram_arpa(Ngram.estimate(texts(), order), vocabulary.table.ids)
+
+
+class WordDistribution:
+    """What an n-gram model expects after some histories, on average.
+
+    Parameters
+    ----------
+    arpa : the model; of its n-grams those of up to ``MAX_ORDER`` words are used
+    vocabulary : whose numbers the model's words have
+    """
+
+    def __init__(self, arpa: Arpa, vocabulary: Vocabulary) -> None:
+        self._size = len(vocabulary)
+        self._unigram = np.zeros(self._size)
+        first = arpa.sections[0]
+        self._unigram[first.words[:, 0]] = np.exp(first.log_probs.astype(np.float64))
+        self._unigram[vocabulary.never_predicted] = 0.0
+        self._backoff = np.ones(self._size)
+        self._backoff[first.words[:, 0]] = np.exp(first.backoffs.astype(np.float64))
+        self._after_one = csr_matrix((self._size, self._size))
+        self._pairs, self._pair_backoff = np.zeros(0, dtype=np.int64), np.ones(0)
+        self._after_two = csr_matrix((0, self._size))
+        if arpa.order > 1:
+            second = arpa.sections[1]
+            self._read_pairs(second)
+            if arpa.order > 2:
+                self._read_triples(arpa.sections[2])
+
+    def _read_pairs(self, section: Section) -> None:
+        """What follows one word, beyond what the model expects anyway."""
+        before, word = section.words[:, 0].astype(np.int64), section.words[:, 1]
+        probs = np.exp(section.log_probs.astype(np.float64))
+        excess = np.maximum(probs - self._backoff[before] * self._unigram[word], 0.0)
+        self._after_one = csr_matrix((excess, (before, word)), shape=(self._size, self._size))
+        keys = before * self._size + word
+        order = np.argsort(keys)
+        self._pairs = keys[order]
+        self._pair_backoff = np.exp(section.backoffs.astype(np.float64))[order]
+
+    def _read_triples(self, section: Section) -> None:
+        words = section.words.astype(np.int64)
+        place = self._place(words[:, 0], words[:, 1])
+        words, log_probs, place = (array[place >= 0] for array in (words, section.log_probs, place))
+        lower = self._backoff[words[:, 1]] * self._unigram[words[:, 2]]
+        lower += np.asarray(self._after_one[words[:, 1], words[:, 2]]).reshape(-1)
+        excess = np.maximum(np.exp(log_probs.astype(np.float64)) - self._pair_backoff[place] * lower, 0.0)
+        self._after_two = csr_matrix((excess, (place, words[:, 2])), shape=(len(self._pairs), self._size))
+
+    def _place(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Where pairs of words are among those of the model; -1 for one that it lacks."""
+        keys = first.astype(np.int64) * self._size + second
+        place = np.minimum(np.searchsorted(self._pairs, keys), max(len(self._pairs) - 1, 0))
+        return np.where(self._pairs[place] == keys, place, -1) if len(self._pairs) else np.full(len(keys), -1)
+
+    def mean(self, before_last: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """float64 (words,): how probable each word is, on average after histories given by their last two words.
+
+        ``before_last`` and ``last`` are int (histories,); -1 in the first for a history of one word. The sum is 1, or
+        nearly, with a model whose n-grams the vocabulary lacks.
+        """
+        place = np.where(before_last >= 0, self._place(np.maximum(before_last, 0), last), -1)
+        has_pair = place >= 0
+        after_one = np.ones(len(last))
+        after_one[has_pair] = self._pair_backoff[place[has_pair]]
+        total = self._unigram * (after_one * self._backoff[last]).sum()
+        total += self._after_one[last].T @ after_one
+        if has_pair.any() and self._after_two.shape[0]:
+            total += self._after_two[place[has_pair]].T @ np.ones(int(has_pair.sum()))
+        return total / max(len(last), 1)
+
+
+class Sample(NamedTuple):
+    """Words that were drawn.
+
+    ``words`` int64 (drawn,), increasing; ``log_counts`` float32 (drawn,), the logarithm of how many words each stands
+    for.
+    """
+
+    words: np.ndarray
+    log_counts: np.ndarray
+
+
+def inclusion_probs(weights: np.ndarray, count: int) -> np.ndarray:
+    """Probabilities of being drawn, at most 1, that sum to ``count`` and are else proportional to weights above 0."""
+    if count >= len(weights):
+        return np.ones(len(weights))
+    probs = weights * (count / weights.sum())
+    is_certain = np.zeros(len(weights), dtype=bool)
+    while (now := probs >= 1.0).sum() > is_certain.sum():
+        is_certain = now
+        probs = weights * ((count - is_certain.sum()) / weights[~is_certain].sum())
+        probs[is_certain] = 1.0
+    return probs
+
+
+def draw(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Places that are drawn with given probabilities, each at most once: systematic sampling; int64, increasing."""
+    ends = np.cumsum(probs)
+    count = int(round(ends[-1]))
+    places = np.searchsorted(ends, np.minimum(np.arange(count) + rng.random(), ends[-1]), side="right")
+    return np.unique(np.minimum(places, len(probs) - 1))
+
+
+class WordSampler:
+    """Draws the words that the outputs of a minibatch are compared with.
+
+    Parameters
+    ----------
+    distribution : what to expect after the words before
+    vocabulary : the words
+    num_samples : how many are drawn besides those that really follow
+    """
+
+    def __init__(self, distribution: WordDistribution, vocabulary: Vocabulary, num_samples: int) -> None:
+        self._distribution, self._num_samples = distribution, num_samples
+        self._size = len(vocabulary)
+
+    def sample(self, before_last: np.ndarray, last: np.ndarray, targets: np.ndarray,
+               rng: np.random.Generator) -> Sample:
+        """Draw words after some histories (see :meth:`WordDistribution.mean`); all targets are among them."""
+        certain = np.unique(targets)
+        weights = self._distribution.mean(before_last, last) * (1.0 - _UNIFORM) + _UNIFORM / self._size
+        others = np.ones(self._size, dtype=bool)
+        others[0] = False                                # epsilon is no word
+        others[certain] = False
+        candidates = np.flatnonzero(others)
+        probs = inclusion_probs(weights[candidates], self._num_samples)
+        drawn = draw(probs, rng)
+        words = np.concatenate((certain, candidates[drawn]))
+        log_counts = np.concatenate((np.zeros(len(certain)), -np.log(probs[drawn])))
+        order = np.argsort(words)
+        return Sample(words[order], log_counts[order].astype(np.float32))

@@ -1,6 +1,10 @@
-"""A whole training: from texts to a folder that recognition can use."""
+"""[folder] The folder of a language model, as Kaldi's scripts for rescoring look for it (exp/rnnlm).
+
+[run] A whole training: from texts to a folder that recognition can use.
+"""
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -9,37 +13,122 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnet3py import log
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import FormatError, UsageError, within
+from nnet3py.formats.matrices import read_matrix, write_matrix
 from nnet3py.fst.arpa import Arpa, Warner, WordIds, read_arpa
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.streams import write_text
+from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
-from nnet3py.rnnlm.training.chunks import minibatches
-from nnet3py.rnnlm.training.embedding import UNIT, TrainedEmbedding, initial_embedding
-from nnet3py.rnnlm.training.features import choose_features, word_features
-from nnet3py.rnnlm.training.folder import FINAL, TrainingFolder
-from nnet3py.rnnlm.training.network import layers, let_first_output_be, make_network
+from nnet3py.rnnlm.training.objective import WordDistribution, WordSampler, estimate_arpa
 from nnet3py.rnnlm.training.options import SETTINGS, TrainRnnlmOptions, rnnlm_options
-from nnet3py.rnnlm.training.perplexity import Measured, measure, measure_arpa, perplexity_of
-from nnet3py.rnnlm.training.sampling import WordDistribution, WordSampler, estimate_arpa
-from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, read_sentences
-from nnet3py.rnnlm.training.trainer import RnnlmTrainer
-from nnet3py.rnnlm.training.vocabulary import Vocabulary
+from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, minibatches, read_sentences
+from nnet3py.rnnlm.training.trainer import (
+    UNIT,
+    Measured,
+    RnnlmTrainer,
+    TrainedEmbedding,
+    initial_embedding,
+    layers,
+    let_first_output_be,
+    make_network,
+    measure,
+    measure_arpa,
+    perplexity_of,
+)
+from nnet3py.rnnlm.training.vocabulary import Feature, Vocabulary, choose_features, word_feature_lines, word_features
 from nnet3py.training.train import rate_of_pass
 from nnet3py.training.trainer import TrainerOptions
 
-logger = logging.getLogger(__name__)
-
+FINAL = "final"
+_STATE = "train_rnnlm.json"      # what the training was given, and how far it has come
 _HELD_OUT = 20                   # one sentence of so many is held out
 _MOST_HELD_OUT = 2000            # sentences
 _EMBEDDING_STREAM = 1 << 20      # of random numbers, beside those of the epochs
 _TALKATIVE = ("nnet3py.training.max_change", "nnet3py.network.orphans")
 _PRINT_INTERVAL = 1_000_000      # minibatches: the epochs' lines say enough
+
+
+class TrainingFolder:
+    """Reads and writes the files.
+
+    Parameters
+    ----------
+    path : made if it is missing
+
+    Raises
+    ------
+    UsageError : the folder cannot be made
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        try:
+            (self.path / "config").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make the folder {path} ({error.strerror})") from None
+
+    def write_words(self, vocabulary: Vocabulary, features: list[Feature], values: Any, layers: str) -> None:
+        """Write all that is there before training: words, their features and special ones, and the network's layers."""
+        for place in ("words.txt", "config/words.txt"):
+            vocabulary.table.write(str(self.path / place))
+        options = vocabulary.option_lines()
+        self._write("special_symbol_opts.txt", " ".join(options) + "\n")          # Kaldi's scripts paste this one
+        self._write("special_symbol_opts.conf", "\n".join(options) + "\n")        # vosk reads this one
+        self._write("config/oov.txt", f"{vocabulary.unknown}\n" if vocabulary.unk >= 0 else "\n")
+        self._write("config/features.txt", "".join(f"{number}\t{feature.line()}\n"
+                                                   for number, feature in enumerate(features)))
+        self._write("config/xconfig", layers)
+        self._write("unigram_probs.txt", "".join(f"{number} {prob:.6g}\n"
+                                                 for number, prob in enumerate(vocabulary.probs())))
+        self._write("word_feats.txt", word_feature_lines(values))
+
+    def _write(self, name: str, text: str) -> None:
+        write_text(str(self.path / name), text)
+
+    def write_model(self, name: str, nnet: Nnet, embedding: np.ndarray) -> None:
+        """Write ``NAME.raw`` and ``feat_embedding.NAME.mat``."""
+        write_object(self.path / f"feat_embedding.{name}.mat", lambda writer: write_matrix(writer, embedding))
+        nnet.write(str(self.path / f"{name}.raw"))
+
+    def read_model(self, name: str) -> tuple[Nnet, np.ndarray]:
+        """What :meth:`write_model` wrote."""
+        embedding = read_object(str(self.path / f"feat_embedding.{name}.mat"), read_matrix)
+        return read_nnet(str(self.path / f"{name}.raw")), embedding
+
+    def remove_model(self, name: str) -> None:
+        """Remove these files, if they are there."""
+        for file in (f"{name}.raw", f"feat_embedding.{name}.mat"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path / file)
+
+    # -- what resumes ------------------------------------------------------------------------------------------------
+
+    def read_state(self) -> dict[str, Any] | None:
+        """What an earlier training wrote by :meth:`write_state`; None if there was none."""
+        path = self.path / _STATE
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:
+            raise FormatError(f"expected what a training wrote ({error})", path=str(path),
+                              hint="remove the folder to train anew") from None
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        """Write how far the training has come."""
+        self._write(_STATE, json.dumps(state, indent=1) + "\n")
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

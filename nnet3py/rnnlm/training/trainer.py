@@ -1,25 +1,214 @@
-"""Training a network and an embedding on minibatches of words. Kaldi: ``RnnlmTrainer``."""
+"""[network] The network of a language model: a small TDNN-LSTM, or one's own.
+
+[embedding] The matrix that turns features of words into vectors, and how it is trained. Kaldi: ``RnnlmEmbeddingTrainer``.
+
+[trainer] Training a network and an embedding on minibatches of words. Kaldi: ``RnnlmTrainer``.
+
+[perplexity] Perplexity: e to the mean surprise of a word, in nats; how many equally probable words would surprise as much.
+"""
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.affine import TrainedAffineMap
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.egs.example import NnetIo
+from nnet3py.errors import ConfigError, UsageError, within
+from nnet3py.fst.arpa import Arpa
+from nnet3py.fst.const_arpa import build_const_arpa
+from nnet3py.io.text_lines import read_text
+from nnet3py.network.descriptor import Source
+from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
+from nnet3py.ops import get_ops
 from nnet3py.random_sequence import philox
-from nnet3py.rnnlm.training.chunks import WordMinibatch
-from nnet3py.rnnlm.training.embedding import TrainedEmbedding
-from nnet3py.rnnlm.training.objective import compare
-from nnet3py.rnnlm.training.sampling import WordSampler
+from nnet3py.rnnlm.training.objective import WordSampler, compare, exponentials, word_scores
+from nnet3py.rnnlm.training.options import DEFAULT_DIM, EmbeddingOptions, NetworkOptions
+from nnet3py.rnnlm.training.text import Sentences, WordMinibatch, minibatches
+from nnet3py.rnnlm.training.vocabulary import CONSTANT, SPECIAL, UNIGRAM, Feature, Vocabulary
 from nnet3py.runtime.computer import Computer
+from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
+from nnet3py.xconfig import expand
 
+_CONFIG_WORDS = ("component", "component-node", "dim-range-node", "input-node", "output-node")
+_RANK, _ALPHA, _HISTORY = 30, 4.0, 10.0           # of natural gradient; the history counts minibatches
+UNIT = 10.0                                       # of the network's first output, see initial_embedding
 _ROWS_TOGETHER = 128             # of the output, that are compared with the same sample of words
+_LONGEST = 100                   # words of a sentence; a longer one is measured in pieces
+_MINIBATCH = 1024                # words
+_MOST_SCORES = 1 << 22           # that are in memory at a time
+
+
+def layers(options: NetworkOptions) -> str:
+    """The text that describes the network: the file's, or the layers of a TDNN-LSTM, as Kaldi's recipes have them."""
+    if options.network:
+        return read_text(options.network)
+    dim = options.dim or DEFAULT_DIM
+    cells = options.cell_dim or dim
+    projection = options.projection_dim or -(-cells // 4)
+    l2 = f" l2-regularize={options.l2:g}" if options.l2 else ""
+    lines = [f"input dim={dim} name=input",
+             "renorm-component name=input-renorm",        # words' vectors are small, for the sake of the output
+             f"relu-renorm-layer name=tdnn1 dim={dim} input=Append(0, IfDefined(-1)){l2}"]
+    for number in range(1, options.num_lstm_layers + 1):
+        lines += [f"fast-lstmp-layer name=lstm{number} cell-dim={cells} recurrent-projection-dim={projection} "
+                  f"non-recurrent-projection-dim={projection}{l2}",
+                  f"relu-renorm-layer name=tdnn{number + 1} dim={dim} input=Append(0, IfDefined(-{number + 1})){l2}"]
+    lines.append(f"output-layer name=output dim={dim} include-log-softmax=false param-stddev=0.01{l2}")
+    return "\n".join(lines) + "\n"
+
+
+def config_of(text: str, path: str | None = None) -> str:
+    """The config lines that layers stand for; a text that has config lines already is returned as it is."""
+    words = {line.split()[0] for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")}
+    if words.intersection(_CONFIG_WORDS):
+        return text
+    return expand(text, path).final
+
+
+def make_network(options: NetworkOptions, text: str, seed: int) -> Nnet:
+    """The network of a text, with random parameters.
+
+    Raises
+    ------
+    ConfigError : it cannot be a language model: other inputs or outputs, dimensions that differ, words of the future
+    """
+    path = options.network or None
+    with within(f"--network={path}" if path else "the network"):
+        nnet = Nnet.from_config(config_of(text, path), seed, path)
+        check_network(nnet)
+        if options.dim and nnet.input_dim("input") != options.dim:
+            raise ConfigError(f"its input has dimension {nnet.input_dim('input')}, but --embedding-dim={options.dim}",
+                              "leave out --embedding-dim")
+    return nnet
+
+
+def check_network(nnet: Nnet) -> None:
+    """Raise ConfigError unless a network can stand between the embeddings of words."""
+    if not nnet.is_simple() or nnet.input_dim("ivector") > 0:
+        raise ConfigError("a language model has one input, 'input', and one output, 'output'; this network has "
+                          f"{', '.join(name for name, _ in nnet.named_nodes())}")
+    dims = nnet.input_dim("input"), nnet.output_dim("output")
+    if dims[0] != dims[1]:
+        raise ConfigError(f"expected an input and an output of the same dimension, that of words' embeddings, found "
+                          f"{dims[0]} and {dims[1]}")
+    left, right = compute_simple_nnet_context(nnet)
+    if right or left:
+        raise ConfigError(f"the network needs the {left} words before and the {right} after each word, but it has to "
+                          "do with none before the first, and cannot see later ones",
+                          "write earlier words as IfDefined(-1) in layers, as IfDefined(Offset(input, -1)) in config "
+                          "lines")
+    if nnet.modulus() != 1:
+        raise ConfigError(f"the network computes blocks of {nnet.modulus()} words, but they come one by one")
+
+
+def let_first_output_be(nnet: Nnet, value: float) -> None:
+    """Set the offset of the first output, in place, if the output is that of an affine layer."""
+    parts = nnet.descriptor_of(nnet.node_index("output")).descriptor.parts
+    if len(parts) == 1 and isinstance(parts[0], Source) and nnet.is_component(parts[0].node):
+        component = nnet.component_of(parts[0].node)
+        if isinstance(component, TrainedAffineMap):
+            component.bias_params[0] = value
+
+
+def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int, norm: float, per_word: float,
+                      rng: np.random.Generator) -> np.ndarray:
+    """float32 (features, dim): random vectors, but for the first column, which gives words their frequency.
+
+    A feature contributes as much to a word's vector as any other, however it is scaled; ``norm`` is the length of the
+    vector of a word that has ``per_word`` features, roughly.
+
+    In the first column the embedding of each word is its log-probability over UNIT; so the words have their frequencies
+    as probabilities where the network's first output is UNIT and the others are 0.
+    """
+    scales = np.array([feature.scale for feature in features], dtype=np.float32)
+    embedding = rng.standard_normal((len(features), dim)).astype(np.float32)
+    embedding *= (norm / np.sqrt(per_word * dim) / scales)[:, None]
+    embedding[:, 0] = 0.0
+    unigram = next(feature for feature in features if feature.kind == UNIGRAM)
+    probs = vocabulary.probs()
+    mean = -unigram.offset / unigram.scale
+    for number, feature in enumerate(features):
+        if feature.kind == CONSTANT:
+            embedding[number, 0] = mean / feature.scale / UNIT
+        elif feature.kind == UNIGRAM:
+            embedding[number, 0] = 1.0 / feature.scale / UNIT
+        elif feature.kind == SPECIAL:
+            log_prob = float(np.log(probs[vocabulary.table[feature.text]]))
+            embedding[number, 0] = (log_prob - mean) / feature.scale / UNIT
+    return embedding
+
+
+class TrainedEmbedding:
+    """Vectors of words, as sums of those of their features.
+
+    Parameters
+    ----------
+    features : float32 (words, features)
+    matrix : float32 (features, dim), trained in place
+
+    Attributes
+    ----------
+    num_limited : in how many minibatches ``max_change`` was active
+    """
+
+    def __init__(self, features: csr_matrix, matrix: np.ndarray, options: EmbeddingOptions | None = None) -> None:
+        self.features, self.matrix = features, matrix
+        self.options = options or EmbeddingOptions()
+        self.num_limited = 0
+        self._preconditioner = OnlineNaturalGradient(rank=_RANK, update_period=4, alpha=_ALPHA,
+                                                     num_minibatches_history=_HISTORY)
+        self._ops = get_ops("cpu")
+
+    @property
+    def num_words(self) -> int:
+        """Words, epsilon included."""
+        return int(self.features.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """Columns of a word's vector."""
+        return self.matrix.shape[1]
+
+    def vectors(self, words: np.ndarray | None = None) -> np.ndarray:
+        """float32 (words, dim): of words by their numbers; of all words if none are given."""
+        features = self.features if words is None else self.features[words]
+        return np.ascontiguousarray(features @ self.matrix)
+
+    def update(self, words: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
+        """Go a step along the derivative of the objective with respect to vectors of words.
+
+        Parameters
+        ----------
+        words : int (words,), numbers, each at most once
+        gradient : float32 (words, dim), of an objective that is to rise
+        learning_rate : of the network
+        """
+        of_words = self.features[words]
+        active = np.unique(of_words.indices)
+        change = np.ascontiguousarray(of_words[:, active].T @ gradient, dtype=np.float32)
+        rate = np.float32(learning_rate * self.options.rate_factor)
+        if len(active):
+            self._ops.reset_scratch()
+            rate = self._preconditioner.precondition(self._ops, change, float(rate))[0]
+            self._preconditioner.check(self._ops)
+        size = abs(float(rate)) * float(np.linalg.norm(change))
+        if self.options.max_change > 0.0 and size > self.options.max_change:
+            rate *= np.float32(self.options.max_change / size)
+            self.num_limited += 1
+        if self.options.l2 > 0.0:
+            self.matrix *= np.float32(1.0 - learning_rate * self.options.rate_factor * self.options.l2)
+        self.matrix[active] += rate * change
 
 
 def words_request(num_sequences: int, length: int, trains: bool) -> ComputationRequest:
@@ -165,3 +354,70 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
                 computer.output("output"), eg.weights.reshape(-1), self.self_normalize)
         computer.accept_input("output", output_deriv)
         self._count("output" + suffix, float(eg.weights.sum()), log_prob, penalty)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How well a model predicts a text.
+
+    Attributes
+    ----------
+    perplexity : of words and ends of sentences, with probabilities that sum to one
+    num_words : words and ends of sentences
+    mean_log_z, log_z_deviation : mean and standard deviation of log Z, what scores are above log-probabilities; both
+        are 0 for scores that are normalized
+    """
+
+    perplexity: float
+    num_words: int
+    mean_log_z: float = 0.0
+    log_z_deviation: float = 0.0
+
+
+def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: Vocabulary) -> Measured:
+    """Perplexity of a text, all words but epsilon being possible.
+
+    Parameters
+    ----------
+    nnet : is left as it is; it is measured in test mode
+    vectors : float32 (words, dim), the words' embeddings
+    """
+    form = for_inference(nnet)
+    computers = ComputerCache(form, CompilerOptions().compiler(form, OptimizeOptions()))
+    log_probs, log_zs = [], []
+    for eg in minibatches(sentences, vocabulary, _LONGEST, _MINIBATCH):
+        computer = computers.computer(words_request(eg.inputs.shape[0], eg.inputs.shape[1], trains=False))
+        computer.accept_input("input", vectors[eg.inputs.reshape(-1)])
+        computer.run()
+        counts = np.flatnonzero(eg.weights.reshape(-1))
+        outputs, targets = computer.output("output")[counts], eg.targets.reshape(-1)[counts] - 1
+        step = max(1, _MOST_SCORES // len(vectors))
+        for begin in range(0, len(outputs), step):
+            scores = word_scores(outputs[begin:begin + step], vectors[1:])
+            of_targets = scores[np.arange(len(scores)), targets[begin:begin + step]]
+            log_z = exponentials(scores)[1]
+            log_probs.append(of_targets - log_z)
+            log_zs.append(log_z)
+    log_prob, log_z = (np.concatenate(parts).astype(np.float64) for parts in (log_probs, log_zs))
+    return Measured(perplexity_of(-log_prob.mean()), len(log_prob), float(log_z.mean()), float(log_z.std()))
+
+
+def measure_arpa(arpa: Arpa, sentences: Sentences, vocabulary: Vocabulary) -> Measured:
+    """Perplexity of a text by an n-gram model that has the vocabulary's numbers; words that it lacks do not count.
+
+    Raises UsageError if it has none of the words.
+    """
+    model = build_const_arpa(arpa, vocabulary.bos, vocabulary.eos)
+    log_probs = []
+    for begin, end in zip(sentences.starts[:-1].tolist(), sentences.starts[1:].tolist(), strict=True):
+        words = [vocabulary.bos, *sentences.words[begin:end].tolist()]
+        log_probs += [model.log_prob(words[:place], words[place]) for place in range(1, len(words))]
+    finite = [log_prob for log_prob in log_probs if math.isfinite(log_prob)]
+    if not finite:
+        raise UsageError("the n-gram model has none of the words of the held-out text")
+    return Measured(perplexity_of(-sum(finite) / len(finite)), len(finite))
+
+
+def perplexity_of(surprise: float) -> float:
+    """e to the power of a mean surprise; infinity where that is too large."""
+    return math.exp(surprise) if surprise < 700.0 else math.inf
