@@ -67,7 +67,7 @@ def test_within_a_beam(work: Path) -> None:
     old = FstLm.read(str(LATTICE_DATA / "graph-grammar" / "G.fst"))
     found = written(work)
     for key, lattice in rnnlm_lattices("decoded").items():
-        expected = rescored_within_beam(lattice, old, rnnlm("lstm"), 0.7, 4, PrunedCompositionOptions(beam=8.0))
+        expected = rescored_within_beam(lattice, old, rnnlm("lstm"), 0.7, 4, PrunedCompositionOptions(beam=4.0))
         check_same_words(found[key], expected, COST)
 
 

@@ -1,11 +1,9 @@
-"""[text] Text to train on or to measure with: one sentence a line, as numbers of words.
+"""Text to train on or to measure with: sentences as numbers of words, and minibatches of sequences of one length.
 
-[chunks] Sentences as minibatches of sequences of one length.
-
-A sequence is a sentence from its beginning on, since that is where recognition begins, too, with an empty state. Those
-of nearly the same length are put together, and the shorter ones filled up. A sentence that is too long is cut: each of
-the other pieces begins with ``<brk>`` and a few words of context, which are not predicted. Kaldi: rnnlm-get-egs, which
-instead lets the sequences of a minibatch run on over the ends of sentences.
+A sequence is a sentence from its beginning on, since recognition, too, begins there with an empty state. Sequences of
+nearly the same length share a minibatch, and the shorter ones are padded. A sentence that is too long is cut: its later
+pieces begin with ``<brk>`` and a few words of context, which are not predicted. Kaldi: rnnlm-get-egs, whose sequences
+run on over the ends of sentences instead.
 """
 from __future__ import annotations
 
@@ -22,22 +20,22 @@ from nnet3py.io.streams import failed_command, open_input
 from nnet3py.rnnlm.training.vocabulary import BREAK, Vocabulary
 
 CONTEXT = 3                      # words before a piece of a sentence. Kaldi: --min-split-context
-_STEPS_PER_DOUBLING = 4          # lengths of sequences between a length and its double
-_BLOCK = 1 << 22                 # bytes that are read at a time
+_STEPS_PER_DOUBLING = 4          # of the lengths of sequences
+_BLOCK = 1 << 22                 # bytes read at a time
 _ARPA = b"\\data\\"              # a line of every ARPA file
 _RESERVED = (EPSILON, SENTENCE_START, SENTENCE_END, BREAK)
 
 
 @dataclass
 class Sentences:
-    """Sentences, each followed by the end of a sentence.
+    """Sentences as numbers of words, each followed by ``</s>``.
 
     Attributes
     ----------
-    words : int32 (tokens,), the numbers of all words and ends
-    starts : int64 (sentences + 1,): sentence i is ``words[starts[i]:starts[i + 1]]``, its end included
-    num_unknown : words that the vocabulary lacks; they are the unknown word, or their sentence was left out
-    num_left_out : sentences that were left out
+    words : int32 (tokens,), numbers of all words and ends
+    starts : int64 (sentences + 1,); sentence i is ``words[starts[i]:starts[i + 1]]``, its end included
+    num_unknown : number of words outside the vocabulary, replaced by the unknown word or left out with their sentence
+    num_left_out : number of sentences left out
     """
 
     words: np.ndarray
@@ -50,16 +48,16 @@ class Sentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 (sentences,): words of each, the end included."""
+        """Lengths of sentences, int64 (sentences,), ends included."""
         return np.diff(self.starts)
 
     @property
     def num_tokens(self) -> int:
-        """Words and ends of sentences."""
+        """Number of words and ends of sentences."""
         return len(self.words)
 
     def chosen(self, sentences: np.ndarray) -> Sentences:
-        """Some of the sentences, by number."""
+        """Return the sentences with the given numbers."""
         lengths = self.lengths[sentences]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         places = np.arange(starts[-1]) + np.repeat(self.starts[sentences] - starts[:-1], lengths)
@@ -67,13 +65,13 @@ class Sentences:
 
 
 def is_arpa(path: str) -> bool:
-    """Whether a file's first part has the line that ARPA files begin with."""
+    """Return whether a file is an ARPA file, by its header line."""
     with open_input(path) as stream:
         return any(line.strip() == _ARPA for line in stream.read(_BLOCK).splitlines())
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    """A file's text in pieces of whole lines, each of which ends with a line feed."""
+    """Yield a file's text in blocks of whole lines, each of which ends with a line feed."""
     with open_input(path) as stream:
         rest = b""
         while piece := stream.read(_BLOCK):
@@ -90,12 +88,12 @@ def _blocks(path: str) -> Iterator[bytes]:
 
 
 def count_words(paths: Sequence[str]) -> Counter[str]:
-    """How often each word is in some texts.
+    """Count the words of some texts.
 
     Raises
     ------
-    FormatError : a text with ``<s>``, ``</s>``, ``<brk>`` or ``<eps>`` among its words
-    UsageError : no words at all
+    FormatError : ``<s>``, ``</s>``, ``<brk>`` or ``<eps>`` in a text
+    UsageError : there are no words
     """
     counts: Counter[bytes] = Counter()
     for path in paths:
@@ -111,11 +109,10 @@ def count_words(paths: Sequence[str]) -> Counter[str]:
 
 
 def read_sentences(paths: Sequence[str], vocabulary: Vocabulary) -> Sentences:
-    """The sentences of some texts; empty lines do not count.
+    """Read the sentences of some texts, without empty lines.
 
-    A word that the vocabulary lacks becomes its unknown word; if it has none, the sentence is left out.
-
-    Raises what ``open_input`` does.
+    Words outside the vocabulary become its unknown word; if there is none, their sentences are left out. Raises as
+    ``open_input``.
     """
     ids = {word.encode("utf-8", "surrogateescape"): number for word, number in vocabulary.table.ids.items()}
     eos, unk = vocabulary.eos, vocabulary.unk
@@ -139,12 +136,12 @@ def read_sentences(paths: Sequence[str], vocabulary: Vocabulary) -> Sentences:
 
 @dataclass
 class WordMinibatch:
-    """Sequences of one length.
+    """Minibatch of sequences of one length.
 
     Attributes
     ----------
-    inputs, targets : int32 (sequences, length), words, and the words that follow them
-    weights : float32 (sequences, length), 1 where the target counts, else 0
+    inputs, targets : int32 (sequences, length), words, and the word after each of them
+    weights : float32 (sequences, length), 1 for targets, 0 for context and padding
     """
 
     inputs: np.ndarray
@@ -153,21 +150,21 @@ class WordMinibatch:
 
     @property
     def num_words(self) -> int:
-        """Targets that count."""
+        """Number of targets, without context and padding."""
         return int(self.weights.sum())
 
 
 @dataclass
 class _Pieces:
-    """Pieces of sentences: place of the first target, number of targets, words of context before it; int64 each."""
+    """Pieces of sentences: first target, number of targets, number of words of context; int64 (pieces,)."""
 
     starts: np.ndarray
     lengths: np.ndarray
     contexts: np.ndarray
 
 
-def cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | None = None) -> _Pieces:
-    """Pieces of at most ``chunk_length`` targets; with ``rng`` the first piece of a long sentence has any length."""
+def _cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | None = None) -> _Pieces:
+    """Cut sentences into pieces of at most ``chunk_length`` targets; with ``rng`` the first cut is random."""
     lengths = sentences.lengths
     short = lengths <= chunk_length
     starts, sizes = [sentences.starts[:-1][short]], [lengths[short]]
@@ -183,7 +180,7 @@ def cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | None
 
 
 def sequence_lengths(longest: int) -> np.ndarray:
-    """The lengths that sequences are filled up to: each computation is compiled for one of them."""
+    """Return the lengths that sequences are padded to: each length is compiled once."""
     lengths, length = [], 1
     while length < longest:
         lengths.append(length)
@@ -193,15 +190,15 @@ def sequence_lengths(longest: int) -> np.ndarray:
 
 def minibatches(sentences: Sentences, vocabulary: Vocabulary, chunk_length: int, num_words: int,
                 rng: np.random.Generator | None = None) -> Iterator[WordMinibatch]:
-    """One pass over some sentences.
+    """Yield the minibatches of one pass over some sentences.
 
     Parameters
     ----------
-    chunk_length : longer sentences are cut
-    num_words : of a minibatch, filling included: it has ``num_words // length`` sequences, but one at least
-    rng : for the order of the sentences and of the minibatches; None: shorter ones come first
+    chunk_length : largest number of targets; longer sentences are cut
+    num_words : size of a minibatch, padding included: it has ``num_words // length`` sequences, but at least one
+    rng : random order of sentences and minibatches; None: the shortest first
     """
-    parts = cut(sentences, chunk_length, rng)
+    parts = _cut(sentences, chunk_length, rng)
     totals = parts.lengths + parts.contexts
     allowed = sequence_lengths(int(totals.max(initial=1)))
     of_length = np.searchsorted(allowed, totals)
@@ -215,7 +212,7 @@ def minibatches(sentences: Sentences, vocabulary: Vocabulary, chunk_length: int,
         size = max(1, num_words // length)
         num_full = len(members) // size
         batches += [(members[i * size:(i + 1) * size], length, size) for i in range(num_full)]
-        left = members[num_full * size:]            # they go with the longer ones
+        left = members[num_full * size:]            # they join the longer ones
         if len(left) and k + 1 == len(allowed):
             batches.append((left, length, size))
     order = range(len(batches)) if rng is None else rng.permutation(len(batches))

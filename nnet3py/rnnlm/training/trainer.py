@@ -1,10 +1,6 @@
-"""[network] The network of a language model: a small TDNN-LSTM, or one's own.
+"""An RNN language model's network and embedding: how they begin, how they are trained, how they are measured.
 
-[embedding] The matrix that turns features of words into vectors, and how it is trained. Kaldi: ``RnnlmEmbeddingTrainer``.
-
-[trainer] Training a network and an embedding on minibatches of words. Kaldi: ``RnnlmTrainer``.
-
-[perplexity] Perplexity: e to the mean surprise of a word, in nats; how many equally probable words would surprise as much.
+Kaldi: RnnlmTrainer, RnnlmEmbeddingTrainer, rnnlm-compute-prob.
 """
 from __future__ import annotations
 
@@ -41,16 +37,17 @@ from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
 from nnet3py.xconfig import expand
 
 _CONFIG_WORDS = ("component", "component-node", "dim-range-node", "input-node", "output-node")
-_RANK, _ALPHA, _HISTORY = 30, 4.0, 10.0           # of natural gradient; the history counts minibatches
-UNIT = 10.0                                       # of the network's first output, see initial_embedding
-_ROWS_TOGETHER = 128             # of the output, that are compared with the same sample of words
-_LONGEST = 100                   # words of a sentence; a longer one is measured in pieces
+_RANK, _ALPHA, _HISTORY = 30, 4.0, 10.0           # of the embedding's natural gradient; the history in minibatches
+UNIT = 10.0                      # initial value of the network's first output, see initial_embedding
+_ROWS_TOGETHER = 128             # rows of the output that share a sample of words
+# Where perplexity is measured:
+_LONGEST = 100                   # words of a sentence; longer ones are cut
 _MINIBATCH = 1024                # words
-_MOST_SCORES = 1 << 22           # that are in memory at a time
+_MOST_SCORES = 1 << 22           # in memory at a time
 
 
 def layers(options: NetworkOptions) -> str:
-    """The text that describes the network: the file's, or the layers of a TDNN-LSTM, as Kaldi's recipes have them."""
+    """Return the network's layers as text: those of --network, or of a TDNN-LSTM as in Kaldi's recipes."""
     if options.network:
         return read_text(options.network)
     dim = options.dim or DEFAULT_DIM
@@ -58,7 +55,7 @@ def layers(options: NetworkOptions) -> str:
     projection = options.projection_dim or -(-cells // 4)
     l2 = f" l2-regularize={options.l2:g}" if options.l2 else ""
     lines = [f"input dim={dim} name=input",
-             "renorm-component name=input-renorm",        # words' vectors are small, for the sake of the output
+             "renorm-component name=input-renorm",        # words' vectors are short, so that scores are small
              f"relu-renorm-layer name=tdnn1 dim={dim} input=Append(0, IfDefined(-1)){l2}"]
     for number in range(1, options.num_lstm_layers + 1):
         lines += [f"fast-lstmp-layer name=lstm{number} cell-dim={cells} recurrent-projection-dim={projection} "
@@ -69,7 +66,7 @@ def layers(options: NetworkOptions) -> str:
 
 
 def config_of(text: str, path: str | None = None) -> str:
-    """The config lines that layers stand for; a text that has config lines already is returned as it is."""
+    """Expand layers to config lines; return a text of config lines as it is."""
     words = {line.split()[0] for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")}
     if words.intersection(_CONFIG_WORDS):
         return text
@@ -77,11 +74,11 @@ def config_of(text: str, path: str | None = None) -> str:
 
 
 def make_network(options: NetworkOptions, text: str, seed: int) -> Nnet:
-    """The network of a text, with random parameters.
+    """Make the network of layers or config lines, with random parameters.
 
     Raises
     ------
-    ConfigError : it cannot be a language model: other inputs or outputs, dimensions that differ, words of the future
+    ConfigError : the network cannot be a language model: other inputs or outputs, different dimensions, later words
     """
     path = options.network or None
     with within(f"--network={path}" if path else "the network"):
@@ -94,7 +91,7 @@ def make_network(options: NetworkOptions, text: str, seed: int) -> Nnet:
 
 
 def check_network(nnet: Nnet) -> None:
-    """Raise ConfigError unless a network can stand between the embeddings of words."""
+    """Raise ConfigError for a network that cannot be a language model's."""
     if not nnet.is_simple() or nnet.input_dim("ivector") > 0:
         raise ConfigError("a language model has one input, 'input', and one output, 'output'; this network has "
                           f"{', '.join(name for name, _ in nnet.named_nodes())}")
@@ -104,16 +101,16 @@ def check_network(nnet: Nnet) -> None:
                           f"{dims[0]} and {dims[1]}")
     left, right = compute_simple_nnet_context(nnet)
     if right or left:
-        raise ConfigError(f"the network needs the {left} words before and the {right} after each word, but it has to "
-                          "do with none before the first, and cannot see later ones",
+        raise ConfigError(f"the network needs the {left} words before and the {right} after each word, but the first "
+                          "word has none before it, and later words are not known",
                           "write earlier words as IfDefined(-1) in layers, as IfDefined(Offset(input, -1)) in config "
                           "lines")
     if nnet.modulus() != 1:
         raise ConfigError(f"the network computes blocks of {nnet.modulus()} words, but they come one by one")
 
 
-def let_first_output_be(nnet: Nnet, value: float) -> None:
-    """Set the offset of the first output, in place, if the output is that of an affine layer."""
+def set_first_output(nnet: Nnet, value: float) -> None:
+    """Set the bias of the network's first output, in place, if the output is an affine component's."""
     parts = nnet.descriptor_of(nnet.node_index("output")).descriptor.parts
     if len(parts) == 1 and isinstance(parts[0], Source) and nnet.is_component(parts[0].node):
         component = nnet.component_of(parts[0].node)
@@ -123,13 +120,12 @@ def let_first_output_be(nnet: Nnet, value: float) -> None:
 
 def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int, norm: float, per_word: float,
                       rng: np.random.Generator) -> np.ndarray:
-    """float32 (features, dim): random vectors, but for the first column, which gives words their frequency.
+    """Make the embedding of features before training, float32 (features, dim).
 
-    A feature contributes as much to a word's vector as any other, however it is scaled; ``norm`` is the length of the
-    vector of a word that has ``per_word`` features, roughly.
-
-    In the first column the embedding of each word is its log-probability over UNIT; so the words have their frequencies
-    as probabilities where the network's first output is UNIT and the others are 0.
+    Vectors are random but for the first column, in which the vector of each word is its log-probability over ``UNIT``:
+    where the network's first output is ``UNIT`` and the others are 0, words have their frequencies as probabilities.
+    The contribution of a feature to a word's vector does not depend on the feature's scale; ``norm`` is roughly the
+    length of the vector of a word with ``per_word`` features.
     """
     scales = np.array([feature.scale for feature in features], dtype=np.float32)
     embedding = rng.standard_normal((len(features), dim)).astype(np.float32)
@@ -150,7 +146,7 @@ def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int,
 
 
 class TrainedEmbedding:
-    """Vectors of words, as sums of those of their features.
+    """Embedding of features that is trained; vectors of words are sums over their features.
 
     Parameters
     ----------
@@ -159,7 +155,7 @@ class TrainedEmbedding:
 
     Attributes
     ----------
-    num_limited : in how many minibatches ``max_change`` was active
+    num_limited : number of minibatches in which ``max_change`` limited the change
     """
 
     def __init__(self, features: csr_matrix, matrix: np.ndarray, options: EmbeddingOptions | None = None) -> None:
@@ -172,27 +168,27 @@ class TrainedEmbedding:
 
     @property
     def num_words(self) -> int:
-        """Words, epsilon included."""
+        """Number of words, epsilon included."""
         return int(self.features.shape[0])
 
     @property
     def dim(self) -> int:
-        """Columns of a word's vector."""
+        """Length of a word's vector."""
         return self.matrix.shape[1]
 
     def vectors(self, words: np.ndarray | None = None) -> np.ndarray:
-        """float32 (words, dim): of words by their numbers; of all words if none are given."""
+        """Compute the vectors of words by their numbers, or of all words, float32 (words, dim)."""
         features = self.features if words is None else self.features[words]
         return np.ascontiguousarray(features @ self.matrix)
 
     def update(self, words: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
-        """Go a step along the derivative of the objective with respect to vectors of words.
+        """Change the embedding by one natural gradient step.
 
         Parameters
         ----------
-        words : int (words,), numbers, each at most once
-        gradient : float32 (words, dim), of an objective that is to rise
-        learning_rate : of the network
+        words : int (words,), different numbers of words
+        gradient : float32 (words, dim), derivative of the objective, which is maximized
+        learning_rate : learning rate of the network
         """
         of_words = self.features[words]
         active = np.unique(of_words.indices)
@@ -212,7 +208,7 @@ class TrainedEmbedding:
 
 
 def words_request(num_sequences: int, length: int, trains: bool) -> ComputationRequest:
-    """The computation of outputs for sequences of one length, and of derivatives if it ``trains``."""
+    """Return the request for outputs of sequences of one length, and for derivatives if ``trains``."""
     return ComputationRequest([IoSpecification.frames("input", num_sequences, 0, length, has_deriv=trains)],
                               [IoSpecification.frames("output", num_sequences, 0, length, has_deriv=trains)],
                               need_model_derivative=trains, store_component_stats=trains)
@@ -220,14 +216,14 @@ def words_request(num_sequences: int, length: int, trains: bool) -> ComputationR
 
 @dataclass
 class _Group:
-    """Rows of the output, and the words that they are compared with.
+    """Rows of the output that are compared with the same words.
 
     Attributes
     ----------
-    rows : of the output
-    words : their places among the minibatch's words
-    targets : int64 (rows,), for each row the place of the word that follows among those
-    log_counts : as for :func:`compare`
+    rows : indexes of the rows
+    words : indexes of the words among the minibatch's words
+    targets : int64 (rows,), for each row the index of the following word among ``words``
+    log_counts : float32 (words,), as for :func:`compare`; None for all words
     """
 
     rows: slice | np.ndarray
@@ -237,14 +233,14 @@ class _Group:
 
 
 class _Comparisons:
-    """The words that a minibatch needs, the vectors that they have, and what is compared with what.
+    """Words of a minibatch, inputs, targets and samples together, with their vectors and gradients.
 
     Attributes
     ----------
     words : int64 (words,), increasing
     vectors : float32 (words, dim)
-    inputs : int64 (rows,), the places of the input's words among them
-    groups : what is compared
+    inputs : int64 (rows,), indexes of the input's words among ``words``
+    groups : rows and the words that they are compared with
     """
 
     def __init__(self, eg: WordMinibatch, embedding: TrainedEmbedding, sampler: WordSampler | None,
@@ -267,7 +263,7 @@ class _Comparisons:
 
     def compare(self, outputs: np.ndarray, weights: np.ndarray,
                 self_normalize: float) -> tuple[float, float, np.ndarray]:
-        """Both parts of the objective of all rows, and its derivative with respect to the outputs."""
+        """Return both parts of the objective of all rows, and its derivative with respect to the outputs."""
         log_prob, penalty, output_deriv = 0.0, 0.0, np.empty_like(outputs)
         for group in self.groups:
             compared = compare(outputs[group.rows], self.vectors[group.words], group.targets, weights[group.rows],
@@ -279,7 +275,7 @@ class _Comparisons:
         return log_prob, penalty, output_deriv
 
     def gradient(self, input_deriv: np.ndarray) -> np.ndarray:
-        """The derivative with respect to the words' vectors, as outputs and as inputs; float32 (words, dim)."""
+        """Compute the derivative with respect to the words' vectors, as outputs and as inputs; float32 (words, dim)."""
         rows = len(self.inputs)
         of_row = csr_matrix((np.ones(rows, dtype=np.float32), self.inputs, np.arange(rows + 1)),
                             shape=(rows, len(self.words)))
@@ -287,22 +283,22 @@ class _Comparisons:
 
 
 def _rows_together(num_sequences: int, length: int) -> list[np.ndarray]:
-    """The rows that share a sample of words: those of a few times, whose histories have something in common."""
+    """Return the rows that share a sample of words: those of a few consecutive times."""
     steps = max(1, _ROWS_TOGETHER // num_sequences)
     rows = np.arange(num_sequences * length).reshape(num_sequences, length)
     return [rows[:, begin:begin + steps].reshape(-1) for begin in range(0, length, steps)]
 
 
 class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
-    """Trains a network and the embedding of words before and behind it, in place.
+    """Trainer of a network together with the embedding of its input and output words, in place.
 
     Parameters
     ----------
-    nnet : its input and output have the embedding's dimension
-    embedding : of the words
-    options : of the network's training; the device is the CPU
+    nnet : network whose input and output have the embedding's dimension
+    embedding : embedding of the features of words
+    options : options of the network's training; the device is the CPU
     self_normalize : as for :func:`compare`
-    sampler : draws the words that outputs are compared with; None: all words
+    sampler : sampler of the words that outputs are compared with; None: all words
     """
 
     def __init__(self, nnet: Nnet, embedding: TrainedEmbedding, options: TrainerOptions | None = None,
@@ -315,13 +311,13 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
         self._last_computer: Computer | None = None
 
     def set_learning_rate(self, rate: float) -> None:
-        """Train network and embedding with this rate, times their factors, from now on."""
+        """Set the learning rate of network and embedding, which their own factors multiply."""
         self.learning_rate = rate
         for network in (self.nnet, self.delta):
             set_learning_rate(network, rate)
 
     def totals(self) -> tuple[float, float]:
-        """The log-probability of all words trained on so far, each when its minibatch came; and their number."""
+        """Return the sum of log-probabilities of all words trained on, before each update, and their number."""
         stats = self.objectives.get("output")
         return (stats.total_objective, stats.total_weight) if stats else (0.0, 0.0)
 
@@ -349,7 +345,7 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
     def _process_outputs(self, computer: Computer, eg: WordMinibatch, suffix: str) -> None:
         assert self._comparisons is not None
         self._last_computer = computer
-        with np.errstate(all="ignore"):            # what is not finite is refused by the next line
+        with np.errstate(all="ignore"):            # values that are not finite are refused below
             log_prob, penalty, output_deriv = self._comparisons.compare(
                 computer.output("output"), eg.weights.reshape(-1), self.self_normalize)
         computer.accept_input("output", output_deriv)
@@ -358,14 +354,14 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
 
 @dataclass(frozen=True)
 class Measured:
-    """How well a model predicts a text.
+    """Perplexity of a text by a model.
 
     Attributes
     ----------
-    perplexity : of words and ends of sentences, with probabilities that sum to one
-    num_words : words and ends of sentences
-    mean_log_z, log_z_deviation : mean and standard deviation of log Z, what scores are above log-probabilities; both
-        are 0 for scores that are normalized
+    perplexity : exp of minus the mean normalized log-probability of words and ends of sentences
+    num_words : number of words and ends of sentences
+    mean_log_z, log_z_deviation : mean and standard deviation of log Z, in nats: score minus log-probability; 0 where
+        scores are normalized
     """
 
     perplexity: float
@@ -375,12 +371,12 @@ class Measured:
 
 
 def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: Vocabulary) -> Measured:
-    """Perplexity of a text, all words but epsilon being possible.
+    """Measure the perplexity of a text by an RNN language model.
 
     Parameters
     ----------
-    nnet : is left as it is; it is measured in test mode
-    vectors : float32 (words, dim), the words' embeddings
+    nnet : network, used in test mode, not changed
+    vectors : float32 (words, dim), the words' vectors
     """
     form = for_inference(nnet)
     computers = ComputerCache(form, CompilerOptions().compiler(form, OptimizeOptions()))
@@ -403,9 +399,9 @@ def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: V
 
 
 def measure_arpa(arpa: Arpa, sentences: Sentences, vocabulary: Vocabulary) -> Measured:
-    """Perplexity of a text by an n-gram model that has the vocabulary's numbers; words that it lacks do not count.
+    """Measure the perplexity of a text by an n-gram model with the vocabulary's numbers, without words that it lacks.
 
-    Raises UsageError if it has none of the words.
+    Raises UsageError if the n-gram model has none of the words.
     """
     model = build_const_arpa(arpa, vocabulary.bos, vocabulary.eos)
     log_probs = []
@@ -419,5 +415,5 @@ def measure_arpa(arpa: Arpa, sentences: Sentences, vocabulary: Vocabulary) -> Me
 
 
 def perplexity_of(surprise: float) -> float:
-    """e to the power of a mean surprise; infinity where that is too large."""
+    """Return exp of a mean surprise in nats; infinity where that is too large."""
     return math.exp(surprise) if surprise < 700.0 else math.inf

@@ -1,14 +1,14 @@
-"""[vocabulary] The words of a language model and their numbers, as Kaldi's RNN language models have them.
+"""The words of an RNN language model: their numbers, and the features that their vectors are sums of.
 
-[features] What is known of a word before training: its letters, its length, how frequent it is; as sparse rows of numbers.
-
-A word's embedding is the sum of its features' vectors. Kaldi: rnnlm/choose_features.py, rnnlm/get_word_features.py.
+Features are a word's letters, its length and its frequency, as sparse rows of numbers. Kaldi: rnnlm/choose_features.py,
+rnnlm/get_word_features.py, rnnlm/get_unigram_probs.py.
 """
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,29 +21,29 @@ from nnet3py.rnnlm.training.options import FeatureOptions
 
 CONSTANT, SPECIAL, UNIGRAM, LENGTH, WORD = "constant", "special", "unigram", "length", "word"
 INITIAL, FINAL, MATCH = "initial", "final", "match"
-_FORMAT = "%.4g"                 # of values in files; training uses the same digits
-BREAK = "<brk>"                  # stands before a piece of a sentence that is not its beginning
+_FORMAT = "%.4g"                 # of values in word_feats.txt; training uses the rounded values, too
+BREAK = "<brk>"                  # precedes a piece of a sentence that is not its beginning
 SMOOTHING = 1.0                  # added to the count of each word that can be predicted. Kaldi: get_unigram_probs.py
-NEVER = 0.1                      # the count that words get which are never predicted, such as <s>
+NEVER = 0.1                      # the count of words that are never predicted, such as <s>
 
 
 class Vocabulary:
-    """Words numbered 1, 2, …, with how often each is predicted in the training text.
+    """Words and their numbers, with their counts in the training text.
 
     Parameters
     ----------
-    table : the words; ``<s>`` and ``</s>`` are among them, ``<brk>`` as well
-    unknown : the word that stands for others; not in the table: there is none
+    table : words with numbers 0, 1, 2, …; has ``<s>``, ``</s>`` and ``<brk>``
+    unknown : the word that replaces words outside the table; empty or not in the table: there is none
 
     Attributes
     ----------
     bos, eos, brk : the numbers of ``<s>``, ``</s>`` and ``<brk>``
     unk : the number of the unknown word; -1 if there is none
-    counts : int64 (size,), how often each word was in the training text, ends of sentences included
+    counts : int64 (words,), occurrences of each word in the training text, ends of sentences included
     """
 
     def __init__(self, table: SymbolTable, unknown: str) -> None:
-        """FormatError for a table whose numbers have gaps."""
+        """Raise FormatError for a table whose numbers have gaps."""
         missing = next((n for n in range(len(table)) if n not in table.names), None)
         if missing is not None:
             raise FormatError(f"no word has the number {missing} in {table.path or 'the table of words'}, which has "
@@ -55,13 +55,14 @@ class Vocabulary:
 
     @classmethod
     def of_counts(cls, counts: Counter[str], unknown: str, min_count: int = 1, max_words: int = 0) -> Vocabulary:
-        """The special words, then those of a text from the most frequent on.
+        """Make a vocabulary of the special words, followed by the words of a text, the most frequent first.
 
         Parameters
         ----------
-        counts : how often each word is in the text
-        min_count : words that are rarer are left out
-        max_words : at most so many words of the text; 0: all
+        counts : occurrences of each word
+        unknown : the unknown word; empty: none
+        min_count : least number of occurrences of a word
+        max_words : largest number of words besides the special ones; 0: no limit
         """
         special = [SENTENCE_START, SENTENCE_END, BREAK, *([unknown] if unknown else [])]
         frequent = sorted((word for word, count in counts.items() if count >= min_count and word not in special),
@@ -72,7 +73,7 @@ class Vocabulary:
 
     @classmethod
     def of_table(cls, table: SymbolTable, unknown: str) -> Vocabulary:
-        """The words of a lang folder, with ``<brk>`` after them, as Kaldi's scripts for rescoring ask for."""
+        """Make a vocabulary of a lang folder's words, followed by ``<brk>``, as Kaldi's rescoring scripts need."""
         return cls(table.extended([SENTENCE_START, SENTENCE_END, BREAK]), unknown)
 
     def __len__(self) -> int:
@@ -80,36 +81,36 @@ class Vocabulary:
 
     @property
     def word_list(self) -> list[str]:
-        """The words in the order of their numbers."""
+        """Words in the order of their numbers."""
         return [self.table.names[number] for number in range(len(self))]
 
     @property
     def never_predicted(self) -> list[int]:
-        """The numbers of epsilon, ``<s>``, ``<brk>`` and disambiguation symbols such as ``#0``."""
+        """Numbers of epsilon, ``<s>``, ``<brk>`` and disambiguation symbols such as ``#0``."""
         return sorted({0, self.bos, self.brk, *self.table.disambiguation})
 
     def probs(self) -> np.ndarray:
-        """float64 (size,): smoothed frequencies; 0 for epsilon only. Kaldi: rnnlm/get_unigram_probs.py."""
+        """Compute smoothed relative frequencies, float64 (words,); 0 for epsilon only."""
         smoothed = self.counts + SMOOTHING
         smoothed[self.never_predicted] = NEVER
         smoothed[0] = 0.0
         return smoothed / smoothed.sum()
 
     def option_lines(self) -> list[str]:
-        """The options that name special words to programs of Kaldi. Kaldi: rnnlm/get_special_symbol_opts.py."""
+        """Return the lines of special_symbol_opts.txt. Kaldi: rnnlm/get_special_symbol_opts.py."""
         return [f"--bos-symbol={self.bos}", f"--eos-symbol={self.eos}", f"--brk-symbol={self.brk}"]
 
 
 class Feature(NamedTuple):
-    """One column of the features.
+    """A feature of words: a column of the feature matrix.
 
     Attributes
     ----------
-    kind : CONSTANT, SPECIAL, UNIGRAM, LENGTH, WORD, or INITIAL, FINAL, MATCH: a piece at the beginning, at the end,
-        or inside of a word
-    text : the word or the piece; empty for the others
-    scale : its value, or what is multiplied by the log-probability, the length, or the number of matches
-    offset : added to that
+    kind : CONSTANT; SPECIAL or WORD, a feature of one word; UNIGRAM, the log-probability; LENGTH, in letters; or
+        INITIAL, FINAL, MATCH: letters at the beginning, at the end, anywhere inside
+    text : the word or the letters; empty for other kinds
+    scale : factor of the log-probability, the length or the number of matches; the value of other features
+    offset : added to the value
     """
 
     kind: str
@@ -118,13 +119,13 @@ class Feature(NamedTuple):
     offset: float = 0.0
 
     def line(self) -> str:
-        """What stands in Kaldi's features.txt after the number of the feature."""
+        """Return the feature's line in Kaldi's features.txt, without its number."""
         offset = [f"{self.offset:.6g}"] if self.kind == UNIGRAM else []
         return "\t".join([self.kind, *([self.text] if self.text else []), *offset, f"{self.scale:.6g}"])
 
 
 def pieces(word: str, min_order: int, max_order: int) -> Iterator[tuple[str, str]]:
-    """(kind, letters) of all pieces of a word that have so many letters; its beginning and its end count as letters.
+    """Yield (kind, letters) of all letter n-grams of a word; its beginning and its end count as letters.
 
     >>> sorted(pieces("ab", 2, 3))
     [('final', 'ab'), ('final', 'b'), ('initial', 'a'), ('initial', 'ab'), ('match', 'ab')]
@@ -140,21 +141,16 @@ def pieces(word: str, min_order: int, max_order: int) -> Iterator[tuple[str, str
                 yield INITIAL if begin < 0 else FINAL if end > size else MATCH, letters
 
 
-class _Scale:
-    """Scales that limit a feature's root mean square."""
-
-    def __init__(self, max_rms: float) -> None:
-        self._max_rms = max_rms
-
-    def __call__(self, mean_square: float) -> float:
-        rms = math.sqrt(mean_square)
-        return self._max_rms / rms if rms > self._max_rms else 1.0
+def _scale(mean_square: float, max_rms: float) -> float:
+    """Return the factor that limits a feature's root mean square."""
+    rms = math.sqrt(mean_square)
+    return max_rms / rms if rms > max_rms else 1.0
 
 
 def choose_features(vocabulary: Vocabulary, options: FeatureOptions) -> list[Feature]:
-    """The features that words of a vocabulary have, given how frequent they are."""
+    """Choose the features of a vocabulary's words by their frequencies. Kaldi: rnnlm/choose_features.py."""
     probs, words = vocabulary.probs(), vocabulary.word_list
-    scale = _Scale(options.max_rms)
+    scale = partial(_scale, max_rms=options.max_rms)
     special = _special_words(vocabulary)
     others = np.setdiff1d(np.arange(len(words)), [*vocabulary.never_predicted, *special])
     features = [Feature(CONSTANT, "", options.max_rms)]
@@ -191,9 +187,9 @@ def _unigram_feature(probs: np.ndarray, max_rms: float) -> Feature:
 
 
 def word_features(vocabulary: Vocabulary, features: list[Feature]) -> csr_matrix:
-    """The values of features for each word, float32 (words, features); a row of zeros for epsilon.
+    """Compute the features of each word, float32 (words, features); a row of zeros for epsilon.
 
-    Disambiguation symbols, which are never predicted, look like ``<s>``.
+    Disambiguation symbols, which are never predicted, get the features of ``<s>``.
     """
     column = {(feature.kind, feature.text): number for number, feature in enumerate(features)}
     orders = [len(feature.text) + (feature.kind != MATCH) for feature in features
@@ -214,7 +210,7 @@ def word_features(vocabulary: Vocabulary, features: list[Feature]) -> csr_matrix
 
 def _counts(word: str, log_prob: float, column: dict[tuple[str, str], int],
             bounds: tuple[int, int]) -> dict[int, float]:
-    """What the features of a word are multiplied by, by column."""
+    """Return the unscaled values of a word's features, by column."""
     counts = {column[CONSTANT, ""]: 1.0}
     if (SPECIAL, word) in column:
         return {**counts, column[SPECIAL, word]: 1.0}
@@ -228,7 +224,7 @@ def _counts(word: str, log_prob: float, column: dict[tuple[str, str], int],
 
 
 def word_feature_lines(values: csr_matrix) -> str:
-    """The text of a word_feats.txt: a line for each word, with its number and pairs of feature and value."""
+    """Return the text of a word_feats.txt: a line for each word, with its number and pairs of feature and value."""
     lines = []
     for number in range(values.shape[0]):
         begin, end = values.indptr[number], values.indptr[number + 1]
