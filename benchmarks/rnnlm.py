@@ -108,8 +108,7 @@ def make_lattice(num_words: int, rng: np.random.Generator) -> tuple[CompactLatti
     rows = []
     for place in range(places):
         likely = FIRST_WORD + rng.choice(num_words - FIRST_WORD, 10, replace=False)
-        sources = [0] if place == 0 else range(1 + (place - 1) * BORDER_STATES, 1 + place * BORDER_STATES)
-        for source in sources:
+        for source in [0] if place == 0 else range(1 + (place - 1) * BORDER_STATES, 1 + place * BORDER_STATES):
             others = likely[1:][rng.permutation(9)[:per_state - 1]]
             targets = 1 + place * BORDER_STATES + rng.integers(0, BORDER_STATES, per_state)
             costs = np.concatenate(([0.0], MARGIN / 2 + rng.exponential(MARGIN, per_state - 1)))
