@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rnnlm_cases import BOS, DIM, EOS, NAMES, RNNLM_DATA, embedding, rnnlm, scores, sentences
 
-from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.folder import RnnlmOptions
@@ -81,6 +81,15 @@ def test_states_are_given_back() -> None:
         histories = network.advance([network.start] * 10, list(range(1, 11)))
         del histories
     assert network._looped._states.buffer.size <= 32 * network._looped._states.width
+
+
+def test_infinite_outputs_are_an_error() -> None:
+    nnet = read_nnet(RNNLM_DATA / "tdnn.raw")
+    output = next(component for name, component in reversed(list(nnet.named_components()))
+                  if hasattr(component, "bias_params"))
+    output.bias_params[0] = np.inf
+    with pytest.raises(NumericError, match="the network's output has infinite values"):
+        sentence_log_probs(RnnlmNetwork(nnet, embedding(), RnnlmOptions(BOS, EOS)), [[1]])
 
 
 def test_networks_that_do_not_fit() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rnnlm_cases import DIM, NUM_WORDS, RNNLM_DATA, embedding
 
-from nnet3py.errors import FormatError, ShapeError
+from nnet3py.errors import FormatError, NumericError, ShapeError
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.rnnlm import word_embedding
 from nnet3py.rnnlm.word_embedding import WordEmbedding, read_word_features
@@ -102,3 +102,9 @@ def test_numbers_that_are_no_words() -> None:
     features = read_word_features(RNNLM_DATA / "word_feats.txt", 31)
     with pytest.raises(ShapeError, match="words have features up to 30, but the embedding of features has 29 rows"):
         WordEmbedding(np.zeros((29, 4), np.float32), features)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_an_error(value: float) -> None:
+    with pytest.raises(NumericError, match="the embedding of words has NaN or infinite values"):
+        WordEmbedding(np.full((3, 2), value, np.float32))
