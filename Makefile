@@ -145,7 +145,7 @@ bench-gpu: $(STAMPS)/test-ptx $(if $(TORCH),$(STAMPS)/bench)
 	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install
-	$(BIN)/python -m nnet3py.cli.bin_files
+	$(BIN)/python -m nnet3py.cli.machine.bin_files
 
 fuzz: $(STAMPS)/test
 	$(BIN)/python benchmarks/fuzz.py
@@ -163,7 +163,7 @@ dist: $(STAMPS)/dist docs $(MACHINES:%=kernels-%)
 	$(BIN)/python tests/check_wheels.py dist
 
 $(MACHINES:%=kernels-%): kernels-%: $(STAMPS)/install
-	$(BIN)/python -m nnet3py.cli.kernel_sets $* build/kernels/$*
+	$(BIN)/python -m nnet3py.cli.machine.kernel_sets $* build/kernels/$*
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

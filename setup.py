@@ -12,7 +12,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from nnet3py.cli.bin_files import write_launchers  # noqa: E402
+from nnet3py.cli.machine.bin_files import write_launchers  # noqa: E402
 
 KERNELS = Path(__file__).resolve().parent / "build" / "kernels"
 SITE = Path(__file__).resolve().parent / "build" / "site"       # make docs

@@ -71,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(NNET3PY_CACHE=folder, NNET3PY_KERNELS="compiled")
-        from nnet3py.cli.warmup import warm_up
+        from nnet3py.cli.machine.warmup import warm_up
 
         clock = Clock()
         def compile_all() -> int:

@@ -11,10 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from nnet3py.cli import option_groups
-from nnet3py.cli.command import KaldiCommand
-from nnet3py.cli.kaldi_programs import missing_programs
-from nnet3py.cli.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
+from nnet3py.cli.process import option_groups
+from nnet3py.cli.process.command import KaldiCommand
+from nnet3py.cli.process.kaldi_programs import missing_programs
+from nnet3py.cli.process.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
 from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
 
 PAGE = Path(__file__).resolve().parent / "commands.md"

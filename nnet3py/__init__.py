@@ -104,7 +104,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.transducers.lattice_tables import read_lattices as read_lattices
     from nnet3py.transducers.lattice_tables import write_lattices as write_lattices
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _PUBLIC = {
     # networks and model files

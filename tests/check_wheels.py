@@ -10,7 +10,7 @@ import venv
 import zipfile
 from pathlib import Path
 
-from nnet3py.cli.warmup import families, kernels_of
+from nnet3py.cli.machine.warmup import families, kernels_of
 from nnet3py.engine import code_bytes, processor, shipped
 
 MOST_BYTES = 12_000_000

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnet3py.cli.command import KaldiCommand
-from nnet3py.cli.options import Option, Options
+from nnet3py.cli.process.command import KaldiCommand
+from nnet3py.cli.process.options import Option, Options
 
 
 def read(options: Sequence[Option], words: Sequence[str], detached_values: bool = False) -> tuple[list[str], Options]:

@@ -124,7 +124,7 @@ def _read_graph(data: bytes, path: Path) -> None:
     """Read a graph as the programs on graphs do, and do to it what they do, but nothing that may never end."""
     import warnings
 
-    from nnet3py.cli.graph_files import read_graph
+    from nnet3py.cli.fst.graph_files import read_graph
     from nnet3py.fst import arcs
     from nnet3py.fst.info import info_text
     from nnet3py.fst.local_epsilons import without_local_epsilons

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nnet3py.cli.warmup import families, kernels_of
+from nnet3py.cli.machine.warmup import families, kernels_of
 from nnet3py.engine import code_bytes, code_files, shipped
 from nnet3py.engine.processor import processor
 

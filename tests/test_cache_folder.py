@@ -97,7 +97,7 @@ def test_the_private_folder_goes_with_its_process(tmp_path: Path, how: str) -> N
     program = f"""
 import os, signal
 from nnet3py.engine.cache_folder import private_folder
-from nnet3py.cli.process import run_process
+from nnet3py.cli.process.run import run_process
 def body():
     made = private_folder()
     if os.fork() == 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from paths import DATA
 
-from nnet3py.cli.align import align
+from nnet3py.cli.recognition.align import align
 
 SOUND, TEXT = str(DATA / "demo.wav"), "set a timer for ten minutes"
 

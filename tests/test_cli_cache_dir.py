@@ -10,9 +10,9 @@ import pytest
 from digits_cases import CONFIG, write_digits
 from runtime_cases import class_example, plain
 
-from nnet3py.cli.compute import compute
-from nnet3py.cli.compute_prob import compute_prob
-from nnet3py.cli.train import train
+from nnet3py.cli.nnet.compute import compute
+from nnet3py.cli.training.compute_prob import compute_prob
+from nnet3py.cli.training.train import train
 from nnet3py.compiler import disk_cache
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX

@@ -10,11 +10,11 @@ from paths import shared_golden
 from runtime_cases import parameters
 from test_chain_trainer import NET, PDFS
 
-from nnet3py.cli.chain_add_post import add_post_to_egs
-from nnet3py.cli.chain_combine import combine, combine2
-from nnet3py.cli.chain_compute_prob import compute_prob
-from nnet3py.cli.chain_train import train, train2
-from nnet3py.cli.egs_outputs import chain_acc_lda_stats
+from nnet3py.cli.chain.add_post import add_post_to_egs
+from nnet3py.cli.chain.combine import combine, combine2
+from nnet3py.cli.chain.compute_prob import compute_prob
+from nnet3py.cli.chain.train import train, train2
+from nnet3py.cli.egs.outputs import chain_acc_lda_stats
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.io.object_files import read_object, write_object

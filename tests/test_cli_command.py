@@ -13,14 +13,15 @@ import pytest
 from click.testing import CliRunner
 from paths import ROOT
 
-from nnet3py.cli import compute_setup, registry
-from nnet3py.cli.command import KaldiCommand, kaldi_command
-from nnet3py.cli.group import nnet3py
+from nnet3py.cli import registry
 from nnet3py.cli.main import main as nnet3py_main
 from nnet3py.cli.main import run_person_name
-from nnet3py.cli.option_groups import BINARY, DEVICE
-from nnet3py.cli.options import Options, option
-from nnet3py.cli.process import guarded
+from nnet3py.cli.process import compute_setup
+from nnet3py.cli.process.command import KaldiCommand, kaldi_command
+from nnet3py.cli.process.group import nnet3py
+from nnet3py.cli.process.option_groups import BINARY, DEVICE
+from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.run import guarded
 from nnet3py.errors import ArgumentsError, DeviceError, FormatError, UsageError
 
 
@@ -117,7 +118,7 @@ def test_interrupt() -> None:
 
 def test_broken_pipe_is_quiet(run_launcher: Callable[..., Any], tmp_path: Any) -> None:
     script = tmp_path / "many.py"
-    script.write_text("from nnet3py.cli.command import kaldi_command\n"
+    script.write_text("from nnet3py.cli.process.command import kaldi_command\n"
                       "@kaldi_command('many', usage='', arguments=(0, 0))\n"
                       "def many(args, options):\n"
                       "    for i in range(200000):\n"
@@ -231,7 +232,7 @@ def test_cuda_visible_devices(visible: str | None, seen: bool, monkeypatch: pyte
 def small_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only ``nnet3-copy``, and that one from this file."""
     command = make(lambda args, options: print("copied", *args))
-    for module in ("group", "main"):
+    for module in ("process.group", "main"):
         monkeypatch.setattr(f"nnet3py.cli.{module}.load", lambda name: {"nnet3-copy": command}[name])
 
 
@@ -258,7 +259,7 @@ def test_group_passes_exit_statuses_on(small_registry: None) -> None:
 def test_a_person_is_not_told_kaldis_last_word(words: list[str], monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     command = make(fail(UsageError("no")))
-    for module in ("group", "main"):
+    for module in ("process.group", "main"):
         monkeypatch.setattr(f"nnet3py.cli.{module}.load", lambda name: command)
     assert command.execute(words) == 255
     kaldis = capsys.readouterr().err
@@ -296,7 +297,7 @@ def test_help_is_in_groups_and_no_line_is_cut(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_group_help_lists_every_command_and_imports_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.cli.group.load", fail(AssertionError("help must not import commands")))
+    monkeypatch.setattr("nnet3py.cli.process.group.load", fail(AssertionError("help must not import commands")))
     result = CliRunner().invoke(nnet3py, ["--help"])
     assert result.exit_code == 0
     for name in registry.PERSON_NAMES:
@@ -304,7 +305,7 @@ def test_group_help_lists_every_command_and_imports_none(monkeypatch: pytest.Mon
 
 
 def test_completion_imports_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.cli.group.load", fail(AssertionError("completion must not import commands")))
+    monkeypatch.setattr("nnet3py.cli.process.group.load", fail(AssertionError("completion must not import commands")))
     items = nnet3py.shell_complete(click.Context(nnet3py), "co")
     assert {"copy", "compute", "copy-feats"} <= {item.value for item in items}
     assert all(item.value.startswith("co") and item.help for item in items)

@@ -11,10 +11,10 @@ import click
 import pytest
 from paths import ROOT
 
-from nnet3py.cli.command import COMPLETION_VARIABLE
-from nnet3py.cli.completion import SHELLS, complete
-from nnet3py.cli.group import nnet3py
 from nnet3py.cli.main import load
+from nnet3py.cli.process.command import COMPLETION_VARIABLE
+from nnet3py.cli.process.completion import SHELLS, complete
+from nnet3py.cli.process.group import nnet3py
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 FILE = ("file", "fi")

@@ -8,8 +8,8 @@ import pytest
 
 import nnet3py.ops
 import nnet3py.ops.cuda
-from nnet3py.cli import compute_setup
-from nnet3py.cli.cuda import cuda_compiled, cuda_gpu_available
+from nnet3py.cli.machine.cuda import cuda_compiled, cuda_gpu_available
+from nnet3py.cli.process import compute_setup
 from nnet3py.errors import DeviceError
 
 

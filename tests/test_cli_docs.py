@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli import docs
+from nnet3py.cli.machine import docs
 from nnet3py.cli.main import load
 from nnet3py.errors import Nnet3Error, UsageError
 
@@ -74,8 +74,8 @@ def interrupted(server: object) -> None:
 
 
 def test_a_copy_without_documentation_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "package" / "cli").mkdir(parents=True)
-    monkeypatch.setattr(docs, "__file__", str(tmp_path / "package" / "cli" / "docs.py"))
+    (tmp_path / "package" / "cli" / "machine").mkdir(parents=True)
+    monkeypatch.setattr(docs, "__file__", str(tmp_path / "package" / "cli" / "machine" / "docs.py"))
     with pytest.raises(Nnet3Error, match="was not built here .wheels made by make dist have it"):
         docs.site_folder()
     (tmp_path / "docs").mkdir()

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from paths import DATA
 
-from nnet3py.cli.egs_copy import copy_egs
-from nnet3py.cli.egs_get import get_egs, get_egs_dense_targets
-from nnet3py.cli.egs_get_simple import get_egs_simple
-from nnet3py.cli.egs_merge import merge_egs
-from nnet3py.cli.egs_shuffle import shuffle_egs
-from nnet3py.cli.egs_subset import subset_egs
+from nnet3py.cli.egs.copy import copy_egs
+from nnet3py.cli.egs.get import get_egs, get_egs_dense_targets
+from nnet3py.cli.egs.get_simple import get_egs_simple
+from nnet3py.cli.egs.merge import merge_egs
+from nnet3py.cli.egs.shuffle import shuffle_egs
+from nnet3py.cli.egs.subset import subset_egs
 from nnet3py.egs.example import read_egs
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
@@ -141,7 +141,7 @@ def test_a_truncated_archive_is_an_error(out, tmp_path, capfd):
 
 
 def test_moving_examples_imports_little():
-    code = ("import sys\nfrom nnet3py.cli.egs_copy import copy_egs\n"
+    code = ("import sys\nfrom nnet3py.cli.egs.copy import copy_egs\n"
             f"assert copy_egs.execute([{EGS!r}, 'ark:/dev/null']) == 0\n"
             "assert not {'numba', 'scipy', 'kaldi_io'} & set(sys.modules), sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

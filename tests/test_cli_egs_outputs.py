@@ -6,7 +6,7 @@ import pytest
 from runtime_cases import TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, plain
 
 import nnet3py
-from nnet3py.cli.egs_outputs import acc_lda_stats, compute_from_egs
+from nnet3py.cli.egs.outputs import acc_lda_stats, compute_from_egs
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.formats.general import to_dense
 from nnet3py.formats.lda_stats import LdaStats

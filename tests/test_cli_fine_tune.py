@@ -10,8 +10,8 @@ from paths import ROOT
 from recognition_cases import SOUNDS
 from test_fine_tuning_data import folder_with
 
-from nnet3py.cli.fine_tune import fine_tune
 from nnet3py.cli.main import load
+from nnet3py.cli.recognition.fine_tune import fine_tune
 from nnet3py.cli.registry import PERSON_NAMES
 from nnet3py.recognition.model_folder import demo_folder
 

@@ -10,20 +10,9 @@ import numpy as np
 import pytest
 from paths import DATA, ROOT, shared_folder
 
-from nnet3py.cli.fst_programs import (
-    fst_add_self_loops,
-    fst_copy,
-    fst_determinize_star,
-    fst_is_stochastic,
-    fst_minimize_encoded,
-    fst_push_special,
-    fst_rm_eps_local,
-    fst_rm_symbols,
-    fst_table_compose,
-)
-from nnet3py.cli.graph_parts import add_self_loops, fst_compose_context, make_h_transducer
-from nnet3py.cli.language_models import arpa_to_fst
-from nnet3py.cli.openfst import (
+from nnet3py.cli.fst.graph_parts import add_self_loops, fst_compose_context, make_h_transducer
+from nnet3py.cli.fst.language_models import arpa_to_fst
+from nnet3py.cli.fst.openfst import (
     fst_arc_sort,
     fst_compile,
     fst_connect,
@@ -37,7 +26,24 @@ from nnet3py.cli.openfst import (
     fst_replace,
     fst_symbols,
 )
-from nnet3py.cli.openfst_algorithms import fst_compose, fst_determinize, fst_minimize, fst_rm_epsilon, fst_shortest_path
+from nnet3py.cli.fst.openfst_algorithms import (
+    fst_compose,
+    fst_determinize,
+    fst_minimize,
+    fst_rm_epsilon,
+    fst_shortest_path,
+)
+from nnet3py.cli.fst.programs import (
+    fst_add_self_loops,
+    fst_copy,
+    fst_determinize_star,
+    fst_is_stochastic,
+    fst_minimize_encoded,
+    fst_push_special,
+    fst_rm_eps_local,
+    fst_rm_symbols,
+    fst_table_compose,
+)
 from nnet3py.fst.arcs import changed
 from nnet3py.fst.symbols import symbols_of
 from nnet3py.transducers.fst import Fst

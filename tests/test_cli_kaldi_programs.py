@@ -6,8 +6,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from nnet3py.cli.group import nnet3py
-from nnet3py.cli.kaldi_programs import missing_programs, what_instead
+from nnet3py.cli.process.group import nnet3py
+from nnet3py.cli.process.kaldi_programs import missing_programs, what_instead
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 
@@ -41,6 +41,6 @@ def test_the_table_is_not_read_for_a_command_that_is_there() -> None:
     import subprocess
     import sys
 
-    program = ("import sys; from nnet3py.cli.group import nnet3py; nnet3py.main(['info', '--help'], "
-               "standalone_mode=False); print('nnet3py.cli.kaldi_programs' in sys.modules)")
+    program = ("import sys; from nnet3py.cli.process.group import nnet3py; nnet3py.main(['info', '--help'], "
+               "standalone_mode=False); print('nnet3py.cli.process.kaldi_programs' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"

@@ -14,7 +14,7 @@ from fake_recognition import DIGITS, RATE
 from recognition_cases import PACKAGE, SOUNDS, samples_of
 from test_listening import FakeSounddevice
 
-from nnet3py.cli.listen import ending, listen
+from nnet3py.cli.recognition.listen import ending, listen
 
 
 def test_a_file(capfd: pytest.CaptureFixture[str]) -> None:

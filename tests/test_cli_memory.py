@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from digits_cases import CONFIG
 
-from nnet3py.cli import process
-from nnet3py.cli.process import FATAL
+from nnet3py.cli.process import run as process
+from nnet3py.cli.process.run import FATAL
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet

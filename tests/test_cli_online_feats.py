@@ -6,7 +6,7 @@ import pytest
 from online_cases import KEYS, ONLINE, base_features
 from test_cli_online_decode import options
 
-from nnet3py.cli.online_feats import compute_online_feats, dump_features
+from nnet3py.cli.feat.online_feats import compute_online_feats, dump_features
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader
 

@@ -10,8 +10,8 @@ from command_lines import read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnet3py.cli import option_groups
-from nnet3py.cli.options import INT_MAX, INT_MIN, OptionError, command_echo, option, quote, usage_text
+from nnet3py.cli.process import option_groups
+from nnet3py.cli.process.options import INT_MAX, INT_MIN, OptionError, command_echo, option, quote, usage_text
 
 DECLARED = [
     option("srand", int, 0, "Seed"),

@@ -7,7 +7,7 @@ import feature_cases as cases
 import numpy as np
 import pytest
 
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.feat.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
 from nnet3py.feat.pitch import PitchOptions, compute_pitch
 from nnet3py.feat.process_pitch import ProcessPitchOptions, process_pitch

@@ -14,8 +14,8 @@ from fork_runs import ForkRuns, Result
 from paths import ROOT
 from thinned import thinned
 
-from nnet3py.cli.group import nnet3py
 from nnet3py.cli.main import load
+from nnet3py.cli.process.group import nnet3py
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
 
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -18,7 +18,7 @@ from paths import ROOT
 from recognition_cases import DATA, PACKAGE, RATE, dialogue
 from server_runs import log_until, running
 
-from nnet3py.cli.serve import serve
+from nnet3py.cli.recognition.serve import serve
 from nnet3py.recognition.model_folder import demo_folder
 
 pytest.importorskip("websockets")

@@ -13,8 +13,8 @@ import pytest
 from digits_cases import CONFIG, NUM_PHONES, write_digits
 from runtime_cases import assert_close, class_example, parameters, plain
 
-from nnet3py.cli.egs_get import get_egs
-from nnet3py.cli.train import train
+from nnet3py.cli.egs.get import get_egs
+from nnet3py.cli.training.train import train
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.formats.posteriors import posterior_of_alignment

@@ -10,8 +10,8 @@ import pytest
 from command_lines import read
 from paths import ROOT
 
-from nnet3py.cli.field_options import driver_options, fields_from
-from nnet3py.cli.options import OptionError, Options
+from nnet3py.cli.process.field_options import driver_options, fields_from
+from nnet3py.cli.process.options import OptionError, Options
 from nnet3py.drivers.options import CommonOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 
 O = "trainer.optimization."         # noqa: E741

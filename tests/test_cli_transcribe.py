@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recognition_cases import DATA, PACKAGE, SOUNDS
 
-from nnet3py.cli.transcribe import transcribe
+from nnet3py.cli.recognition.transcribe import transcribe
 from nnet3py.recognition import model_folder
 
 TEXTS = ["five two nine five", "seven zero three", "eight five six two one"]
@@ -118,7 +118,7 @@ def test_demo(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_gpu_is_taken_if_there_is_one(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.cli.compute_setup.why_no_gpu", lambda busy=None: "there is none")
+    monkeypatch.setattr("nnet3py.cli.process.compute_setup.why_no_gpu", lambda busy=None: "there is none")
     assert run("--use-gpu=optional", PACKAGE, SOUNDS[0]) == 0
     assert capfd.readouterr().out == TEXTS[0] + "\n"
     assert run("--device=cuda", PACKAGE, SOUNDS[0]) != 0

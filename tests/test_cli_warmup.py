@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nnet3py.cli.machine.warmup import ENGINE, LOOPS, Warmed, families, show, warm_family, warm_up
 from nnet3py.cli.main import main
-from nnet3py.cli.warmup import ENGINE, LOOPS, Warmed, families, show, warm_family, warm_up
 from nnet3py.engine import code_files
 from nnet3py.engine.jit import Kernel
 from nnet3py.errors import UsageError

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from paths import ROOT
 
-from nnet3py.cli.kaldi_programs import missing_programs
+from nnet3py.cli.process.kaldi_programs import missing_programs
 from nnet3py.cli.registry import COMMANDS
 
 DOCS = ROOT / "docs"

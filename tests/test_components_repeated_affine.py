@@ -12,7 +12,7 @@ from component_cases import CASES, check_derivatives, in_float64, reread, writte
 from numpy_ops import NumpyOps
 from paths import DATA
 
-from nnet3py.cli.model_copy import am_copy
+from nnet3py.cli.nnet.copy import am_copy
 from nnet3py.components.affine import AffineComponent
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.repeated_affine import (

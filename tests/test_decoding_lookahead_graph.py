@@ -10,7 +10,7 @@ import pytest
 from graph_paths import path_costs
 from random_fsts import random_fst
 
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file

@@ -19,7 +19,7 @@ from graph_systems import context_system
 from paths import DATA, ROOT
 
 from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.egs.discriminative_example import read_discriminative_egs
 from nnet3py.hmm.topology_kinds import chain_topology

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from nnet3py.cli.bin_files import LAUNCHERS, launcher_text
+from nnet3py.cli.machine.bin_files import LAUNCHERS, common_text
 from nnet3py.ops.table import OPERATIONS
 
 DOCS = ROOT / "docs"
@@ -67,7 +67,7 @@ def test_readme_shows_the_measured_targets() -> None:
 
 def test_environment_variables_are_those_that_the_code_reads() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "nnet3py").rglob("*.py"))
-    code += launcher_text("nnet3-info") + (ROOT / "egs" / "digits" / "path.sh").read_text(encoding="utf-8")
+    code += common_text() + (ROOT / "egs" / "digits" / "path.sh").read_text(encoding="utf-8")
     named = {row[0].strip("`") for row in rows("variable")}
     assert {name for name in named if name.startswith("NNET3PY_")} == set(re.findall(r"\bNNET3PY_[A-Z0-9_]+", code))
 

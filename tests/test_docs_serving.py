@@ -21,7 +21,7 @@ from recognition_cases import PACKAGE, SOUNDS
 from server_runs import log_until, running
 
 from nnet3py.cli.main import load
-from nnet3py.cli.options import Options
+from nnet3py.cli.process.options import Options
 from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.recognition.server_http import origin_is_allowed
 from nnet3py.recognition.server_metrics import Metrics
@@ -111,6 +111,8 @@ def test_the_proxy_s_file_by_nginx(tmp_path: Path) -> None:
 
 def test_the_client_and_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                         capfd: pytest.CaptureFixture[str]) -> None:
+    from websockets.exceptions import ConnectionClosedError
+
     models = tmp_path / "models"
     shutil.copytree(PACKAGE, models / "ko")
     shutil.copytree(demo_folder(), models / "en")
@@ -133,9 +135,10 @@ def test_the_client_and_another_version(tmp_path: Path, monkeypatch: pytest.Monk
         with urlopen(f"http://127.0.0.1:{port}/health") as page:
             assert json.load(page)["models"] == ["ko", "en"]
         wrong = blocks("python")[0].replace("2700", str(port)).replace('"model": "ko"', '"model": "ru"')
-        with pytest.raises(SystemExit) as refused:
+        # leaving `with connect(…)` raises when the server's end is closed already: the reason is the same
+        with pytest.raises((SystemExit, ConnectionClosedError)) as refused:
             exec(compile(wrong, "docs/serving.md", "exec"), {})
-        assert str(refused.value) == re.findall(r"# such as: (.*)", PAGE)[0]
+        assert re.findall(r"# such as: (.*)", PAGE)[0] in str(refused.value)
     assert (models / ".old" / "am" / "final.mdl").exists()
 
 

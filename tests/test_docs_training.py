@@ -16,8 +16,8 @@ from digits_cases import RECIPE, write_recipe_data
 from paths import ROOT
 
 import nnet3py
-from nnet3py.cli.field_options import driver_options, fields_from
-from nnet3py.cli.options import Options
+from nnet3py.cli.process.field_options import driver_options, fields_from
+from nnet3py.cli.process.options import Options
 from nnet3py.drivers.options import DnnOptions
 
 PAGE = ROOT / "docs" / "training.md"

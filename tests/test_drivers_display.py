@@ -67,7 +67,7 @@ def test_a_terminal_has_a_table(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 COMMAND = """
 import sys
 from nnet3py import log
-from nnet3py.cli import train_drivers
+from nnet3py.cli.drivers import train as train_drivers
 from nnet3py.drivers import frame_level
 from nnet3py.drivers.commands import Step
 from nnet3py.drivers.display import Display

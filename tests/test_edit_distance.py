@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from paths import shared_golden
 
-from nnet3py.cli.scoring import align_text, compute_wer, compute_wer_bootci
+from nnet3py.cli.decoding.scoring import align_text, compute_wer, compute_wer_bootci
 from nnet3py.decoding.edit_distance import Edits, Resampler, align, edit_distance
 from nnet3py.random_sequence import CRandom
 

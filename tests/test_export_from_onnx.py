@@ -24,7 +24,7 @@ from paths import DATA
 
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.cli.export import export, import_weights
+from nnet3py.cli.nnet.export import export, import_weights
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.export.plain_weights import named_arrays
 from nnet3py.hmm.transition_model import TransitionModel
@@ -265,6 +265,6 @@ def test_graphs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert import_weights.execute([QUIET, "--padding=replicate", path, "b.raw"]) == 0
     assert "is not compared with onnxruntime" in capfd.readouterr().err
     assert nnet3py.read_nnet("a.raw").num_parameters() == nnet3py.read_nnet("b.raw").num_parameters()
-    monkeypatch.setattr("nnet3py.cli.export.ONNX_TOLERANCE", 0.0)
+    monkeypatch.setattr("nnet3py.cli.nnet.export.ONNX_TOLERANCE", 0.0)
     assert import_weights.execute([QUIET, path, "c.raw"]) == 1 and not Path("c.raw").exists()
     assert import_weights.execute([QUIET, "--check=false", path, "c.raw"]) == 0

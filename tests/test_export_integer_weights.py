@@ -237,7 +237,7 @@ def test_plain_features_are_taken(tmp_path: Path) -> None:
     alone = [quantize(model, tmp_path / "a.onnx", "int8", given).relative
              for given in (feats[0], (feats[0], None), [feats[0]])]
     assert alone[0] == alone[1] == alone[2] != losses[0].relative
-    without = quantize(model, tmp_path / "b.onnx")
+    without = quantize(model, tmp_path / "b.onnx", "int8")
     assert without.relative > 0 and not without.is_real and losses[0].is_real
     assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "0.onnx").read_bytes()
     with pytest.raises(ShapeError, match="features to measure on"):

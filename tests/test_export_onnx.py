@@ -29,7 +29,7 @@ from paths import DATA
 from random_networks import config, few_waves
 
 import nnet3py
-from nnet3py.cli.export import export, import_weights
+from nnet3py.cli.nnet.export import export, import_weights
 from nnet3py.components.registry import COMPONENT_MODULES
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import layers, layers_over_time, limits
@@ -414,7 +414,7 @@ def test_other_forms_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     options = ["--print-args=false", "--frame-subsampling-factor=3", "--chunk-outputs=4", *form.split()]
     assert export.execute([*options, "a.raw", "a.onnx"]) == 0
     assert "onnxruntime and nnet3py differ by" in capfd.readouterr().err
-    monkeypatch.setattr("nnet3py.cli.export.ONNX_TOLERANCE", 0.0)
+    monkeypatch.setattr("nnet3py.cli.nnet.export.ONNX_TOLERANCE", 0.0)
     assert export.execute([*options, "a.raw", "a.onnx"]) == 1
 
 

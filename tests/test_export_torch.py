@@ -22,7 +22,7 @@ from paths import DATA
 
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.cli.export import export, import_weights
+from nnet3py.cli.nnet.export import export, import_weights
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.plain_weights import named_arrays

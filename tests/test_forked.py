@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not system.CAN_FORK, reason="processes with libr
 # A signal arrives in the functions that Python calls around a fork: in the copy, or in the process that makes it.
 PROGRAM = r"""
 import os, signal, sys
-from nnet3py.cli.forked import fork
+from nnet3py.cli.process.forked import fork
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 where, number = sys.argv[1], getattr(signal, sys.argv[2])

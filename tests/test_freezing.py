@@ -9,8 +9,8 @@ import pytest
 from test_train import CLASSIFIER, points
 
 import nnet3py
-from nnet3py.cli.model_copy import copy as nnet3_copy
-from nnet3py.cli.train import train as nnet3_train
+from nnet3py.cli.nnet.copy import copy as nnet3_copy
+from nnet3py.cli.training.train import train as nnet3_train
 from nnet3py.components.updatable import UpdatableComponent
 from nnet3py.errors import UsageError
 from nnet3py.fine_tuning.train import rate_factors

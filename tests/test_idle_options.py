@@ -11,9 +11,9 @@ import pytest
 from paths import ROOT
 from runtime_cases import TDNN, class_example
 
-from nnet3py.cli.command import KaldiCommand, kaldi_command
-from nnet3py.cli.option_groups import MERGE, OPTIM, unprefixed
-from nnet3py.cli.options import option
+from nnet3py.cli.process.command import KaldiCommand, kaldi_command
+from nnet3py.cli.process.option_groups import MERGE, OPTIM, unprefixed
+from nnet3py.cli.process.options import option
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.io.tables import TableWriter
@@ -39,7 +39,8 @@ def text_of(path: Path) -> str:
 def shared_files() -> tuple[Path, ...]:
     """Of what commands share, and the drivers, whose options are fields of dataclasses."""
     modules = {entry.module for entry in COMMANDS.values()}
-    files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
+    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules
+             and path.stem != "option_groups"]
     files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
               ROOT / "nnet3py/egs/splitter.py"]
     files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
@@ -65,13 +66,14 @@ def is_read(name: str, module: str) -> bool:
     whole = name.replace("-", "_")
     last = whole.rpartition(".")[2]
     by_optimizer = name.startswith("optimization.") or any(one.name == name for one in unprefixed(OPTIM))
-    if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "openfst":      # read as f"clear_{side}symbols"
+    if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "fst.openfst":   # read as f"clear_{side}symbols"
         return True
     if re.fullmatch(r"(mfcc|plp|fbank)-config", name):                               # read as f"{kind}-config"
         return True
-    if (name, module) == ("work-dir", "fine_tune"):                                  # the field `dir` of the drivers
+    if (name, module) == ("work-dir", "recognition.fine_tune"):                         # the field `dir` of the drivers
         return True
-    places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(CLI / f"{module}.py"), words_of(*shared_files())]
+    own = CLI / f"{module.replace('.', '/')}.py"
+    places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(own), words_of(*shared_files())]
     wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})"}
     return not all(wanted.isdisjoint(words) for words in places)
 
@@ -81,7 +83,7 @@ def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
               if not is_read(one.name, entry.module) and "No effect" not in (one.help or "")
               and "rnnlm" not in name]             # whose options a dataclass of rnnlm/folder.py takes
     assert not unread
-    assert not is_read("no-such-option", "model_copy") and is_read("scale", "model_copy")
+    assert not is_read("no-such-option", "nnet.copy") and is_read("scale", "nnet.copy")
 
 
 def test_words_for_doing_nothing() -> None:

@@ -242,7 +242,7 @@ def test_variable_is_weaker_than_the_option(monkeypatch):
 
 
 def test_variable_binds_commands_without_kernels():
-    program = ("from nnet3py.cli.process import run_process; import os\n"
+    program = ("from nnet3py.cli.process.run import run_process; import os\n"
                "def body():\n    import threadpoolctl, numpy\n"
                "    print({l['num_threads'] for l in threadpoolctl.threadpool_info()})\n    return 0\n"
                "run_process(body)")
@@ -261,7 +261,7 @@ def test_variable_binds_commands_without_kernels():
 DRIVER = """
 import sys
 from pathlib import Path
-from nnet3py.cli.process import run_process
+from nnet3py.cli.process.run import run_process
 from nnet3py.drivers.jobs.choice import make_executor
 from nnet3py.drivers.jobs.executor import Job
 folder = Path(sys.argv[1])

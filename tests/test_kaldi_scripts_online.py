@@ -26,7 +26,7 @@ from paths import ROOT, shared_folder, shared_golden
 from test_cli_online_decode import write_inputs
 
 import nnet3py
-from nnet3py.cli.kaldi_programs import missing_programs
+from nnet3py.cli.process.kaldi_programs import missing_programs
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
 from nnet3py.io.tables import SequentialReader

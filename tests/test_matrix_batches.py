@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnet3py.cli.copy_feats import copy_feats
+from nnet3py.cli.feat.copy_feats import copy_feats
 from nnet3py.errors import NumericError
 from nnet3py.formats import compressed_code
 from nnet3py.formats.compressed import CompressedMatrix

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from nnet3py.cli.copy_feats import copy_feats
+from nnet3py.cli.feat.copy_feats import copy_feats
 from nnet3py.formats import compressed_code, decoded_matrix, moving
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import write_general_matrix

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nnet3py.cli.options import declared
+from nnet3py.cli.process.options import declared
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import Setting, defaults, field_values, opt, settings_of, with_values
 

@@ -1,4 +1,4 @@
-"""nnet3py/cli/own_pipelines.py: pipes of our own commands give what a shell's give, without a shell."""
+"""nnet3py/cli/process/own_pipelines.py: pipes of our own commands give what a shell's give, without a shell."""
 from __future__ import annotations
 
 import os
@@ -12,8 +12,8 @@ import pytest
 from paths import DATA, ROOT
 
 from nnet3py import system
-from nnet3py.cli import own_pipelines
-from nnet3py.cli.own_pipelines import stages, start_own_pipeline
+from nnet3py.cli.process import own_pipelines
+from nnet3py.cli.process.own_pipelines import stages, start_own_pipeline
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 

@@ -9,7 +9,7 @@ import pytest
 from test_packed_example import packed
 from test_skim import written
 
-from nnet3py.cli.egs_copy import copy_egs
+from nnet3py.cli.egs.copy import copy_egs
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.egs.make import time_indexes
 from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedExample

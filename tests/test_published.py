@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import nnet3py
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.fine_tuning import model as fine_tuning_model
 from nnet3py.fine_tuning import words

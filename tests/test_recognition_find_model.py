@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recognition_cases import PACKAGE, dialogue, recognized
 
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.errors import Nnet3Error
 from nnet3py.recognition.find_model import find_model, languages, models
 from nnet3py.recognition.recognizer import Recognizer

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nnet3py
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader

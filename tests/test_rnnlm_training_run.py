@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nnet3py
-from nnet3py.cli.train_rnnlm import train_rnnlm as command
+from nnet3py.cli.fst.train_rnnlm import train_rnnlm as command
 from nnet3py.errors import ConfigError, FormatError, Nnet3Error, UsageError
 from nnet3py.formats.matrices import read_matrix
 from nnet3py.io.object_files import read_object

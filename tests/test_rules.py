@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli.bin_files import LAUNCHERS, launcher_text
+from nnet3py.cli.machine.bin_files import COMMON, LAUNCHERS, common_text, launcher_text
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -212,7 +212,7 @@ def test_what_only_posix_has_has_one_door() -> None:
                     "O_NONBLOCK"},
              "signal": {"SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE"}}
     keywords = {"preexec_fn", "start_new_session", "creationflags", "add_signal_handler"}
-    doors = ("nnet3py/system.py", "nnet3py/cli/resident_server.py")
+    doors = ("nnet3py/system.py", "nnet3py/cli/process/resident_server.py")
     others = [path for path in sources() if where(path) not in doors]
     wrong = [f"{where(path)} imports {name}" for path in others for name in imported(path, inside_functions=True)
              if name.split(".")[0] in modules]
@@ -312,7 +312,8 @@ def test_functions_say_what_they_do() -> None:
 
 
 def test_launchers_match_the_registry() -> None:
-    assert {path.name for path in (ROOT / "bin").iterdir()} == set(LAUNCHERS)
+    assert {path.name for path in (ROOT / "bin").iterdir()} == {*LAUNCHERS, COMMON}
+    assert (ROOT / "bin" / COMMON).read_text(encoding="utf-8") == common_text(), "run: make launchers"
     assert set(LAUNCHERS) == {"nnet3py", *(name for name, entry in COMMANDS.items() if entry.launcher)}
     for name in LAUNCHERS:
         path = ROOT / "bin" / name
@@ -331,7 +332,7 @@ def test_entry_points_match_the_registry() -> None:
 
 def test_commands_are_where_the_registry_says() -> None:
     for name, entry in COMMANDS.items():
-        path = PACKAGE / "cli" / f"{entry.module}.py"
+        path = PACKAGE / "cli" / f"{entry.module.replace('.', '/')}.py"
         assert path.is_file(), f"{name} has no module {where(path)}"
         functions = {node.name for node in tree(path).body if isinstance(node, ast.FunctionDef)}
         assert entry.function in functions, name

@@ -14,7 +14,7 @@ import pytest
 from paths import ROOT
 from shipped_kernels import NO_COMPILER, write_set
 
-from nnet3py.cli.warmup import kernels_of
+from nnet3py.cli.machine.warmup import kernels_of
 from nnet3py.engine import code_bytes, code_files, compile_notice, interface, kernel_files, shipped
 from nnet3py.engine.processor import LINUX, possible_kinds, processor
 
@@ -238,7 +238,7 @@ def test_arrays_are_taken_apart() -> None:
 
 
 def test_the_bar_knows_how_many_there_are() -> None:
-    from nnet3py.cli.warmup import families
+    from nnet3py.cli.machine.warmup import families
 
     count = sum(len(kernels_of("cpu", family)) for family in families("cpu"))
     assert 0.85 * compile_notice.MOST < count <= compile_notice.MOST
@@ -251,7 +251,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if processor().triple not in LINUX.values():
         pytest.skip("wheels carry no kernels for this system")
     folder = tmp_path_factory.mktemp("sets")
-    subprocess.run([sys.executable, "-m", "nnet3py.cli.kernel_sets", machine, folder], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "nnet3py.cli.machine.kernel_sets", machine, folder], check=True, cwd=ROOT)
     return folder
 
 

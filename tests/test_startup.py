@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -113,6 +114,7 @@ def checkout_without_venv(tmp_path: Path) -> Path:
     launcher = tmp_path / "bin" / "feat-to-len"
     launcher.write_text((ROOT / "bin" / "feat-to-len").read_text())
     launcher.chmod(0o755)
+    shutil.copy(ROOT / "bin" / "launcher.sh", launcher.parent)
     return launcher
 
 

@@ -15,7 +15,7 @@ from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue, samples_of
 from test_recognition_lookahead import write_package
 
 from nnet3py import vosk
-from nnet3py.cli.command import load
+from nnet3py.cli.process.command import load
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import write_fst_file
 from nnet3py.vosk.answers import EMPTY, EMPTY_ALTERNATIVES, EMPTY_NLSML, dump

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from nnet3py import log, system
-from nnet3py.cli.command import load
-from nnet3py.cli.process import run_process
+from nnet3py.cli.process.command import load
+from nnet3py.cli.process.run import run_process
 
-__all__ = ["collect_rarely", "load", "main", "run", "run_person_name"]
+__all__ = ["collect_rarely", "launch", "load", "main", "run", "run_person_name"]
 
 _BLAS_PATIENCE = "20"           # 2 to this power cycles
 GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python's own is 700 to 2,000
@@ -42,7 +42,7 @@ def let_blas_sleep() -> None:
 
 
 def _start_pipe(command: str, reads: bool) -> Any:
-    from nnet3py.cli.own_pipelines import start_own_pipeline  # few commands get pipes
+    from nnet3py.cli.process.own_pipelines import start_own_pipeline  # few commands get pipes
 
     return start_own_pipeline(command, reads)
 
@@ -56,7 +56,7 @@ def _prepare(program: str) -> None:
 
 
 def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
+    """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit."""
     _prepare(name)
     words = sys.argv[1:] if args is None else args
     run_process(lambda: load(name).execute(words))   # a module that cannot be imported becomes an ERROR line, too
@@ -68,11 +68,18 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if args is None else args)
 
     def body() -> int:
-        from nnet3py.cli.group import nnet3py
+        from nnet3py.cli.process.group import nnet3py
 
         return nnet3py.main(words, standalone_mode=False)
 
     run_process(body)
+
+
+def launch(name: str) -> NoReturn:
+    """Run the launcher ``name`` on the process's arguments, and exit: a program of Kaldi's name, or ``nnet3py``."""
+    if name == "nnet3py":
+        main()
+    run(name)
 
 
 def run_person_name() -> NoReturn:

@@ -21,7 +21,7 @@ directories and alignment folders, checked. ``make_egs.py`` (``make_egs``, ``mak
 held-out utterances, lists, archives and feature pipes, ``steps.py`` the marks of complete steps (``.steps/``).
 Training: ``schedules.py``: numbers of jobs, learning rates, dropout, which models to combine. A driver may be killed
 and started again at any moment: each step writes under temporary names, and what is complete is not done again.
-``options.py``: dataclasses whose fields know their option on the command line (``cli/train_drivers.py`` makes options
+``options.py``: dataclasses whose fields know their option on the command line (``cli/drivers/train.py`` makes options
 of them). ``training.py``: ``Training(options, executor, terminal).run()`` is the loop that all drivers share: stages
 before and after the iterations (``Stage(number, title, run, products)``), iterations, where to begin, cleaning up. A
 kind of training is a subclass that names its ``models`` (``ModelFiles``: suffix, programs), its ``commands_class``

@@ -55,7 +55,7 @@ def check_kind(kind: str) -> None:
         raise UsageError(f"--quantize={kind}: expected one of {', '.join(KINDS)}")
 
 
-def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str = "int8",
+def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str = "int16",
              inputs: Utterance | Sequence[Utterance | dict[str, np.ndarray]] = ()) -> Loss:
     """Write an ONNX file with smaller numbers, and measure the loss of accuracy.
 
@@ -64,8 +64,9 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
     Parameters
     ----------
     path, target : the float32 file, and the one that is written
-    kind : ``int8`` or ``int16``: the file keeps weights as integers, and a runtime computes with them as float32
-        (:func:`nnet3py.export.integer_weights.keep_as_integers`); ``float16``: everything is computed in float16
+    kind : ``int16``, with which recognized words stay, or ``int8``, smaller: the file keeps weights as integers, and a
+        runtime computes with them as float32 (:func:`nnet3py.export.integer_weights.keep_as_integers`);
+        ``float16``: everything is computed in float16
     inputs : utterances on which the loss is measured: features, float (frames, dim), or a pair of these and an
         i-vector, float (dim,), or several of them; or all inputs by name, float32 (1, frames, dim) or (1, dim). Without
         context frames, even for models that take them, and for streams. None: random numbers, which say little

@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Entries(Iterator[tuple[str, Value]], Generic[Value]):
-    """Iterates over (key, value); reads nothing before the first is asked for.
+    """Iterator over (key, value) of a table, which is opened when the first entry is asked for.
 
     Parameters
     ----------

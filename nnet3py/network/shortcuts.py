@@ -38,7 +38,7 @@ ELSEWHERE = elsewhere(**{
         "nnet.input_dim('input'), nnet.output_dim('output'); or nnet.summary()",
     "context left_context right_context receptive_field": "print(nnet.summary()), or nnet3py.info(nnet)",
     "export export_onnx to_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",
-    "quantize": "nnet3py.export_onnx(nnet, 'final.onnx', quantize='int8')",
+    "quantize": "nnet3py.export_onnx(nnet, 'final.onnx', quantize='int16')",
     "to_torch as_torch": "nnet3py.to_torch(nnet)",
     "compare diff equal equals": "nnet3py.compare(nnet, other); or nnet == other",
     "info": "nnet3py.info(nnet)",

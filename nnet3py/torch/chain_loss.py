@@ -11,7 +11,7 @@ import numpy as np
 from nnet3py import extras
 from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.torch.memory import matrix_of, operations_for, wait
+from nnet3py.torch.memory import ReusedMemory, matrix_of, operations_for, wait
 from nnet3py.torch.sequences import Group, Supervised, grouped
 from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
 from nnet3py.transducers.fst import Fst
@@ -145,6 +145,11 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
         computation: ChainObjectiveComputation = by_device[ops.device]
         return computation
 
+    def _memory(self) -> ReusedMemory:
+        """Return this thread's memory for matrices of the size of an output."""
+        memory: ReusedMemory = self._of_thread.__dict__.setdefault("memory", ReusedMemory())
+        return memory
+
 
 class _ChainFunction(_function.Function):        # type: ignore[misc, name-defined]
     """Computes derivatives with the value, and keeps them for the backward pass."""
@@ -153,10 +158,10 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
     def forward(ctx: Any, output: Any, xent_output: Any, loss: ChainLoss, groups: list[Group]) -> Any:
         """The value; raises what :meth:`ChainLoss.forward` does."""
         wanted = output if ctx.needs_input_grad[0] else None, xent_output if ctx.needs_input_grad[1] else None
-        computation = loss._computation(output)
+        computation, memory = loss._computation(output), loss._memory()
         sums, parts = np.zeros(len(ChainSums._fields)), []
         for group in groups:
-            group_sums, derivs = _compute(computation, group, output, xent_output, wanted[0] is not None)
+            group_sums, derivs = _compute(computation, memory, group, output, xent_output, wanted[0] is not None)
             sums += group_sums
             parts.append(derivs)
         loss.sums = ChainSums(*sums.tolist())
@@ -164,6 +169,7 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
         ctx.factors = scale, scale * loss.options.xent_regularize
         ctx.derivs = [None if tensor is None else _together(tensor, groups, [derivs[place] for derivs in parts])
                       for place, tensor in enumerate(wanted)]
+        ctx.memory = memory
         ctx.save_for_backward(*wanted)
         value = ((loss.sums.objective + loss.sums.l2_term) * ctx.factors[0]
                  + loss.sums.xent_objective * ctx.factors[1])
@@ -173,7 +179,7 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
     @staticmethod
     def backward(ctx: Any, deriv_of_value: Any) -> Any:
         """The derivatives, each in its tensor's type."""
-        return *(None if deriv is None else _Derivative.apply(deriv_of_value * factor, tensor, deriv)
+        return *(None if deriv is None else _Derivative.apply(deriv_of_value * factor, tensor, deriv, ctx.memory)
                  for deriv, tensor, factor in zip(ctx.derivs, ctx.saved_tensors, ctx.factors, strict=True)), None, None
 
 
@@ -181,10 +187,10 @@ class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
     """A derivative of the loss, which has none itself: without this, torch would take it for a constant."""
 
     @staticmethod
-    def forward(ctx: Any, deriv_of_value: Any, tensor: Any, deriv: Any) -> Any:
+    def forward(ctx: Any, deriv_of_value: Any, tensor: Any, deriv: Any, memory: ReusedMemory) -> Any:
         """``deriv`` times that of the value, in the type of ``tensor``."""
         # Contiguous, as the layers before the loss want it: ``deriv`` goes frame by frame.
-        product = _torch.empty(tensor.shape, dtype=_torch.float32, device=tensor.device)
+        product = memory.empty(tensor.shape, tensor.device)
         return _torch.mul(deriv, deriv_of_value.float(), out=product).to(tensor.dtype)
 
     @staticmethod
@@ -194,13 +200,13 @@ class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
                                                                "of the output as a constant, by detach()")
 
 
-def _compute(computation: ChainObjectiveComputation, group: Group, output: Any, xent_output: Any,
-             with_derivative: bool) -> tuple[list[float], tuple[Any, Any]]:
+def _compute(computation: ChainObjectiveComputation, memory: ReusedMemory, group: Group, output: Any,
+             xent_output: Any, with_derivative: bool) -> tuple[list[float], tuple[Any, Any]]:
     """The sums of a group; and the derivatives by output and xent_output, (frames, sequences, pdfs), or None."""
     ops = computation.ops
-    rows = _by_frame(output, group)
-    deriv = _torch.empty_like(rows) if with_derivative else None
-    numerator = None if xent_output is None else _torch.empty_like(rows)
+    rows = _by_frame(output, group, memory)
+    deriv = memory.empty(rows.shape, rows.device) if with_derivative else None
+    numerator = None if xent_output is None else memory.empty(rows.shape, rows.device)
     wait(output)
     mark = ops.mark_scratch()
     try:
@@ -210,7 +216,7 @@ def _compute(computation: ChainObjectiveComputation, group: Group, output: Any, 
     wait(output)
     xent_objective = 0.0
     if numerator is not None:
-        xent_objective = float((_by_frame(xent_output, group).double() * numerator).sum())
+        xent_objective = float((_by_frame(xent_output, group, memory).double() * numerator).sum())
     if group.deriv_weights is not None:
         weights = _torch.from_numpy(group.deriv_weights).to(output.device)[:, :, None]
         for part in (deriv, numerator):
@@ -219,12 +225,15 @@ def _compute(computation: ChainObjectiveComputation, group: Group, output: Any, 
     return [result.value, result.l2_term, xent_objective, result.weight], (deriv, numerator)
 
 
-def _by_frame(tensor: Any, group: Group) -> Any:
+def _by_frame(tensor: Any, group: Group, memory: ReusedMemory) -> Any:
     """A group's part of a tensor (sequences, frames, pdfs) as float32 (frames, sequences, pdfs); a copy if need be."""
     chosen = tensor.detach()[:, :group.num_frames]
     if len(group.places) < len(tensor):
         chosen = chosen.index_select(0, _torch.from_numpy(group.places).to(tensor.device))
-    return chosen.transpose(0, 1).to(_torch.float32).contiguous()
+    frames = chosen.transpose(0, 1)
+    if frames.dtype == _torch.float32 and frames.is_contiguous():
+        return frames
+    return memory.empty(frames.shape, frames.device).copy_(frames)
 
 
 def _together(tensor: Any, groups: list[Group], parts: list[Any]) -> Any:

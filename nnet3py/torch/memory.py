@@ -1,7 +1,11 @@
 """Tensors as matrices for nnet3py's operations, in the same memory."""
 from __future__ import annotations
 
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nnet3py import extras
 from nnet3py.errors import DeviceError
@@ -15,6 +19,44 @@ if TYPE_CHECKING:
     import torch as _torch
 else:
     _torch = extras.load("torch", "nnet3py.torch needs", "torch")
+
+_ONLY_HERE = 2          # references to an array that one list holds, as sys.getrefcount counts
+
+class ReusedMemory:
+    """Large float32 tensors on the CPU whose memory is used again when nobody holds them any more.
+
+    PyTorch returns large blocks to the system at once, and filling new ones costs six times as much as filling known
+    ones: the system clears them page by page. On a GPU PyTorch keeps memory itself.
+    """
+
+    MOST_BLOCKS = 4
+
+    def __init__(self) -> None:
+        self._blocks: list[np.ndarray] = []
+        self._lock = threading.Lock()        # backward passes may run in a thread of their own
+
+    def empty(self, shape: tuple[int, ...], device: _torch.device) -> _torch.Tensor:
+        """Return an uninitialized float32 tensor."""
+        if device.type != "cpu":
+            return _torch.empty(shape, dtype=_torch.float32, device=device)
+        size = int(np.prod(shape))
+        with self._lock:
+            block = self._unused(size)
+            # PyTorch holds the array as long as any tensor lies in it, which is what _unused() asks.
+            return _torch.from_numpy(block)[:size].reshape(shape)
+
+    def _unused(self, size: int) -> np.ndarray:
+        """Return a block of ``size`` numbers or up to twice as many, a new one if there is none."""
+        free = [place for place in range(len(self._blocks)) if sys.getrefcount(self._blocks[place]) <= _ONLY_HERE]
+        fitting = [place for place in free if size <= len(self._blocks[place]) <= 2 * size]
+        if fitting:
+            return self._blocks[min(fitting, key=lambda place: len(self._blocks[place]))]
+        if len(self._blocks) >= self.MOST_BLOCKS:
+            self._blocks = [block for place, block in enumerate(self._blocks) if place not in free]
+        block = np.empty(size, np.float32)
+        if len(self._blocks) < self.MOST_BLOCKS:
+            self._blocks.append(block)
+        return block
 
 
 def operations_for(tensor: _torch.Tensor) -> Ops:

@@ -9,7 +9,7 @@ nor the network. ``line.py``: ``XconfigLine(text, path, number)`` with ``type``,
 ``dim(dim_of)``. ``layer.py``: ``Layer``, whose types declare ``OPTIONS`` (key → default, whose type is the option's)
 and ``AUXILIARY``, check values in ``derive()``, and give ``output()``, ``output_dim()``, ``auxiliary(part)`` and
 ``build(lines)``; ``ConfigLines.step(name, type, settings, input)`` adds a component with its node. ``registry.py``
-maps a type to its module and class. ``cli/xconfig_to_configs.py`` writes the files and measures contexts.
+maps a type to its module and class. ``cli/nnet/xconfig_to_configs.py`` writes the files and measures contexts.
 """
 from __future__ import annotations
 

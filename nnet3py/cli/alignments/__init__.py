@@ -1,0 +1,1 @@
+"""Commands on alignments, and on posteriors of frames."""

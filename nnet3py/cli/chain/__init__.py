@@ -1,0 +1,1 @@
+"""Commands of LF-MMI training: graphs, supervisions, examples, training, objectives, posteriors."""

@@ -1,0 +1,98 @@
+"""nnet3-chain-compute-post: posteriors of pdfs or phones by the denominator graph."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.nnet.utterances import (
+    IvectorSource,
+    check_ivector_options,
+    compute_one,
+    compute_options,
+    model_for_test,
+)
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.process.options import Options, option
+from nnet3py.errors import ShapeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.chain.denominator import DenominatorComputation
+
+
+@kaldi_command("nnet3-chain-compute-post", usage="""
+Compute, for each frame of utterances, how probable each pdf is given the network's output and the denominator graph:
+nothing is known about what was said except that the phone language model allows it. With --transform-mat these become
+posteriors of phones, or of whatever the rows of that matrix stand for.
+
+Usage: nnet3-chain-compute-post [options] <nnet-in> <den-fst> <features-rspecifier> <matrix-wspecifier>
+
+e.g.: nnet3-chain-compute-post --frame-subsampling-factor=3 final.raw den.fst scp:feats.scp ark:post.ark
+See also: nnet3-compute, chain-make-den-fst
+""", arguments=(4, 4), options=[
+    *with_default(SIMPLE, "acoustic-scale", 1.0), *IVEC,
+    option("leaky-hmm-coefficient", float, 0.1,
+           "Probability, for each frame, of going to any state of the denominator graph"),
+    option("transform-mat", str, "", "Matrix (phones, pdfs) by which posteriors are multiplied"),
+    *DEVICE,
+])
+def compute_post(args: list[str], options: Options) -> int:
+    """Compute posteriors; 1 if no utterance succeeded."""
+    from nnet3py.chain.den_graph import read_den_graph
+    from nnet3py.chain.denominator import DenominatorComputation
+    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.ops import get_ops
+    from nnet3py.runtime.compute import UtteranceComputer
+
+    check_ivector_options(options)
+    device = set_up(options)
+    nnet, _ = model_for_test(args[0], use_priors=False)
+    num_pdfs = nnet.output_dim("output")
+    denominator = DenominatorComputation(get_ops("cpu"), read_den_graph(args[1], num_pdfs),
+                                         options.leaky_hmm_coefficient)
+    transform = _transform(options.transform_mat, num_pdfs)
+    computer = UtteranceComputer(nnet, compute_options(options), None, device)
+    num_done = num_failed = num_frames = 0
+    with TableWriter(args[3], FLOAT_MATRIX) as writer, SequentialReader(args[2], FLOAT_MATRIX) as features, \
+            IvectorSource(options) as ivectors:
+        for key, feats in features:
+            output = compute_one(computer, ivectors, key, feats, options.online_ivector_period)
+            posteriors = None if output is None else _posteriors(denominator, output, key)
+            if posteriors is None:
+                num_failed += 1
+                continue
+            writer.write(key, posteriors if transform is None else posteriors @ transform.T)
+            num_done += 1
+            num_frames += len(feats)
+    log.log(f"Done {num_done} utterances, failed for {num_failed}; {num_frames} frames")
+    return 0 if num_done else 1
+
+
+def _transform(rxfilename: str, num_pdfs: int) -> np.ndarray | None:
+    if not rxfilename:
+        return None
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.matrix_files import read_matrix_file
+
+    matrix = read_matrix_file(rxfilename)
+    check_finite(matrix, f"the matrix {rxfilename}")
+    if matrix.shape[1] != num_pdfs:
+        raise ShapeError(f"--transform-mat has {matrix.shape[1]} columns, but the network's output has the dimension "
+                         f"{num_pdfs}", "its rows are phones, its columns pdfs")
+    return matrix
+
+
+def _posteriors(denominator: DenominatorComputation, output: np.ndarray, key: str) -> np.ndarray | None:
+    """float32 (frames, pdfs); None, with a warning, if they cannot be computed."""
+    import numpy as np
+
+    posteriors = np.zeros(output.shape, dtype=np.float32)
+    result = denominator.compute(np.ascontiguousarray(output, dtype=np.float32), 1, posteriors, scale=1.0)
+    if not result.ok or not np.isfinite(result.log_prob):
+        log.warning(f"utterance {key}: the denominator computation failed")
+        return None
+    return posteriors

@@ -1,0 +1,126 @@
+"""chain-est-phone-lm, chain-make-den-fst, chain-make-num-fst-e2e: the graphs of chain training."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.options import Options, option
+
+if TYPE_CHECKING:
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.transducers.fst import Fst
+
+
+def _read_model(rxfilename: str) -> TransitionModel:
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.io.object_files import read_object
+
+    return read_object(rxfilename, TransitionModel.read)
+
+
+@kaldi_command("chain-est-phone-lm", usage="""
+Make the phone language model of chain training from the phones of the training data: n-grams without smoothing, as a
+graph with few arcs. Phone sequences are integers, for example what ali-to-phones writes.
+
+Usage: chain-est-phone-lm [options] <phone-seqs-rspecifier> <phone-lm-fst-out>
+e.g.: ali-to-phones final.mdl ark:ali.ark ark:- | chain-est-phone-lm --num-extra-lm-states=2000 ark:- phone_lm.fst
+See also: chain-make-den-fst
+""", arguments=(2, 2), options=[
+    option("binary", bool, True, "No effect: the graph is written in binary", idle="the graph is written in binary"),
+    option("ngram-order", int, 4, "Phones of the longest n-gram, at least 2"),
+    option("num-extra-lm-states", int, 1000, "States wanted besides those that are never merged"),
+    option("no-prune-ngram-order", int, 3, "n-grams of this order and shorter ones are all kept"),
+])
+def est_phone_lm(args: list[str], options: Options) -> int:
+    """Estimate the phone language model."""
+    from nnet3py.chain.phone_lm import PhoneLmEstimator, PhoneLmOptions
+    from nnet3py.errors import within
+    from nnet3py.formats.holders import INT_VECTOR
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.transducers.fst_text import write_fst_file
+
+    estimator = PhoneLmEstimator(PhoneLmOptions(options.ngram_order, options.num_extra_lm_states,
+                                                options.no_prune_ngram_order))
+    with SequentialReader(args[0], INT_VECTOR) as reader:
+        for key, phones in reader:
+            with within(f"utterance {key}"):
+                estimator.add(phones)
+    with within(args[0]):
+        phone_lm = estimator.estimate()
+    write_fst_file(args[1], phone_lm)
+    return 0
+
+
+@kaldi_command("chain-make-den-fst", usage="""
+Make the graphs of the denominator of chain training: the denominator graph, for the trainers, and the normalization
+graph, for making examples.
+
+Usage: chain-make-den-fst [options] <tree> <transition-model> <phone-lm-fst> <denominator-fst-out> \
+<normalization-fst-out>
+e.g.: chain-make-den-fst tree 0.trans_mdl phone_lm.fst den.fst normalization.fst
+See also: chain-est-phone-lm
+""", arguments=(5, 5))
+def make_den_fst(args: list[str], options: Options) -> int:
+    """Make both graphs."""
+    from nnet3py.chain.den_fst import make_den_fst
+    from nnet3py.chain.normalization import normalization_fst
+    from nnet3py.hmm.tree import ContextDependency
+    from nnet3py.io.object_files import read_object
+    from nnet3py.transducers.fst_text import read_fst, write_fst_file
+
+    tree = read_object(args[0], ContextDependency.read)
+    model = _read_model(args[1])
+    den_fst = make_den_fst(tree, model, read_object(args[2], read_fst))
+    normalization = normalization_fst(den_fst)
+    write_fst_file(args[3], den_fst)
+    write_fst_file(args[4], normalization)
+    log.log(f"Write denominator FST to {args[3]} and normalization FST to {args[4]}")
+    return 0
+
+
+@kaldi_command("chain-make-num-fst-e2e", usage="""
+Turn training graphs into the numerator graphs of end-to-end chain training, for trainers that take such graphs: labels
+become pdf-ids plus 1, epsilons are removed, and the costs of the normalization graph are added. A graph that the
+normalization graph does not let through comes out empty.
+
+Usage: chain-make-num-fst-e2e [options] <trans-model> <normalization-fst> <fst-rspecifier> <fst-wspecifier>
+e.g.: chain-make-num-fst-e2e 0.trans_mdl normalization.fst ark:fst.ark ark:num.ark
+See also: nnet3-chain-e2e-get-egs, chain-make-den-fst
+""", arguments=(4, 4))
+def make_num_fst_e2e(args: list[str], options: Options) -> int:
+    """Convert a table of graphs; 1 if none could be converted."""
+    from nnet3py.chain.acceptor import SupervisionError
+    from nnet3py.chain.end_to_end import pdf_graph
+    from nnet3py.chain.normalize import Normalizer
+    from nnet3py.egs.supervision import Supervision
+    from nnet3py.errors import within
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.transducers.fst_text import FST, read_fst
+
+    model = _read_model(args[0])
+    with within(args[1]):
+        normalize = Normalizer(read_object(args[1], read_fst))
+    num_done = num_empty = 0
+    with SequentialReader(args[2], FST) as reader, TableWriter(args[3], FST) as writer:
+        for key, graph in reader:
+            try:
+                with within(f"utterance {key}"):
+                    supervision = Supervision(label_dim=model.num_pdfs, e2e_fsts=[pdf_graph(graph, model)])
+                    writer.write(key, normalize(supervision).e2e_fsts[0])
+                num_done += 1
+            except SupervisionError as error:
+                log.warning(f"{error}; its numerator graph is empty")
+                writer.write(key, _empty_graph())
+                num_empty += 1
+    log.log(f"Made {num_done} numerator graphs; {num_empty} more are empty")
+    return 0 if num_done else 1
+
+
+def _empty_graph() -> Fst:
+    import numpy as np
+
+    from nnet3py.transducers.fst import NO_STATE, Fst
+
+    return Fst.from_arcs(NO_STATE, np.zeros(0, dtype=np.float32), [], [], [], [], [])

@@ -1,0 +1,315 @@
+"""What the commands that decode utterances share: options, the search, what is written and logged."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nnet3py import log
+from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options
+from nnet3py.cli.process.option_groups import without
+from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.errors import Nnet3Error, NumericError, within
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.option_fields import settings_of, with_values
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.acoustic_model import AcousticModel
+    from nnet3py.decoding.decoder import Decoded, Decoder
+    from nnet3py.decoding.lattice_decoder import Graph
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.hmm.transition_model import TransitionModel
+
+DECODER = (
+    *without(declared(settings_of(DecoderOptions)), "prune-scale"),
+    *(option(f"memory-pool-{kind}-block-size", int, 256, "No effect: it is about Kaldi's memory")
+      for kind in ("tokens", "links")),
+    option("determinize-lattice", bool, True, "Write compact lattices, with one path for each word sequence; false: "
+           "state-level ones, with all that was kept"),
+    *declared(settings_of(PhoneDeterminizeOptions)),
+    option("allow-partial", bool, False, "Take the best path, too, where no final state was reached"),
+    option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
+)
+
+LATTICES_HELP = """
+Lattices are compact and determinized, with unscaled acoustic costs: programs that read them must be given the acoustic
+scale again.
+"""
+
+
+class Computes(Protocol):
+    """What computes a network's output for an utterance."""
+
+    def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
+                online_ivector_period: int = 0) -> np.ndarray:
+        """The output, float32 (frames, output dim), with priors subtracted and the acoustic scale."""
+
+
+def utterance_computer(model: AcousticModel, options: Options, device: str) -> Computes:
+    """Computes utterances a chunk at a time, as the ``SIMPLE`` options say."""
+    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.runtime.compute import UtteranceComputer
+
+    return UtteranceComputer(prepare_for_test(model.nnet), compute_options(options), model.priors, device)
+
+
+def decode_features(args: list[str], options: Options,
+                    make_computer: Callable[[AcousticModel, Options, str], Computes] = utterance_computer,
+                    in_threads: bool = False, read_graph: Callable[[TransitionModel], Graph] | None = None) -> int:
+    """Decode a table of features with an acoustic model; return the exit status.
+
+    ``make_computer(model, options, device)`` gives what computes the network; ``in_threads`` says whether to search
+    ``--num-threads`` utterances at a time; ``read_graph(model)`` gives the graph, if it is not that of ``args[1]``.
+    """
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.engine.threads import num_threads
+
+    check_ivector_options(options)
+    device = set_up(options)
+    model = read_model(args[0])
+    computer = make_computer(model, options, device)
+    with IvectorSource(options) as ivectors:
+        def log_likes(key: str, feats: np.ndarray) -> np.ndarray | None:
+            try:
+                ivector, online_ivectors = ivectors.find(key)
+            except KeyError as error:
+                log.warning(f"No {error.args[0]} available for utterance {key}")
+                return None
+            return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
+
+        inputs = decoder_inputs(args[1], args[2], model.transition_model, read_graph)
+        return decode_table(args[3:], options, model.transition_model, inputs, log_likes,
+                            options.frame_subsampling_factor, num_threads() if in_threads else 1)
+
+
+def decoder_options(options: Options) -> DecoderOptions:
+    """The search's options from the ``DECODER`` group."""
+    return with_values(DecoderOptions(), {**options.as_dict(),
+                                          "min-active": min(options.min_active, options.max_active)})
+
+
+def decode_table(wspecifiers: list[str], options: Options, model: TransitionModel,
+                 inputs: Iterable[tuple[str, Graph | None, Any]],
+                 log_likes: Callable[[str, Any], np.ndarray | None], frame_subsampling_factor: int = 1,
+                 num_threads: int = 1) -> int:
+    """Decode utterances, and write what is found; return the exit status.
+
+    Parameters
+    ----------
+    wspecifiers : of lattices, and perhaps words and alignments
+    model : that the graphs belong to
+    inputs : keys, graphs and what ``log_likes`` takes; no graph for an utterance that failed already
+    log_likes : ``log_likes(key, matrix)`` gives log-likelihoods with the acoustic scale, or None, having warned
+    num_threads : threads that search; log-likelihoods are computed by the calling thread only
+    """
+    import time
+
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.io.read_ahead import map_ahead
+
+    start = time.perf_counter()
+    words = SymbolTable.read(options.word_symbol_table) if options.word_symbol_table else None
+    total = _Totals()
+    search = _Search(options, model, keep_decoder=num_threads < 2)
+    tasks = (_task(key, graph, matrix, log_likes) for key, graph, matrix in inputs)
+    with _Outputs(wspecifiers, options) as outputs:
+        for result in map_ahead(search, tasks, num_threads):
+            if result is None:
+                total.failed += 1
+                continue
+            _report(result, words)
+            outputs.write(result)
+            total.add(result)
+    total.report(time.perf_counter() - start, frame_subsampling_factor)
+    return 0 if total.done else 1
+
+
+class _Task(NamedTuple):
+    """An utterance to decode."""
+
+    key: str
+    graph: Graph
+    log_likes: np.ndarray
+
+
+class _Found(NamedTuple):
+    """A decoded utterance, and the lattice to write, compact or not."""
+
+    key: str
+    decoded: Decoded
+    lattice: Any
+
+
+def _task(key: str, graph: Graph | None, matrix: Any,
+          log_likes: Callable[[str, Any], np.ndarray | None]) -> _Task | None:
+    """What is to be decoded, or None, with a warning."""
+    if graph is None:
+        return None
+    if not isinstance(matrix, Exception) and len(matrix) == 0:
+        log.warning(f"Zero-length utterance: {key}")
+        return None
+    try:
+        with within(f"utterance {key}"):
+            likes = log_likes(key, matrix)
+    except NumericError as error:
+        log.warning(f"Skipping {error}")
+        return None
+    return None if likes is None else _Task(key, graph, likes)
+
+
+class _Search:
+    """Decodes and determinizes. Threads may share it if each utterance gets a decoder of its own."""
+
+    def __init__(self, options: Options, model: TransitionModel, keep_decoder: bool) -> None:
+        self._options, self._model, self._keep_decoder = options, model, keep_decoder
+        self._decoder_options = decoder_options(options)
+        self._determinize_options = with_values(PhoneDeterminizeOptions(), options.as_dict())
+        self._kept: tuple[Graph, Decoder] | None = None
+
+    def __call__(self, task: _Task | None) -> _Found | None:
+        """What was found, or None, with a warning if there is a task."""
+        if task is None:
+            return None
+        decoder = self._decoder(task.graph)
+        decoded = self._decode(task.key, decoder, task.log_likes)
+        if decoded is None:
+            return None
+        if not self._options.determinize_lattice:
+            return _Found(task.key, decoded, decoded.lattice)
+        compact = decoder.determinize(decoded, self._determinize_options)
+        if not compact.complete:
+            log.warning(f"Determinization finished earlier than the beam for utterance {task.key}")
+        return _Found(task.key, decoded, compact.lattice)
+
+    def _decoder(self, graph: Graph) -> Decoder:
+        from nnet3py.decoding.decoder import Decoder
+
+        if self._kept is not None and self._kept[0] is graph:
+            return self._kept[1]
+        decoder = Decoder(graph, self._model, self._decoder_options)
+        if self._keep_decoder:
+            self._kept = graph, decoder
+        return decoder
+
+    def _decode(self, key: str, decoder: Decoder, log_likes: np.ndarray) -> Decoded | None:
+        try:
+            with within(f"utterance {key}"):
+                decoded = decoder.decode(log_likes)
+        except NumericError as error:
+            log.warning(f"Skipping {error}")
+            return None
+        if decoded is None:
+            log.warning(f"Failed to decode utterance with id {key}")
+            return None
+        if not decoded.reached_final:
+            if not self._options.allow_partial:
+                log.warning(f"Not producing output for utterance {key} since no final-state reached and "
+                            "--allow-partial=false.")
+                return None
+            log.warning(f"Outputting partial output for utterance {key} since no final-state reached")
+        return decoded
+
+
+class _Totals:
+    """Counts over utterances."""
+
+    def __init__(self) -> None:
+        self.done = self.failed = self.frames = 0
+        self.log_likelihood = 0.0
+
+    def add(self, result: _Found) -> None:
+        self.done += 1
+        self.frames += len(result.decoded.alignment)
+        self.log_likelihood += result.decoded.log_likelihood
+
+    def report(self, seconds: float, frame_subsampling_factor: int) -> None:
+        """Log the real-time factor, how many utterances were decoded, and the likelihood of a frame."""
+        frames = max(self.frames, 1)
+        log.log(f"Time taken {seconds:.6g}s: real-time factor assuming 100 frames/sec is "
+                f"{seconds * 100.0 / (frames * frame_subsampling_factor):.6g}")
+        log.log(f"Done {self.done} utterances, failed for {self.failed}")
+        log.log(f"Overall log-likelihood per frame is {self.log_likelihood / frames:.6g} over {self.frames} frames.")
+
+
+def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
+                   read_graph: Callable[[TransitionModel], Graph] | None = None,
+                   ) -> Iterator[tuple[str, Graph | None, Any]]:
+    """Utterances with their graphs; None, with a warning, for a graph whose utterance is missing."""
+    from nnet3py.decoding.decoding_graph import DecodingGraph
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.random_access import RandomAccessReader
+    from nnet3py.io.specifiers import is_rspecifier
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.transducers.fst_text import FST
+
+    if read_graph is not None or not is_rspecifier(graphs):
+        with within(f"the graph {graphs}"):
+            graph = read_graph(model) if read_graph is not None else DecodingGraph.read(graphs, model)
+        with SequentialReader(matrices, FLOAT_MATRIX) as reader:
+            for key, matrix in reader:
+                yield key, graph, matrix
+        return
+    with SequentialReader(graphs, FST) as fsts, RandomAccessReader(matrices, FLOAT_MATRIX) as lookup:
+        for key, fst in fsts:
+            if key not in lookup:
+                log.warning(f"Not decoding utterance {key} because no features available.")
+                yield key, None, None
+                continue
+            with within(f"the graph of utterance {key}"):
+                own_graph = DecodingGraph.of_fst(fst, model)
+            yield key, own_graph, lookup[key]
+
+
+def _report(result: _Found, words: SymbolTable | None) -> None:
+    decoded = result.decoded
+    frames = len(decoded.alignment)
+    if words is not None:
+        log.write_text(f"{result.key} {words.text(decoded.words)}\n")
+    log.log(f"Log-like per frame for utterance {result.key} is {decoded.log_likelihood / max(frames, 1):.6g} over "
+            f"{frames} frames.")
+
+
+class _Outputs:
+    """The tables that are written: lattices, and perhaps words and alignments. An empty name writes nothing."""
+
+    def __init__(self, wspecifiers: list[str], options: Options) -> None:
+        import numpy as np
+
+        from nnet3py.formats.holders import INT_VECTOR
+        from nnet3py.io.tables import TableWriter
+        from nnet3py.lattices.scaling import Scales
+        from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
+
+        if options.acoustic_scale == 0.0:
+            raise Nnet3Error("--acoustic-scale must not be 0")
+        lattices: Any = COMPACT_LATTICES if options.determinize_lattice else LATTICES
+        self._unscale = Scales(1.0, float(np.float32(options.acoustic_scale))).undone()      # as it was applied
+        self._stack = ExitStack()
+        self._writers: list[Any] = [None, None, None]
+        with self._stack as opened:
+            for place, name in enumerate(wspecifiers):
+                if name:
+                    self._writers[place] = opened.enter_context(TableWriter(name, INT_VECTOR if place else lattices))
+            self._stack = opened.pop_all()
+
+    def __enter__(self) -> _Outputs:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stack.__exit__(*exception)
+
+    def write(self, result: _Found) -> None:
+        """Write lattice, words and alignment of an utterance, each if it has a table."""
+        from nnet3py.lattices.scaling import scaled
+
+        lattices, words, alignments = self._writers
+        if lattices is not None:
+            lattices.write(result.key, scaled(result.lattice, self._unscale))
+        if words is not None:
+            words.write(result.key, result.decoded.words)
+        if alignments is not None:
+            alignments.write(result.key, result.decoded.alignment)

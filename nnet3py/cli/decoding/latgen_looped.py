@@ -1,0 +1,47 @@
+"""nnet3-latgen-faster-looped and -parallel: decoding, with the network computed as for a stream of frames."""
+from __future__ import annotations
+
+from nnet3py.cli.decoding.decode_table import DECODER, LATTICES_HELP, decode_features
+from nnet3py.cli.decoding.looped_options import LOOPED, looped_computer
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import DEVICE, IVEC
+from nnet3py.cli.process.options import Options, option
+
+_STREAMS_HELP = """
+What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is
+computed twice. Networks that also recur backwards in time, such as BLSTMs, need nnet3-latgen-faster. From
+--online-ivectors, each chunk takes that of the frame after its last input, or the last one.
+"""
+
+
+@kaldi_command("nnet3-latgen-faster-looped", usage=f"""
+The same as nnet3-latgen-faster, with the network computed chunk after chunk as for a stream of frames (looped).
+{_STREAMS_HELP}{LATTICES_HELP}
+Usage: nnet3-latgen-faster-looped [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-looped --frames-per-chunk=20 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
+ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster, nnet3-latgen-faster-looped-parallel
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE])
+def latgen_faster_looped(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return decode_features(args, options, looped_computer)
+
+
+@kaldi_command("nnet3-latgen-faster-looped-parallel", usage=f"""
+The same as nnet3-latgen-faster-looped, with --num-threads utterances decoded at a time; as many threads compute the
+network.
+{_STREAMS_HELP}{LATTICES_HELP}
+Usage: nnet3-latgen-faster-looped-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-looped-parallel --num-threads=4 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
+ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE, *(
+    option(name, int, default, "No effect: utterances are computed one after another")
+    for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
+def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return decode_features(args, options, looped_computer, in_threads=True)

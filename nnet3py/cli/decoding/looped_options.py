@@ -1,0 +1,33 @@
+"""The options of networks that are computed chunk after chunk as for a stream, and what is made from them."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.cli.decoding.decode_table import Computes
+from nnet3py.cli.process.option_groups import SIMPLE, without
+from nnet3py.cli.process.options import Options, declared
+from nnet3py.recognition.option_tables import LOOPED_SETTINGS
+
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
+
+LOOPED = (
+    *declared(LOOPED_SETTINGS),
+    *without(SIMPLE, "extra-left-context", "extra-right-context", "extra-right-context-final",
+             *(setting.name for setting in LOOPED_SETTINGS)),
+)
+
+
+def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
+    """Computes utterances as streams, as the ``LOOPED`` options say."""
+    from nnet3py.cli.process.compute_setup import optimize_options
+    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.runtime.looped import LoopedComputer
+
+    return LoopedComputer(
+        prepare_for_test(model.nnet), options.frames_per_chunk,
+        extra_left_context_initial=options.extra_left_context_initial,
+        frame_subsampling_factor=options.frame_subsampling_factor, acoustic_scale=options.acoustic_scale,
+        priors=model.priors, optimize=optimize_options(options), device=device,
+        debug=options["computation.debug"] or options.debug_computation,
+        cache_dir=options["compiler.cache-dir"] or None)

@@ -1,0 +1,130 @@
+"""What the commands that recognize sound as it arrives share: option groups, and what is made from them."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.decoding.decode_table import DECODER, decoder_options
+from nnet3py.cli.decoding.looped_options import LOOPED, looped_computer
+from nnet3py.cli.feat.speech_options import CMVN, FEATURE_OPTIONS
+from nnet3py.cli.ivectors.inputs import derive
+from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
+from nnet3py.cli.process.option_groups import DEVICE, without
+from nnet3py.cli.process.options import OptionError, Options, declared, option
+from nnet3py.cli.process.parser import options_of_file
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.option_fields import with_values
+from nnet3py.recognition.option_tables import (
+    ENDPOINT_SETTINGS,
+    PIPELINE_SETTINGS,
+    PITCH_SETTINGS,
+    endpoint_options,
+)
+
+if TYPE_CHECKING:
+    from nnet3py.decoding.lattice_decoder import Graph
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
+    from nnet3py.recognition.stream_decoder import StreamDecoder
+
+PIPELINE, ENDPOINT, PITCH = map(declared, (PIPELINE_SETTINGS, ENDPOINT_SETTINGS, PITCH_SETTINGS))
+STARTUP = option("num-threads-startup", int, 8, "No effect: i-vector extractors are read quickly enough")
+
+DECODING = (
+    *without(DECODER, "allow-partial", "word-symbol-table"), *LOOPED, *PIPELINE, *ENDPOINT, STARTUP, *DEVICE,
+)
+
+
+def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
+    """What the ``PIPELINE`` options name; not ``online``: i-vectors of all the frames of an utterance at once.
+
+    Raises OptionError for what cannot be computed, and as PipelineModels.check.
+    """
+    from nnet3py.feat.speech import speech_options
+    from nnet3py.recognition import pipeline_files
+
+    kind = options.feature_type
+    for other in ("mfcc", "plp", "fbank"):
+        if other != kind and options[f"{other}-config"]:
+            log.warning(f"--{other}-config option has no effect since feature type is set to {kind}.")
+    speech = speech_options(kind, options_of_file(options[f"{kind}-config"], FEATURE_OPTIONS[kind]).as_dict())
+    cmvn = ivectors = pitch = None
+    if options.add_pitch:
+        pitch = options_of_file(options.online_pitch_config, PITCH).as_dict()
+    if options.cmvn_config:
+        if not options.global_cmvn_stats:
+            raise OptionError("--global-cmvn-stats option is required when --cmvn-config is specified.")
+        cmvn = {**options_of_file(options.cmvn_config, CMVN).as_dict(), "global-cmvn-stats": options.global_cmvn_stats}
+    if options.ivector_extraction_config:
+        ivectors = ivector_values(options_of_file(options.ivector_extraction_config, ONLINE_OPTIONS))
+    models = pipeline_files.pipeline_models(speech, options.as_dict(), cmvn, ivectors, pitch)
+    if models.ivectors is not None:
+        derive(models.ivectors.extractor)
+        if not online:
+            models.ivectors.use_most_recent = models.ivectors.greedy = True
+    return models
+
+
+class OnlineDecoding:
+    """A recognizer made from options and files: what all its streams share.
+
+    Parameters
+    ----------
+    options : the ``DECODING`` options
+    model, graph : names of files
+    online : as of :func:`pipeline_models`
+    read_graph : reads the graph, of a transition model; None for one graph of all
+    """
+
+    def __init__(self, options: Options, model: str, graph: str, online: bool = True,
+                 read_graph: Callable[[str, TransitionModel], Graph] | None = None) -> None:
+        from nnet3py.acoustic_model import read_model
+        from nnet3py.cli.process.compute_setup import set_up
+        from nnet3py.decoding.decoding_graph import DecodingGraph
+        from nnet3py.errors import within
+
+        if not options.determinize_lattice:
+            raise OptionError("--determinize-lattice=false: only determinized lattices can be given here")
+        if options.acoustic_scale == 0.0:
+            raise OptionError("--acoustic-scale must not be 0")
+        self.models = pipeline_models(options, online)
+        self.endpoints = endpoint_options(options.as_dict())
+        self._search = decoder_options(options)
+        self._search.check()
+        self.determinize = with_values(PhoneDeterminizeOptions(), options.as_dict())
+        device = set_up(options)
+        acoustic = read_model(model)
+        self.transition_model = acoustic.transition_model
+        self._looped: Any = looped_computer(acoustic, options, device)
+        with within(f"the graph {graph}"):
+            self._graph: Graph = (read_graph or DecodingGraph.read)(graph, self.transition_model)
+        self._network: Any = None
+
+    def prepare(self) -> None:
+        """Make what takes time, before the first stream begins."""
+        if self._network is None:
+            self._network = self._looped.stream()
+
+    def begin(self, state: SpeakerState | None = None) -> tuple[FeaturePipeline, StreamDecoder]:
+        """A stream of a speaker about whom this is known. The one before is over."""
+        from nnet3py.recognition.pipeline import FeaturePipeline
+        from nnet3py.recognition.stream_decoder import StreamDecoder
+
+        self.prepare()
+        pipeline = FeaturePipeline(self.models, state)
+        return pipeline, StreamDecoder(pipeline, self._looped, self._graph, self.transition_model, self._search,
+                                       self.endpoints, self._network)
+
+
+def words_text(words: SymbolTable, numbers: Any) -> str:
+    """The words of these numbers, each followed by a blank; ``<#i>`` for the i-th if the table does not have it."""
+    return "".join(f"{words.names.get(int(number), f'<#{place}>')} " for place, number in enumerate(numbers))
+
+
+def log_endpoint(rule: tuple[str, Any]) -> None:
+    """Say by which rule an utterance is over."""
+    name, why = rule
+    log.vlog(2, f"Endpointing rule {name} activated: {'true' if why.contains_nonsilence else 'false'},"
+                f"{why.trailing_silence:.6g},{why.relative_cost:.6g},{why.utterance_length:.6g}")

@@ -1,0 +1,139 @@
+"""compute-wer, compute-wer-bootci and align-text: what was recognized compared with what was said."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.options import Options, option
+from nnet3py.errors import FormatError, Nnet3Error
+
+_MODE = option("mode", str, "strict", "How a missing hypothesis counts: strict: an error; all: one without words; "
+               "present: not counted", choices=("strict", "all", "present"))
+
+
+def _rates(errors: int, count: int) -> str:
+    """A percentage as the C library prints it."""
+    return f"{100.0 * errors / count:.2f}" if count else ("inf" if errors else "-nan")
+
+
+def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[str, list[str], list[list[str] | None]]]:
+    """Each utterance of the reference with its words, and those of the hypotheses, None where there is none."""
+    from nnet3py.formats.holders import TOKEN_VECTOR
+    from nnet3py.io.random_access import RandomAccessReader
+    from nnet3py.io.tables import SequentialReader
+
+    with ExitStack() as stack:
+        readers = [stack.enter_context(RandomAccessReader(name, TOKEN_VECTOR)) for name in hypotheses]
+        for key, words in stack.enter_context(SequentialReader(reference, TOKEN_VECTOR)):
+            sequences = [reader.get(key) for reader in readers]
+            if mode == "strict" and any(sequence is None for sequence in sequences):
+                raise FormatError(f"No hypothesis for key {key} and strict mode specifier.",
+                                  hint="--mode=all counts it as empty, --mode=present leaves it out")
+            yield key, words, sequences
+
+
+@kaldi_command("compute-wer", usage="""
+Print the word error rate and the sentence error rate of a table of words against another.
+
+Usage: compute-wer [options] <ref-rspecifier> <hyp-rspecifier>
+e.g.:
+ compute-wer --text --mode=present ark:data/test/text ark:hyp_text
+See also: compute-wer-bootci, align-text, word-error-rate
+""", arguments=(2, 2), options=[_MODE, option("text", bool, False, "No difference")])
+def compute_wer(args: list[str], options: Options) -> int:
+    """Print the rates."""
+    import sys
+
+    from nnet3py.decoding.edit_distance import edit_distance
+
+    words = sentences = wrong = absent = 0
+    kinds = [0, 0, 0]
+    for _, reference, (hypothesis,) in _both(args[0], [args[1]], options.mode):
+        absent += hypothesis is None
+        if hypothesis is None and options.mode == "present":
+            continue
+        edits = edit_distance(reference, hypothesis or [])
+        kinds = [a + b for a, b in zip(kinds, edits, strict=True)]
+        words, sentences, wrong = words + len(reference), sentences + 1, wrong + (edits.total > 0)
+    total = sum(kinds)
+    sys.stdout.write(
+        f"%WER {_rates(total, words)} [ {total} / {words}, {kinds[0]} ins, {kinds[1]} del, {kinds[2]} sub ]"
+        f"{' [PARTIAL]' if absent else ''}\n%SER {_rates(wrong, sentences)} [ {wrong} / {sentences} ]\n"
+        f"Scored {sentences} sentences, {absent} not present in hyp.\n")
+    return 0
+
+
+@kaldi_command("compute-wer-bootci", usage="""
+Print the word error rate with the interval that 95 % of random samples of the utterances lie in; with a second
+hypothesis, that of both, and how probable it is that the second has fewer errors.
+
+Usage: compute-wer-bootci [options] <ref-rspecifier> <hyp-rspecifier> [<hyp2-rspecifier>]
+e.g.:
+ compute-wer-bootci --mode=present ark:data/test/text ark:hyp_text
+See also: compute-wer
+""", arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples")])
+def compute_wer_bootci(args: list[str], options: Options) -> int:
+    """Print intervals."""
+    import sys
+
+    from nnet3py.decoding.edit_distance import Resampler, edit_distance
+
+    errors: list[list[int]] = [[] for _ in args[1:]]
+    words: list[int] = []
+    for _, reference, hypotheses in _both(args[0], args[1:], options.mode):
+        if options.mode == "present" and any(text is None for text in hypotheses):
+            continue
+        words.append(len(reference))
+        for counts, hypothesis in zip(errors, hypotheses, strict=True):
+            counts.append(edit_distance(reference, hypothesis or []).total)
+    if not words or options.replications < 1:
+        raise Nnet3Error("there are no utterances to draw samples of" if not words else
+                         f"--replications must be positive, not {options.replications}")
+    resampler = Resampler(options.replications)
+    lines = []
+    for number, counts in enumerate(errors, 1):
+        mean, width = (100.0 * value for value in resampler.interval(counts, words))
+        lines.append(f"Set{number}: %WER {mean:.2f} 95% Conf Interval [ {mean - width:.2f}, {mean + width:.2f} ]\n")
+    if len(errors) == 2:
+        lines.append(f"Probability of Set2 improving Set1: {100.0 * resampler.improvement(*errors):.2f}\n")
+    sys.stdout.write("".join(lines))
+    return 0
+
+
+@kaldi_command("align-text", usage="""
+Align the words of two tables, as pairs with --separator between them, and --special-symbol where one has no word.
+
+Usage: align-text [options] <text1-rspecifier> <text2-rspecifier> <alignment-wspecifier>
+e.g.:
+ align-text --special-symbol="'***'" ark:data/test/text ark:hyp_text ark,t:aligned.txt
+See also: compute-wer
+""", arguments=(3, 3), options=[
+    option("special-symbol", str, "<eps>", "What stands for a missing word; not a word of the tables"),
+    option("separator", str, ";", "What stands between pairs"),
+])
+def align_text(args: list[str], options: Options) -> int:
+    """Align; 1 if nothing was."""
+    from nnet3py.decoding.edit_distance import align
+    from nnet3py.formats.holders import TOKEN_VECTOR
+    from nnet3py.io.tables import TableWriter
+
+    done = failed = 0
+    gap = options.special_symbol
+    with TableWriter(args[2], TOKEN_VECTOR) as writer:
+        for key, first, (second,) in _both(args[0], [args[1]], "present"):
+            if second is None:
+                log.warning(f"Key {key} is in text1 but not in text2")
+                failed += 1
+                continue
+            if gap in first or gap in second:
+                raise FormatError(f"utterance {key} has the word '{gap}', which is the special symbol",
+                                  hint="give another --special-symbol")
+            tokens: list[str] = []
+            for pair in align(first, second, gap):
+                tokens += [options.separator, *pair] if tokens else pair
+            writer.write(key, tokens)
+            done += 1
+    log.log(f"Done {done} sentences, failed for {failed}")
+    return 0 if done else 1

@@ -1,0 +1,88 @@
+"""train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e: what comes before a network is trained."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnet3py.cli.drivers.staged_work import RESUMES, run_work
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.field_options import driver_options
+from nnet3py.cli.process.options import Options
+from nnet3py.drivers.preparation_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
+
+
+@kaldi_command("train-ivector-extractor", usage=f"""
+Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
+mixture of Gaussians, and the extractor. In the end the folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
+online_cmvn.conf and splice_opts, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
+{RESUMES}
+
+The stages: -6 lists, -5 transform, -4 mixture in memory, -3 passes over all data for it, -2 full covariances and the
+first extractor, -1 posteriors, 0 to --num-iters less one the iterations.
+
+Usage:  train-ivector-extractor [options]
+
+e.g.:
+train-ivector-extractor --feat-dir=data/train_hires --dir=exp/nnet3/extractor --nj=10
+See also: extract-ivectors, ivector-extract-online2
+""", arguments=(0, 0), options=driver_options(ExtractorOptions), detached_values=True)
+def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
+    """Train an extractor."""
+    return run_work("ivector_extractor", "train_ivector_extractor", ExtractorOptions, options)
+
+
+@kaldi_command("extract-ivectors", usage=f"""
+Extract the i-vectors of a data directory, one every so many frames, as an online recognizer would: ivector_online.scp,
+ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
+--feat.online-ivector-dir of train-chain wants.
+{RESUMES}
+
+Usage:  extract-ivectors [options]
+
+e.g.:
+extract-ivectors --feat-dir=data/train_hires --extractor-dir=exp/nnet3/extractor --dir=exp/nnet3/ivectors_train \\
+  --utts-per-spk-max=2
+See also: train-ivector-extractor, ivector-extract-online2, train-chain
+""", arguments=(0, 0), options=driver_options(IvectorOptions), detached_values=True)
+def extract_ivectors(args: Sequence[str], options: Options) -> int:
+    """Extract i-vectors."""
+    return run_work("ivector_extraction", "extract_ivectors", IvectorOptions, options)
+
+
+@kaldi_command("nnet3-build-tree", usage=f"""
+Build a tree from alignments and features, for the topology of a lang folder: statistics, questions, tree, model,
+and the alignments converted to it. In the end the folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt, as
+that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
+tree from statistics is build-tree.
+{RESUMES}
+
+The stages: -5 model without context, -4 statistics, -3 questions and tree, -2 model, -1 alignments.
+
+Usage:  nnet3-build-tree [options]
+
+e.g.:
+nnet3-build-tree --frame-subsampling-factor=3 --context-opts="--context-width=2 --central-position=1" \\
+  --num-leaves=3500 --feat-dir=data/train --lang=data/lang_chain --ali-dir=exp/tri_ali --dir=exp/chain/tree
+See also: build-tree, tree-info, draw-tree, train-chain
+""", arguments=(0, 0), options=driver_options(TreeOptions), detached_values=True)
+def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
+    """Build a tree."""
+    return run_work("tree", "build_tree", TreeOptions, options)
+
+
+@kaldi_command("prepare-e2e", usage=f"""
+Prepare end-to-end training from a flat start, which needs no alignments: a tree without statistics, a phone language
+model and a graph of each transcript. The folder is the --tree-dir of train-chain --e2e=true; it has what that of
+Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh has, and phone_lm.fst.
+{RESUMES}
+
+The stages: -1 lists, 0 tree and model, 1 phone language model, 2 graphs.
+
+Usage:  prepare-e2e [options]
+
+e.g.:
+prepare-e2e --feat-dir=data/train --lang=data/lang_chain --dir=exp/e2e_tree --nj=2
+See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
+""", arguments=(0, 0), options=driver_options(FlatStartOptions), detached_values=True)
+def prepare_e2e(args: Sequence[str], options: Options) -> int:
+    """Prepare a flat start."""
+    return run_work("flat_start", "prepare_e2e", FlatStartOptions, options)

@@ -1,0 +1,24 @@
+"""What the commands of work in stages share: a part of their help, and how it is started."""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from nnet3py.cli.process.field_options import fields_from
+from nnet3py.cli.process.options import Options
+
+RESUMES = """
+Interrupted work goes on where it stopped when the command is given again; --stage=N begins at stage
+N instead. Jobs are processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise; each
+has a log in log/ of the folder."""
+
+
+def run_work(module: str, driver: str, declared: Any, options: Options) -> int:
+    """Do the work ``driver`` of a module of :mod:`nnet3py.drivers` with the options of a command; returns 0."""
+    values = fields_from(declared, options)
+    values.check()
+    from importlib import import_module
+
+    terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
+    getattr(import_module(f"nnet3py.drivers.{module}"), driver)(values, terminal=terminal)
+    return 0

@@ -1,0 +1,1 @@
+"""Commands that make, copy, merge, shuffle and choose training examples."""

@@ -1,0 +1,212 @@
+"""nnet3-copy-egs, and the same for chain and discriminative examples."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.options import Options, option
+from nnet3py.errors import within
+
+_HOW_MANY = (
+    option("random", bool, False, "Write each example to a random one of the outputs, instead of taking turns"),
+    option("keep-proportion", float, 1.0, "How often to copy each example; a fraction is taken as a probability"),
+    option("srand", int, 0, "Seed of the random choices"),
+)
+_CONTEXT = (
+    option("left-context", int, -1, "Input frames to keep to the left of the output (-1: all)"),
+    option("right-context", int, -1, "Input frames to keep to the right of the output (-1: all)"),
+)
+_SHIFT = option("frame-shift", int, 0, "Number added to the times of all but iVectors; to balance frame subsampling. "
+                "Outputs move by the closest multiple of the subsampling factor")
+
+
+@kaldi_command("nnet3-copy-egs", usage="""
+Copy training examples; optionally select frames or context, weight them, or
+distribute them over several tables.
+
+Usage:  nnet3-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
+
+e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
+ or:  nnet3-copy-egs ark:train.egs ark:1.egs ark:2.egs
+""", arguments=(2, None), options=[
+    *_HOW_MANY, *_CONTEXT,
+    option("frame-shift", int, 0, "Number added to the times of all but iVectors; to balance frame subsampling"),
+    option("frame", str, "", "Keep only this output frame ('random' or its number)"),
+    option("weights", str, "", "Rspecifier of numbers by which the outputs of each example are multiplied"),
+    option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
+])
+def copy_egs(args: list[str], options: Options) -> int:
+    """Copy examples; without being decoded where nothing is changed."""
+    from nnet3py.egs.raw_example import RAW_EXAMPLE, are_binary
+    from nnet3py.random_sequence import CRandom
+
+    random = CRandom(options.srand)
+
+    def changing() -> _Kind:
+        from nnet3py.egs.example import EXAMPLE
+        from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
+
+        selection = Selection.parse(options.frame, options.left_context, options.right_context, options.frame_shift)
+        if selection.is_everything():
+            return _Kind(EXAMPLE, None, scale_outputs, rename_output)
+        selector = ExampleSelector(selection, random)
+        if not (options.weights or options.outputs) and are_binary(*args[1:]):
+            from nnet3py.egs.packed_example import PACKED_EXAMPLE
+            from nnet3py.egs.packed_select import PackedSelector
+
+            return _Kind(PACKED_EXAMPLE, PackedSelector(selector))
+        return _Kind(EXAMPLE, selector, scale_outputs, rename_output)
+
+    done = _copy(args, options, RAW_EXAMPLE, changing, random)
+    log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-copy-egs.cc", line=431)
+    return 0 if done.num_written else 1
+
+
+@kaldi_command("nnet3-chain-copy-egs", usage="""
+Copy chain examples; optionally shift them in time, take away context, weight
+them, or distribute them over several tables.
+
+Usage:  nnet3-chain-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
+
+e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
+ or:  nnet3-chain-copy-egs ark:train.cegs ark:1.cegs ark:2.cegs
+""", arguments=(2, None), options=[
+    *_HOW_MANY, *_CONTEXT, _SHIFT,
+    option("weights", str, "", "Rspecifier of numbers by which the weight of each example is multiplied"),
+    option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
+])
+def chain_copy_egs(args: list[str], options: Options) -> int:
+    """Copy chain examples; their bytes where nothing is changed."""
+    from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
+    from nnet3py.random_sequence import CRandom
+
+    def changing() -> _Kind:
+        from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+        from nnet3py.egs.sequence_select import SequenceSelector, rename_supervision, scale_supervision
+
+        selector = SequenceSelector(options.frame_shift, options.left_context, options.right_context)
+        return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision,
+                     rename_supervision)
+
+    done = _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
+    log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-chain-copy-egs.cc", line=400)
+    return 0 if done.num_written else 1
+
+
+@kaldi_command("nnet3-discriminative-copy-egs", usage="""
+Copy examples of discriminative training; optionally shift them in time, or
+distribute them over several tables.
+
+Usage:  nnet3-discriminative-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
+
+e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
+ or:  nnet3-discriminative-copy-egs --frame-shift=1 ark:train.degs ark:1.degs ark:2.degs
+""", arguments=(2, None), options=[*_HOW_MANY, _SHIFT])
+def discriminative_copy_egs(args: list[str], options: Options) -> int:
+    """Copy discriminative examples; their bytes where nothing is changed."""
+    from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
+    from nnet3py.random_sequence import CRandom
+
+    def changing() -> _Kind:
+        from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+        from nnet3py.egs.sequence_select import SequenceSelector
+
+        selector = SequenceSelector(options.frame_shift)
+        return _Kind(DISCRIMINATIVE_EXAMPLE, None if selector.changes_nothing else selector)
+
+    done = _copy(args, options, RAW_DISCRIMINATIVE_EXAMPLE, changing, CRandom(options.srand))
+    log.log(str(done), file="nnet3-discriminative-copy-egs.cc", line=142)
+    return 0 if done.num_written else 1
+
+
+_CHANGES = ("left-context", "right-context", "frame-shift", "frame", "weights", "outputs")
+
+
+class _Kind(NamedTuple):
+    """A kind of example: how it is read and written, and what can be changed.
+
+    ``select(example)`` gives a changed example, or None for one that is left out; it is None if nothing is asked for.
+    """
+
+    holder: Any = None
+    select: Callable[[Any], Any] | None = None
+    scale: Callable[[Any, float], None] | None = None
+    rename: Callable[[Any, str], None] | None = None
+
+
+class _Done(NamedTuple):
+    num_read: int
+    num_written: int
+    num_errors: int
+
+    def __str__(self) -> str:
+        return f"Read {self.num_read} neural-network training examples, wrote {self.num_written}"
+
+
+def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
+    """Copy examples as the options say.
+
+    ``raw`` is the holder of their bytes; ``changing`` loads what changes need, and is not called if there are none.
+    """
+    from nnet3py.egs.raw_example import copying_holder
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    source, *targets = args
+    kind = changing() if any(options.given(name) for name in _CHANGES) else _Kind()
+    with ExitStack() as stack:
+        changes = _Changes(options, kind, stack)
+        holder = kind.holder if changes.needed else copying_holder(*targets, raw=raw)
+        writers = [stack.enter_context(TableWriter(target, holder)) for target in targets]
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        reader = stack.enter_context(SequentialReader(source, holder))
+        num_read = num_written = 0
+        keep_proportion, at_random = options.keep_proportion, options.random
+        for key, example in log.progress(reader, "Copying examples", share=reader.share_read):
+            num_read += 1
+            count = random.count(keep_proportion)
+            for copy in changes.copies(key, example, count) if changes.needed else repeat(example, count):
+                chosen = random.draw() if at_random else num_written
+                writers[chosen % len(writers)].write(key, copy)
+                num_written += 1
+    return _Done(num_read, num_written, changes.num_errors)
+
+
+class _Changes:
+    """What the options ask to be done to each example."""
+
+    def __init__(self, options: Options, kind: _Kind, stack: ExitStack) -> None:
+        self._select = kind.select
+        self.num_errors = 0
+        self._changes: list[tuple[Any, str, Callable]] = []      # table, what it holds, what is done with that
+        self.needed = False
+        if kind.holder is None:
+            return
+        from nnet3py.formats.holders import FLOAT, TOKEN
+        from nnet3py.io.tables import RandomAccessReader
+
+        for name, what, holder, change in (("weights", "weight", FLOAT, kind.scale),
+                                           ("outputs", "output name", TOKEN, kind.rename)):
+            if change is not None and options[name]:
+                table: Any = stack.enter_context(RandomAccessReader(options[name], holder))
+                self._changes.append((table, what, change))
+        self.needed = bool(self._changes) or kind.select is not None
+
+    def copies(self, key: str, example: Any, count: int) -> Iterator[Any]:
+        """Yield the example ``count`` times, changed as asked."""
+        for table, what, _ in self._changes:
+            if key not in table:
+                log.warning(f"No {what} for example key {key}", file=f"{log.program()}.cc", line=390)
+                self.num_errors += 1
+                return
+        with within(f"example {key}"):
+            for table, _, change in self._changes:
+                change(example, table[key])
+        for _ in range(count):
+            with within(f"example {key}"):
+                changed = example if self._select is None else self._select(example)
+            if changed is not None:
+                yield changed

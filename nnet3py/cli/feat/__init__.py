@@ -1,0 +1,1 @@
+"""Commands on sound and features: MFCC, pitch, voice activity, normalization, transforms, segments."""

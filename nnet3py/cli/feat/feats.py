@@ -1,0 +1,214 @@
+"""splice-feats, add-deltas, select-feats, subset-feats, subsample-feats and shift-feats: other rows and columns."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.option_groups import BINARY
+from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.errors import FormatError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+DEFAULT_SUBSET = 10
+
+
+def _convert(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+    """A table of features from another; empty matrices are skipped with a warning. Returns entries and errors."""
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    def converted(key: str, features: np.ndarray) -> np.ndarray | None:
+        if not len(features):
+            log.warning(f"Empty feature matrix for key {key}")
+            return None
+        return convert(features)
+
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, converted)
+
+
+@kaldi_command("splice-feats", usage="""
+Put each frame beside its neighbors; at the ends of an utterance the outermost frame is repeated.
+
+Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
+e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
+""", arguments=(2, 2), options=[
+    option("left-context", int, 4, "Number of frames of left context"),
+    option("right-context", int, 4, "Number of frames of right context"),
+])
+def splice_feats(args: list[str], options: Options) -> int:
+    """Splice a table; 1 if it was empty."""
+    from nnet3py.feat.frames import splice
+
+    left, right = options.left_context, options.right_context
+    if left < 0 or right < 0:
+        raise OptionError(f"--left-context and --right-context cannot be negative; found {left} and {right}")
+    done, _ = _convert(args, lambda features: splice(features, left, right))
+    return 0 if done else 1
+
+
+@kaldi_command("add-deltas", usage="""
+Put the slopes of features over time, the slopes of the slopes and so on beside them.
+
+Usage: add-deltas [options] <feature-rspecifier> <feature-wspecifier>
+e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
+""", arguments=(2, 2), options=[
+    option("truncate", int, 0, "Use this many columns of the features only (0: all)"),
+    option("delta-order", int, 2, "How many orders of deltas to add"),
+    option("delta-window", int, 2, "Frames on either side from which a slope is computed"),
+])
+def add_deltas(args: list[str], options: Options) -> int:
+    """Add deltas to a table; 1 if it was empty."""
+    from nnet3py.feat import frames
+
+    filters = frames.delta_filters(options.delta_order, options.delta_window)
+    truncate = options.truncate
+    if truncate < 0:
+        raise OptionError(f"Invalid option --truncate={truncate}", "expected a number of columns, or 0 for all")
+
+    def with_deltas(features: np.ndarray) -> np.ndarray:
+        if truncate > features.shape[1]:
+            raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
+                             f"dimension {truncate}.")
+        return frames.add_deltas(features[:, :truncate or None], filters)
+
+    done, _ = _convert(args, with_deltas)
+    return 0 if done else 1
+
+
+@kaldi_command("select-feats", usage="""
+Copy some columns of features. The selection is a list of numbers from 0 and of ranges, which may run backwards.
+
+Usage: select-feats <selection> <feature-rspecifier> <feature-wspecifier>
+e.g.: select-feats 0,24-22,3-12 scp:feats.scp ark,scp:feat-red.ark,feat-red.scp
+See also: copy-feats, subset-feats, subsample-feats
+""", arguments=(3, 3))
+def select_feats(args: list[str], options: Options) -> int:
+    """Select columns of a table."""
+    from nnet3py.feat.frames import parse_selection, select_columns
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    columns = parse_selection(args[0])
+    done, _ = convert_table(args[1], args[2], FLOAT_MATRIX, FLOAT_MATRIX,
+                            lambda key, features: select_columns(features, columns))
+    if not done:
+        log.warning("Empty archive provided.")
+    return 0
+
+
+@kaldi_command("subset-feats", usage="""
+Copy the first matrices of a table, or those that a list names (the first word of each line), or all others.
+
+Usage: subset-feats [options] <feature-rspecifier> <feature-wspecifier>
+e.g.: subset-feats --n=10 ark:feats.ark ark:some.ark
+or: subset-feats --include=utterances ark:feats.ark ark:some.ark
+See also: select-feats, subsample-feats
+""", arguments=(2, 2), options=[
+    option("n", int, DEFAULT_SUBSET, "How many matrices to copy, from the first on"),
+    option("include", str, "", "File with the keys of the matrices to copy"),
+    option("exclude", str, "", "File with the keys of the matrices not to copy"),
+])
+def subset_feats(args: list[str], options: Options) -> int:
+    """Copy a subset of a table."""
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    by_list = options.include or options.exclude
+    if options.include and options.exclude:
+        raise OptionError("should not have both --exclude and --include option!")
+    if by_list and options.n != DEFAULT_SUBSET:
+        raise OptionError("should not have both --n and --include or --exclude")
+    if options.n < 0:
+        raise OptionError(f"Invalid option --n={options.n}", "expected how many matrices to copy")
+    listed = _first_words(by_list) if by_list else set()
+    wanted, left = bool(options.include), options.n
+    # The reader is not read to its end: with enough matrices, the rest does not matter.
+    with TableWriter(args[1], FLOAT_MATRIX) as writer, SequentialReader(args[0], FLOAT_MATRIX) as reader:
+        for key, load in (reader.lazy() if by_list or left else ()):
+            if not by_list or (key in listed) == wanted:
+                writer.write(key, load())
+                left -= 1
+            if not by_list and not left:
+                break
+    return 0
+
+
+def _first_words(rxfilename: str) -> set[str]:
+    from nnet3py.io.streams import failed_command, open_input
+
+    with open_input(rxfilename) as stream:
+        lines = [line.decode("utf-8", "surrogateescape").split() for line in stream.without_mark().readlines()]
+    if stream.status:
+        raise failed_command(rxfilename, stream.status)
+    if [] in lines:
+        raise FormatError(f"line {lines.index([]) + 1} of a list of keys is empty", path=rxfilename)
+    return {words[0] for words in lines}
+
+
+@kaldi_command("subsample-feats", usage="""
+Copy every n-th frame of features, or with a negative n every frame several times.
+
+Usage: subsample-feats [options] <feature-rspecifier> <feature-wspecifier>
+e.g.: subsample-feats --n=2 ark:- ark:-
+""", arguments=(2, 2), options=[
+    option("n", int, 1, "Take every n-th frame; if negative, repeat every frame -n times"),
+    option("offset", int, 0, "Frame to begin with"),
+])
+def subsample_feats(args: list[str], options: Options) -> int:
+    """Subsample a table; 1 if nothing was written."""
+    from nnet3py.feat.frames import subsample
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    if options.n == 0 or options.offset < 0 or (options.n < 0 and options.offset):
+        raise OptionError(f"--n={options.n} and --offset={options.offset} make no sense",
+                          "n is not 0, the offset not negative, and 0 if n is negative")
+
+    frames_in = frames_out = 0
+
+    def subsampled(key: str, features: np.ndarray) -> np.ndarray | None:
+        nonlocal frames_in, frames_out
+        result = subsample(features, options.n, options.offset)
+        frames_in, frames_out = frames_in + len(features), frames_out + len(result)
+        if len(result):
+            return result
+        log.warning(f"For utterance {key}, output would have no rows, producing no output.")
+        return None
+
+    done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, subsampled)
+    log.log(f"Processed {done} feature matrices; {errors} with errors.")
+    log.log(f"Processed {frames_in} input frames and {frames_out} output frames.")
+    return 0 if done else 1
+
+
+@kaldi_command("shift-feats", usage="""
+Shift features in time, keeping the number of frames: the outermost frame is repeated.
+
+Usage: shift-feats [options] <feature-rspecifier> <feature-wspecifier>
+or:  shift-feats [options] <feats-rxfilename> <feats-wxfilename>
+e.g.: shift-feats --shift=-1 ark:feats.ark ark:-
+See also: copy-feats, splice-feats, subsample-feats
+""", arguments=(2, 2), options=[
+    BINARY,
+    option("shift", int, 0, "By how many frames to shift; negative: to earlier ones"),
+])
+def shift_feats(args: list[str], options: Options) -> int:
+    """Shift a table or a file; 1 if a table was empty."""
+    from nnet3py.feat.frames import shift
+
+    if between_tables(args):
+        done, errors = _convert(args, lambda features: shift(features, options.shift))
+        log.log(f"Shifted {done} features by {options.shift} frames; {errors} with errors.")
+        return 0 if done else 1
+    from nnet3py.formats.matrices import write_matrix
+    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.io.object_files import write_object
+
+    features = read_matrix_file(args[0])
+    if not len(features):
+        raise FormatError("Empty input matrix", path=args[0])
+    write_object(args[1], lambda writer: write_matrix(writer, shift(features, options.shift)), options.binary)
+    return 0

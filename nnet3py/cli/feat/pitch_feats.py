@@ -1,0 +1,168 @@
+"""Pitch: found in sound, made into what networks are given, filled in where there is none."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.feat.sound_channel import chosen_channel
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.errors import Nnet3Error
+from nnet3py.feat.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.formats.wave_file import Wave
+
+_PITCH, _PROCESS = declared(tuple(PITCH_OPTIONS.values())), declared(tuple(PROCESS_PITCH_OPTIONS.values()))
+_CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)")
+_SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
+_REPORT_EVERY = 10                          # utterances
+
+
+@kaldi_command("compute-kaldi-pitch-feats", usage="""
+Find the pitch of sound: for each frame the correlation by which it was found (NCCF), and the pitch in Hz.
+
+Usage: compute-kaldi-pitch-feats [options] <wav-rspecifier> <feats-wspecifier>
+e.g.: compute-kaldi-pitch-feats --sample-frequency=8000 scp:wav.scp ark:- | \\
+ process-kaldi-pitch-feats ark:- ark:pitch.ark
+See also: process-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
+""", arguments=(2, 2), options=[*_PITCH, _CHANNEL])
+def compute_kaldi_pitch_feats(args: list[str], options: Options) -> int:
+    """Write the table; 1 if it is empty."""
+    from nnet3py.feat.pitch import compute_pitch, pitch_options
+
+    how = pitch_options(options.as_dict())
+    return _of_sounds(args, options, lambda samples, rate: compute_pitch(samples, rate, how))
+
+
+@kaldi_command("compute-and-process-kaldi-pitch-feats", usage="""
+Find the pitch of sound, and make of it what networks are given: how likely a frame is voiced, the log pitch less its
+mean nearby, and its change.
+
+Usage: compute-and-process-kaldi-pitch-feats [options] <wav-rspecifier> <feats-wspecifier>
+e.g.: compute-and-process-kaldi-pitch-feats --frames-per-chunk=10 --simulate-first-pass-online=true scp:wav.scp ark:out
+See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
+""", arguments=(2, 2), options=[*_PITCH, *_PROCESS, _CHANNEL, _SRAND])
+def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
+    """Write the table; 1 if it is empty."""
+    from nnet3py.feat.pitch import pitch_options, whole
+    from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
+
+    how, process = pitch_options(options.as_dict()), process_pitch_options(options.as_dict())
+    return _of_sounds(args, options,
+                      lambda samples, rate: whole(ProcessedPitchStream(how, process), samples, rate, how))
+
+
+@kaldi_command("process-kaldi-pitch-feats", usage="""
+Make of pitch what networks are given: how likely a frame is voiced, the log pitch less its mean nearby, and its change.
+
+Usage: process-kaldi-pitch-feats [options] <feats-rspecifier> <feats-wspecifier>
+e.g.: compute-kaldi-pitch-feats scp:wav.scp ark:- | process-kaldi-pitch-feats ark:- ark:pitch.ark
+See also: compute-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
+""", arguments=(2, 2), options=[*_PROCESS, _SRAND])
+def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
+    """Convert a table; 1 if it is empty."""
+    from nnet3py.cli.process.copying import convert_table
+    from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    how = process_pitch_options(options.as_dict())
+
+    def processed(key: str, raw: np.ndarray) -> np.ndarray | None:
+        try:
+            return process_pitch(raw, how)
+        except Nnet3Error as error:
+            log.warning(f"Failed to process the pitch of {key}: {error}")
+            return None
+
+    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, processed)
+    log.log(f"Post-processed pitch for {done} utterances.")
+    return 0 if done else 1
+
+
+def _of_sounds(args: list[str], options: Options, compute: Callable[[np.ndarray, float], np.ndarray]) -> int:
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.formats.wave_file import WAVE
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    done = errors = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(args[1], FLOAT_MATRIX))
+        for key, wave in stack.enter_context(SequentialReader(args[0], WAVE)):
+            pitch = _of_sound(key, wave, options.channel, compute)
+            if pitch is None:
+                errors += 1
+                continue
+            writer.write(key, pitch)
+            done += 1
+            if done % _REPORT_EVERY == 0:
+                log.log(f"Processed {done} utterances")
+            log.vlog(2, f"Processed features for key {key}")
+    log.log(f"Done {done} utterances, {errors} with errors.")
+    return 0 if done else 1
+
+
+def _of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.ndarray, float], np.ndarray]) -> (
+        np.ndarray | None):
+    """The pitch of a sound; None, with a warning, if there is none."""
+    channel = chosen_channel(key, len(wave.samples), wanted)
+    if channel is None:
+        return None
+    try:
+        pitch = compute(wave.samples[channel], wave.rate)
+    except Nnet3Error as error:
+        log.warning(f"Failed to compute pitch for utterance {key}: {error}")
+        return None
+    if not len(pitch):
+        log.warning(f"Utterance {key} is shorter than a window ({wave.duration:g} sec): it has no frames")
+    return pitch
+
+
+@kaldi_command("interpolate-pitch", usage="""
+Give pitch to frames that have none (0): the likeliest smooth curve, or lines across the gaps.
+
+Usage: interpolate-pitch [options] <feats-rspecifier> <feats-wspecifier>
+e.g.: interpolate-pitch ark:pitch.ark ark:filled.ark
+See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
+""", arguments=(2, 2), options=[
+    option("linear-interpolation", bool, False, "Draw lines across gaps, and change nothing else"),
+    option("pitch-interval", float, 4.0, "Hz between the pitches that are told apart"),
+    option("interpolator-factor", float, 1.0e-05, "The less, the nearer the curve is to what was measured"),
+    option("max-voicing-prob", float, 0.9, "What a voicing of 1 counts"),
+    option("max-pitch-change-per-frame", float, 10.0, "The largest step of the curve, in Hz"),
+])
+def interpolate_pitch(args: list[str], options: Options) -> int:
+    """Convert a table; 1 if it is empty."""
+    from nnet3py.cli.process.copying import convert_table
+    from nnet3py.feat.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.random_sequence import CRandom
+
+    how = InterpolationOptions(options.pitch_interval, options.interpolator_factor, options.max_voicing_prob,
+                               options.max_pitch_change_per_frame)
+    how.check()
+    random, total, zero, changed, errors = CRandom(), 0, 0, 0, 0
+
+    def filled(key: str, features: np.ndarray) -> np.ndarray | None:
+        nonlocal total, zero, changed, errors
+        try:
+            if options.linear_interpolation:
+                return interpolated_by_lines(features)
+            result = interpolated(features, how, random)
+        except Nnet3Error as error:
+            log.warning(f"Failed to interpolate the pitch of {key}: {error}")
+            errors += 1
+            return None
+        total, zero, changed = total + len(features), zero + result.num_zero, changed + result.num_changed
+        return result.features
+
+    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, filled)
+    if not options.linear_interpolation and total:
+        log.log(f"Over {total} frames, {100 * zero / total:g}% were zero at input, and {100 * changed / total:g}% were "
+                "not zero but were changed.")
+    log.log(f"Done {done} utterances, {errors} with errors.")
+    return 0 if done else 1

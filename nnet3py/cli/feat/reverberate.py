@@ -1,0 +1,151 @@
+"""wav-reverberate and extend-wav-with-silence: sound as in a room, with noise, and with silence after it."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.errors import UsageError, within
+
+if TYPE_CHECKING:
+    from nnet3py.formats.wave_file import Wave
+
+
+def _read(rxfilename: str, rate: float | None = None) -> Wave:
+    """A file of sound; UsageError if it has another sampling rate than ``rate``."""
+    from nnet3py.formats.wave_file import read_wave
+    from nnet3py.io.object_files import read_object
+
+    wave = read_object(rxfilename, read_wave)
+    if rate is not None and wave.rate != rate:
+        raise UsageError(f"{rxfilename} has {wave.rate:g} samples a second, and the input {rate:g}",
+                         "convert one of them with sox, which may be in a pipe: 'sox x.wav -r 16000 -t wav - |'")
+    return wave
+
+
+def _write(wxfilename: str, wave: Wave) -> None:
+    from nnet3py.formats.wave_file import write_wave
+    from nnet3py.io.object_files import write_object
+
+    write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
+
+
+@kaldi_command("wav-reverberate", usage="""
+Reverberate sound with the impulse response of a room, and add noise or other signals to it.
+
+Usage: wav-reverberate [options] <wav-in-rxfilename> <wav-out-wxfilename>
+e.g.: wav-reverberate --duration=20.25 --impulse-response=rir.wav --additive-signals='noise1.wav,noise2.wav' \\
+ --snrs='20.0,15.0' --start-times='0,17.8' input.wav output.wav
+See also: wav-copy, wav-perturb
+""", arguments=(2, 2), options=[
+    option("impulse-response", str, "", "File with the impulse response of a room"),
+    option("additive-signals", str, "", "Files with signals to add, with commas between them"),
+    option("snrs", str, "", "Signal-to-noise ratios of these signals in dB, with commas between them"),
+    option("start-times", str, "", "When these signals begin, in seconds, with commas between them"),
+    option("multi-channel-output", bool, False, "Write a channel for each one of the impulse response, or else of the "
+           "additive signals"),
+    option("input-wave-channel", int, 0, "Channel of the input that is taken"),
+    option("rir-channel", int, 0, "Channel of the impulse response that is taken, if one is written"),
+    option("noise-channel", int, 0, "Channel of the additive signals that is taken, if one is written"),
+    option("shift-output", bool, True, "Begin at the peak of the impulse response, and be as long as the input; else "
+           "as long as the convolution"),
+    option("normalize-output", bool, True, "Give the result the power of the input"),
+    option("duration", float, 0.0, "Seconds of the result, which is cut or repeated; 0 for those of the input"),
+    option("volume", float, 0.0, "Factor of the result, which then is not normalized; 0 for none"),
+])
+def wav_reverberate(args: list[str], options: Options) -> int:
+    """Write the changed sound."""
+    import numpy as np
+
+    from nnet3py.feat.reverberate import AddedSignal, RoomOptions, reverberate
+    from nnet3py.formats.wave_file import Wave
+
+    names = options.additive_signals.split(",") if options.additive_signals else []
+    snrs, starts = _numbers(options.snrs, "snrs"), _numbers(options.start_times, "start-times")
+    if not len(names) == len(snrs) == len(starts):
+        raise OptionError(f"--additive-signals names {len(names)} signals, --snrs has {len(snrs)} numbers and "
+                          f"--start-times {len(starts)}", "there must be as many of each")
+    wave = _read(args[0])
+    sound = wave.samples[_channel(wave, options.input_wave_channel, "input-wave-channel")]
+    room = _read(options.impulse_response, wave.rate) if options.impulse_response else None
+    signals = [_read(name, wave.rate) for name in names]
+    settings = RoomOptions(options.shift_output, options.normalize_output, options.volume, options.duration)
+    count = _num_outputs(room, signals) if options.multi_channel_output else 1
+    channels = []
+    for number in range(count):
+        response = None
+        if room is not None:
+            wanted = number if options.multi_channel_output else options.rir_channel
+            response = room.samples[_channel(room, wanted, "rir-channel")]
+        added = []
+        for signal, snr, start in zip(signals, snrs, starts, strict=True):
+            wanted = number if options.multi_channel_output and len(signal.samples) > 1 else options.noise_channel
+            added.append(AddedSignal(signal.samples[_channel(signal, wanted, "noise-channel")], snr, start))
+        channels.append(reverberate(sound, wave.rate, response, added, settings))
+    _write(args[1], Wave(wave.rate, np.stack(channels)))
+    return 0
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise OptionError(f"Invalid option --{name}={text}", "expected numbers with commas between them") from None
+
+
+def _channel(wave: Wave, wanted: int, name: str) -> int:
+    if not 0 <= wanted < len(wave.samples):
+        raise OptionError(f"--{name}={wanted}: the file has {len(wave.samples)} channels, counted from 0")
+    return wanted
+
+
+def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
+    """How many channels are written; UsageError if the files differ in them."""
+    counts = [len(wave.samples) for wave in signals if len(wave.samples) > 1]
+    count = len(room.samples) if room is not None else max(counts, default=1)
+    if any(other != count for other in counts):
+        raise UsageError(f"with --multi-channel-output, {count} channels are written, and an additive signal has "
+                         f"{next(other for other in counts if other != count)}", "it must have as many, or one")
+    return count
+
+
+@kaldi_command("extend-wav-with-silence", usage="""
+Append silence to sound: the quietest piece of its beginning and its end, repeated. So it is tested how recognition
+finds the end of what is said.
+
+Usage: extend-wav-with-silence [options] <wav-rspecifier> <wav-wspecifier>
+or:   extend-wav-with-silence [options] <wav-rxfilename> <wav-wxfilename>
+e.g.: extend-wav-with-silence --extra-silence-length=2 scp:wav.scp ark:- | wav-to-duration ark:- ark,t:-
+See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
+""", arguments=(2, 2), options=[
+    option("extra-silence-length", float, 5.0, "Seconds of silence that are appended"),
+    option("silence-search-length", float, 0.5, "Seconds of the beginning and of the end that are searched for the "
+           "quietest piece"),
+    option("silence-extract-length", float, 0.05, "Seconds of a piece; it is shorter than what is searched"),
+    option("silence-extract-shift", float, 0.025, "Seconds from one piece that is tried to the next"),
+])
+def extend_wav_with_silence(args: list[str], options: Options) -> int:
+    """Extend a table or a file; 1 if a table was empty."""
+    import numpy as np
+
+    from nnet3py.feat.reverberate import SilenceOptions, with_silence
+    from nnet3py.formats.wave_file import WAVE
+
+    settings = SilenceOptions(options.extra_silence_length, options.silence_search_length,
+                              options.silence_extract_length, options.silence_extract_shift)
+
+    def extended(key: str, wave: Wave) -> Wave:
+        return wave._replace(samples=np.stack([with_silence(channel, wave.rate, settings)
+                                               for channel in wave.samples]))
+
+    if not between_tables(args):
+        with within(args[0]):
+            wave = extended("", _read(args[0]))
+        _write(args[1], wave)
+        log.log(f"Appended {options.extra_silence_length:g} seconds of silence to {args[0]}")
+        return 0
+    done, _ = convert_table(args[0], args[1], WAVE, WAVE, extended)
+    log.log(f"Successfully extended {done} files.")
+    return 0 if done else 1

@@ -1,0 +1,47 @@
+"""nnet3py train-rnnlm: training of an RNN language model on text."""
+from __future__ import annotations
+
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
+from nnet3py.cli.process.options import Options, declared
+from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
+
+
+@kaldi_command("train-rnnlm", usage="""
+Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM between embeddings of words, which are sums of
+vectors of features such as letter n-grams. The folder has the form of Kaldi's, for
+lattice-lmrescore-kaldi-rnnlm-pruned, for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and for a recognizer's
+rnnlm/.
+
+Texts have one sentence a line. The perplexity of an n-gram model, an ARPA file, is shown for comparison; with large
+vocabularies, whose words are sampled, samples are drawn from it.
+
+After each epoch the perplexity of the held-out text is shown, with normalized probabilities; final.raw and
+feat_embedding.final.mat have the model with the lowest perplexity. The other files are word_feats.txt,
+special_symbol_opts.txt (and .conf) and words.txt, with their sources in config/.
+
+An interrupted training goes on after its last epoch when the command is given again.
+
+Usage:  nnet3py train-rnnlm [options] <plain-text> ... [<arpa>] --dir=<folder>
+
+e.g.:
+ nnet3py train-rnnlm --words=data/lang/words.txt --held-out=dev.txt train.txt --dir=exp/rnnlm
+ nnet3py train-rnnlm news.txt books.txt 4gram.arpa --max-words=100000 --embedding-dim=512 --num-lstm-layers=2 \\
+   --minibatch-words=2048 --dir=exp/rnnlm_large
+See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
+""", arguments=(1, None), detached_values=True, options_anywhere=True, options=[
+    QUIET, NUM_THREADS, *declared(SETTINGS),
+])
+def train_rnnlm(args: list[str], options: Options) -> int:
+    """Train, and print the result in a line."""
+    training_options = rnnlm_options(options.as_dict())
+    training_options.check()
+    if options.num_threads:
+        from nnet3py.engine.threads import set_num_threads
+
+        set_num_threads(options.num_threads)
+    from nnet3py.io.streams import write_text
+    from nnet3py.rnnlm.training.run import train_on
+
+    write_text("-", f"{options.dir}: {train_on(args, training_options).summary()}\n")
+    return 0

@@ -1,0 +1,1 @@
+"""Commands on Gaussian mixtures, i-vectors, x-vectors, PLDA and clusters of speakers."""

@@ -1,0 +1,157 @@
+"""ivector-extractor-*: extractors of i-vectors, made, trained and copied."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.ivectors.inputs import read_extractor, with_posteriors
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import BINARY
+from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.errors import within
+
+if TYPE_CHECKING:
+
+    import numpy as np
+
+    from nnet3py.formats.posteriors import Posterior
+
+NUM_THREADS = option("num-threads", int, 1, "Threads; results do not depend on it")
+
+
+@kaldi_command("ivector-extractor-init", usage="""
+Make an extractor of i-vectors from a mixture of Gaussians, with random directions.
+
+Usage:  ivector-extractor-init [options] <fgmm-in> <ivector-extractor-out>
+e.g.: ivector-extractor-init 4.fgmm 0.ie
+See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
+""", arguments=(2, 2), options=[
+    BINARY,
+    option("ivector-dim", int, 400, "Dimension of the i-vectors"),
+    option("num-iters", int, 2, "No effect, as in Kaldi"),
+    option("use-weights", bool, True, "Let the Gaussians' weights depend on the i-vector"),
+])
+def ivector_extractor_init(args: list[str], options: Options) -> None:
+    """Make an extractor."""
+    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.ivectors.extractor import IvectorExtractor
+    from nnet3py.random_sequence import CRandom
+
+    if options.ivector_dim < 1:
+        raise OptionError(f"--ivector-dim must be above 0, found {options.ivector_dim}")
+    gmm = read_object(args[0], FullGmm.read)
+    extractor = IvectorExtractor.of_mixture(gmm, options.ivector_dim, options.use_weights, CRandom())
+    write_object(args[1], extractor.write, options.binary)
+    log.log(f"Initialized iVector extractor with iVector dimension {options.ivector_dim} and wrote it to {args[1]}")
+
+
+@kaldi_command("ivector-extractor-acc-stats", usage="""
+Gather statistics for training an extractor of i-vectors.
+
+Usage:  ivector-extractor-acc-stats [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <stats-out>
+e.g.: ivector-extractor-acc-stats 2.ie scp:feats.scp ark:post.ark 2.1.acc
+See also: ivector-extractor-sum-accs, ivector-extractor-est
+""", arguments=(4, 4), options=[
+    BINARY, NUM_THREADS,
+    option("update-variances", bool, True, "Gather what the variances need"),
+    option("compute-auxf", bool, True, "Compute the auxiliary function, for logs"),
+    option("num-samples-for-weights", int, 10, "i-vectors drawn for each utterance, if weights depend on them"),
+    option("cache-size", int, 100, "Utterances that are added at a time"),
+])
+def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
+    """Gather statistics; 1 if there was no utterance."""
+    from nnet3py.io.object_files import write_object
+    from nnet3py.io.read_ahead import map_ahead
+    from nnet3py.ivectors.extractor import UtteranceStats
+    from nnet3py.ivectors.training import ExtractorStats, StatsOptions, utterance_auxf
+    from nnet3py.random_sequence import CRandom
+
+    settings = StatsOptions(options.update_variances, options.compute_auxf, options.num_samples_for_weights,
+                            options.cache_size)
+    if settings.num_samples_for_weights < 2 or settings.cache_size < 1:
+        raise OptionError("--num-samples-for-weights must be above 1, --cache-size above 0")
+    extractor = read_extractor(args[0])
+    total, counts, random, done, frames = ExtractorStats.zeros(extractor, settings), {"errors": 0}, CRandom(), 0, 0
+
+    def computed(utterance: tuple[str, np.ndarray, Posterior]) -> Any:
+        key, matrix, posterior = utterance
+        with within(f"utterance {key}"):
+            stats = UtteranceStats.of(extractor.num_gaussians, matrix, posterior, settings.update_variances)
+            terms = extractor.terms(stats)
+            distribution = extractor.distribution(stats, terms)
+            auxf = utterance_auxf(extractor, stats, distribution, terms) if settings.compute_auxf else 0.0
+        return len(matrix), stats, distribution, auxf
+
+    utterances = with_posteriors(args[1], args[2], counts)
+    for num_frames, stats, distribution, auxf in map_ahead(computed, utterances, options.num_threads):
+        total.add(extractor, stats, distribution, auxf, settings, random)
+        done, frames = done + 1, frames + num_frames
+    log.log(f"Done {done} files, {counts['errors']} with errors.  Total frames {frames}")
+    write_object(args[3], total.write, options.binary)
+    log.log(f"Wrote stats to {args[3]}")
+    return 0 if done else 1
+
+
+@kaldi_command("ivector-extractor-sum-accs", usage="""
+Add statistics for training an extractor of i-vectors, gathered on parts of the data.
+
+Usage:  ivector-extractor-sum-accs [options] <stats-in1> <stats-in2> ... <stats-out>
+e.g.: ivector-extractor-sum-accs 1.1.acc 1.2.acc 1.acc
+See also: ivector-extractor-acc-stats
+""", arguments=(2, None), options=[
+    BINARY, option("parallel", bool, False, "No effect: files are read one after the other"),
+])
+def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
+    """Add statistics."""
+    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.ivectors.training import ExtractorStats
+
+    total = read_object(args[0], ExtractorStats.read)
+    for name in args[1:-1]:
+        with within(name):
+            total.add_stats(read_object(name, ExtractorStats.read))
+    write_object(args[-1], total.write, options.binary)
+    log.log(f"Wrote stats to {args[-1]}")
+
+
+@kaldi_command("ivector-extractor-est", usage="""
+Estimate an extractor of i-vectors from statistics.
+
+Usage:  ivector-extractor-est [options] <model-in> <stats-in> <model-out>
+e.g.: ivector-extractor-est 1.ie 1.acc 2.ie
+See also: ivector-extractor-acc-stats
+""", arguments=(3, 3), options=[
+    BINARY, option("num-threads", int, 8, "No effect: results do not depend on it"),
+    option("variance-floor-factor", float, 0.1, "Part of the mean variance that is the floor of all"),
+    option("gaussian-min-count", float, 100.0, "Frames that a Gaussian must have to be estimated"),
+    option("diagonalize", bool, True, "Choose the axes of the i-vectors, most important first"),
+])
+def ivector_extractor_est(args: list[str], options: Options) -> None:
+    """Estimate an extractor."""
+    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.ivectors.training import EstimationOptions, ExtractorStats, estimate
+
+    log.log("Reading model")
+    extractor = read_extractor(args[0])
+    log.log("Reading statistics")
+    stats = read_object(args[1], ExtractorStats.read)
+    new_extractor = estimate(extractor, stats,
+                             EstimationOptions(options.variance_floor_factor, options.gaussian_min_count,
+                                                         options.diagonalize))
+    write_object(args[2], new_extractor.write, options.binary)
+    log.log(f"Updated model and wrote it to {args[2]}")
+
+
+@kaldi_command("ivector-extractor-copy", usage="""
+Copy an extractor of i-vectors, in text or binary.
+
+Usage:  ivector-extractor-copy [options] <ivector-extractor-in> <ivector-extractor-out>
+e.g.: ivector-extractor-copy --binary=false 0.ie 0.txt
+See also: ivector-extractor-init
+""", arguments=(2, 2), options=[BINARY])
+def ivector_extractor_copy(args: list[str], options: Options) -> None:
+    """Copy an extractor."""
+    from nnet3py.io.object_files import write_object
+
+    write_object(args[1], read_extractor(args[0]).write, options.binary)

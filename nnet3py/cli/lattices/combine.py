@@ -1,0 +1,292 @@
+"""lattice-compose, -interp, -copy-backoff, -union, -combine, -difference: several lattices made one."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.lattices.options import (
+    ACOUSTIC_SCALE,
+    INV_ACOUSTIC_SCALE,
+    LM_SCALE,
+    WRITE_COMPACT,
+    change_lattices,
+    scales_of,
+    status,
+)
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.options import Options, option
+from nnet3py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nnet3py.transducers.compact_lattice import CompactLattice
+    from nnet3py.transducers.fst import Fst
+
+    ChangePair = Callable[[str, CompactLattice, CompactLattice | None], CompactLattice | None]
+
+
+def _change_pairs(args: list[str], change: ChangePair) -> int:
+    """Write what ``change`` makes of each lattice of the first table and of the second's, None if it lacks the key.
+
+    Returns how many were written.
+    """
+    from nnet3py.io.tables import RandomAccessReader
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+    with RandomAccessReader(args[1], COMPACT_LATTICES) as others:
+        return change_lattices([args[0], args[2]], lambda key, lattice: change(
+            key, lattice, others[key] if key in others else None))[0]
+
+
+@kaldi_command("lattice-compose", usage="""
+Compose lattices with lattices of the same keys, with an FST or with a table of FSTs: the words of the first with the
+input labels of the second. The results are not determinized.
+
+Usage: lattice-compose [options] <lattice-rspecifier> <lattice-rspecifier|fst-rxfilename|fst-rspecifier> \
+<lattice-wspecifier>
+e.g.:
+ lattice-compose ark:1.lats ark:2.lats ark:composed.lats
+ lattice-compose --phi-label=300 ark:1.lats G.fst ark:composed.lats
+ lattice-compose --compose-with-fst=true ark:1.lats ark:fsts.ark ark:composed.lats
+See also: lattice-project, lattice-lmrescore, lattice-interp
+""", arguments=(3, 3), options=[
+    WRITE_COMPACT,
+    option("phi-label", int, -1, "Label of arcs that are taken if no other matches"),
+    option("rho-label", int, -1, "Label of arcs that stand for all words that no other matches"),
+    option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
+    option("compose-with-fst", str, "auto", "auto|true|false: the second table has FSTs, not lattices",
+           choices=("auto", "true", "false", "True", "False", "T", "F")),
+])
+def lattice_compose(args: list[str], options: Options) -> int:
+    """Compose lattices; 1 if nothing was left of any."""
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.specifiers import is_rspecifier
+    from nnet3py.io.tables import RandomAccessReader
+    from nnet3py.lattices.composition import Composer
+    from nnet3py.transducers.fst_text import FST, read_fst
+    from nnet3py.transducers.lattice import LATTICES, expanded
+
+    phi, rho = options.phi_label, options.rho_label
+    if phi > 0 and rho > 0 or phi == 0 or rho == 0:
+        raise UsageError(f"--phi-label={phi} and --rho-label={rho} cannot be used so",
+                         "give one of them, more than 0")
+    with ExitStack() as stack:
+        table: Any = None
+        if is_rspecifier(args[1]):
+            holder: Any = FST if options.compose_with_fst[0] in "tT" else LATTICES
+            table = stack.enter_context(RandomAccessReader(args[1], holder))
+        else:
+            model = Composer(read_object(args[1], read_fst), phi, rho)
+
+        def compose(key: str, lattice: CompactLattice) -> CompactLattice | Fst | None:
+            if table is not None and key not in table:
+                log.warning(f"Not producing output for utterance {key} because not present in second table.")
+                return None
+            result = (model if table is None else Composer(table[key], phi, rho)).compose(lattice)
+            if result.start < 0:
+                log.warning(f"Empty lattice for utterance {key} (incompatible LM?)")
+                return None
+            return result if options.write_compact else expanded(result)
+
+        done, failed = change_lattices([args[0], args[2]], compose, compact_output=options.write_compact)
+    log.log(f"Done {done} lattices; failed for {failed}")
+    return status(done)
+
+
+@kaldi_command("lattice-interp", usage="""
+Interpolate lattices: paths whose words are in both, with the costs of both, and the transition-ids of the first.
+
+Usage: lattice-interp [options] <lattice-rspecifier-a> <lattice-rspecifier-b> <lattice-wspecifier>
+e.g.:
+ lattice-interp --alpha=0.4 ark:1.lats ark:2.lats ark:3.lats
+See also: lattice-combine, lattice-compose
+""", arguments=(3, 3), options=[
+    option("alpha", float, 0.5, "Factor of the first lattice's costs; those of the second get 1 - alpha"),
+])
+def lattice_interp(args: list[str], options: Options) -> int:
+    """Interpolate lattices; 1 if none was."""
+    from nnet3py.lattices.composition import Composer, words_as_fst
+    from nnet3py.lattices.scaling import Scales, scaled
+
+    alpha = options.alpha
+    if not 0.0 <= alpha <= 1.0:
+        raise UsageError(f"Invalid value --alpha={alpha}", "it must be between 0 and 1")
+    first, second = Scales(alpha, alpha), Scales(1.0 - alpha, 1.0 - alpha)
+    missing = empty = 0
+
+    def interpolate(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice | None:
+        nonlocal missing, empty
+        if other is None:
+            log.warning(f"Not producing output for utterance {key} because not present in second table.")
+            missing += 1
+            return None
+        result = Composer(words_as_fst(scaled(other, second))).compose(scaled(lattice, first))
+        if result.start < 0:
+            log.warning(f"Composition of the lattices of {key} is empty")
+            empty += 1
+            return None
+        return result
+
+    done = _change_pairs(args, interpolate)
+    log.log(f"Done {done + empty} lattices; {done} had nonempty result, {empty} had empty composition; in {missing}, "
+            "had empty second lattice.")
+    return status(done)
+
+
+@kaldi_command("lattice-copy-backoff", usage="""
+Copy lattices; those that a second table has, too, are taken from there.
+
+Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
+e.g.:
+ lattice-copy-backoff ark:bad_but_complete.lats ark:good_but_incomplete.lats ark:out.lats
+See also: lattice-copy, lattice-interp
+""", arguments=(3, 3), options=[])
+def lattice_copy_backoff(args: list[str], options: Options) -> int:
+    """Copy lattices of two tables; 1 if there was none."""
+    replaced = 0
+
+    def choose(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
+        nonlocal replaced
+        replaced += other is not None
+        return lattice if other is None else other
+
+    done = _change_pairs(args, choose)
+    log.log(f"Done {done} lattices; {done - replaced} were from the first table, {replaced} from the second.")
+    return status(done)
+
+
+@kaldi_command("lattice-union", usage="""
+Put the paths of two lattices into one, and determinize it: each text keeps its best path from either.
+
+Usage: lattice-union [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
+e.g.:
+ lattice-union ark:den.lats ark:num.lats ark:union.lats
+See also: lattice-combine, lattice-interp
+""", arguments=(3, 3), options=[])
+def lattice_union(args: list[str], options: Options) -> int:
+    """Unite lattices; 1 if there was none."""
+    from nnet3py.lattices.composition import union
+    from nnet3py.lattices.determinize import determinize
+    from nnet3py.transducers.lattice import expanded
+
+    united = missing = 0
+
+    def unite(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
+        nonlocal united, missing
+        if other is not None:
+            lattice = union([lattice, other])
+            united += 1
+        else:
+            log.warning(f"No lattice found for utterance {key} in {args[1]}. Result will be first lattice.")
+            missing += 1
+        return determinize(expanded(lattice))
+
+    done = _change_pairs(args, unite)
+    log.log(f"Total {done}lattices written. Computed union for {united} pairs of lattices. Missing second lattice in "
+            f"{missing} cases.")
+    log.log(f"Done {done} lattices.")
+    return status(done)
+
+
+@kaldi_command("lattice-combine", usage="""
+Combine the lattices of several systems: all paths in one lattice, with the probabilities of each system's paths
+scaled to add up to its weight. The first table says which utterances there are.
+
+Usage: lattice-combine [options] <lattice-rspecifier-1> [<lattice-rspecifier-2> ...] <lattice-wspecifier>
+e.g.:
+ lattice-combine --inv-acoustic-scale=12 --lat-weights=0.3:0.7 ark:1.lats ark:2.lats ark:- | \\
+   lattice-mbr-decode ark:- ark,t:-
+See also: lattice-union, lattice-interp, lattice-mbr-decode
+""", arguments=(2, None), options=[
+    ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE, LM_SCALE,
+    option("lat-weights", str, "", "Weights of the systems with colons between them (empty: all the same)"),
+])
+def lattice_combine(args: list[str], options: Options) -> int:
+    """Combine lattices; 1 if none was written, or half of the lattices were missing."""
+    from math import log as logarithm
+
+    from nnet3py.io.tables import RandomAccessReader
+    from nnet3py.lattices.composition import union, with_final_cost
+    from nnet3py.lattices.forward_backward import forward_backward
+    from nnet3py.lattices.scaling import scaled
+    from nnet3py.lattices.states import LatticeError, from_start
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+    num_systems = len(args) - 1
+    weights = _weights(options.lat_weights, num_systems)
+    scales = scales_of(options)
+    total = missing = errors = 0
+    with ExitStack() as stack:
+        others = [stack.enter_context(RandomAccessReader(name, COMPACT_LATTICES)) for name in args[1:-1]]
+
+        def weighted(key: str, lattice: CompactLattice, weight: float) -> CompactLattice | None:
+            nonlocal errors
+            try:
+                lattice = from_start(scaled(lattice, scales))
+                return with_final_cost(lattice, forward_backward(lattice).total - logarithm(weight))
+            except LatticeError as error:
+                log.warning(f"Lattice for utterance {key} cannot be used: {error}")
+                errors += 1
+                return None
+
+        def combine(key: str, lattice: CompactLattice) -> CompactLattice | None:
+            nonlocal total, missing
+            members: list[CompactLattice | None] = [lattice]
+            for name, table in zip(args[1:-1], others, strict=True):
+                if key not in table:
+                    log.warning(f"No lattice found for utterance {key} for system {name}.")
+                    missing += 1
+                members.append(table[key] if key in table else None)
+            usable = [weighted(key, member, weight) for member, weight in zip(members, weights, strict=True)
+                      if member is not None]
+            total += len(usable)
+            parts = [part for part in usable if part is not None]
+            return union(parts) if parts else None
+
+        done, failed = change_lattices([args[0], args[-1]], combine)
+    log.log(f"Processed {done + failed} utterances: with a total of {total} lattices across {num_systems} different "
+            "systems")
+    log.log(f"Produced output for {done} utterances; {missing} total missing lattices and {errors} total lattices had "
+            "errors in processing.")
+    return 0 if done and missing < 0.5 * (total + missing) else 1
+
+
+def _weights(text: str, count: int) -> list[float]:
+    """The systems' weights."""
+    from nnet3py.cli.process.lists import float_list
+
+    weights = float_list(text, "lat-weights") or [1.0 / count] * count
+    if len(weights) != count or not all(weight > 0.0 for weight in weights):
+        raise UsageError(f"expected {count} weights that are more than 0, found --lat-weights={text}",
+                         "one for each table of lattices")
+    return weights
+
+
+@kaldi_command("lattice-difference", usage="""
+Keep the paths of lattices whose texts are not in other lattices.
+
+Usage: lattice-difference [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
+e.g.:
+ lattice-difference ark:den.lats ark:num.lats ark:diff.lats
+See also: lattice-union, lattice-compose
+""", arguments=(3, 3), options=[])
+def lattice_difference(args: list[str], options: Options) -> int:
+    """Write what is left of lattices; 1 if there was none."""
+    from nnet3py.lattices.composition import difference
+
+    empty = missing = 0
+
+    def subtract(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice | None:
+        nonlocal empty, missing
+        if other is None:
+            log.warning(f"No lattice found for utterance {key} in {args[1]}")
+            missing += 1
+            return None
+        result = difference(lattice, other)
+        empty += result.start < 0
+        return result
+
+    done = _change_pairs(args, subtract)
+    log.log(f"Done {done} lattices; {empty} of them are empty, {missing} had no second lattice.")
+    return status(done)

@@ -1,0 +1,102 @@
+"""nnet3-am-init and nnet3-am-adjust-priors: acoustic models from networks, and their priors."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import BINARY
+from nnet3py.cli.process.options import Options, option
+from nnet3py.errors import NumericError, ShapeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@kaldi_command("nnet3-am-init", usage="""
+Make an acoustic model from a network and a transition model, which is given or made from a tree and a topology. It has
+no priors yet.
+
+Usage:  nnet3-am-init [options] <tree-in> <topology-in> <input-raw-nnet> <output-am-nnet>
+  or:   nnet3-am-init [options] <trans-model-in> <input-raw-nnet> <output-am-nnet>
+
+e.g.:
+ nnet3-am-init tree topo 0.raw 0.mdl
+ nnet3-am-init final.mdl 0.raw 0.mdl
+""", arguments=(3, 4), options=[BINARY])
+def am_init(args: list[str], options: Options) -> int:
+    """Make an acoustic model."""
+    from nnet3py.acoustic_model import AcousticModel, check_is_simple
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.io.object_files import read_object
+    from nnet3py.network.model_file import read_nnet
+
+    *transitions, raw, target = args
+    if len(transitions) == 1:
+        transition_model = read_object(transitions[0], TransitionModel.read)
+    else:
+        from nnet3py.hmm.topology import HmmTopology
+        from nnet3py.hmm.tree import ContextDependency, initial_transition_model
+
+        tree = read_object(transitions[0], ContextDependency.read)
+        transition_model = initial_transition_model(tree, read_object(transitions[1], HmmTopology.read))
+    nnet = read_nnet(raw)
+    check_is_simple(nnet)
+    AcousticModel(transition_model, nnet).write(target, binary=options.binary)
+    log.log(f"Initialized am-nnet (neural net acoustic model) and wrote to {target}")
+    return 0
+
+
+@kaldi_command("nnet3-am-adjust-priors", usage="""
+Set the priors of an acoustic model to its average output, given as the sum of its posteriors over many frames.
+
+Usage:  nnet3-am-adjust-priors [options] <nnet-in> <summed-posterior-vector-in> <nnet-out>
+
+e.g.:
+ nnet3-am-adjust-priors final.mdl counts.vec final.mdl
+""", arguments=(3, 3), options=[
+    BINARY,
+    option("prior-floor", float, 1e-15, "No effect, as in Kaldi",
+           idle="priors are not floored, as in Kaldi"),
+])
+def am_adjust_priors(args: list[str], options: Options) -> int:
+    """Set the priors of an acoustic model."""
+    import numpy as np
+
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.formats.matrices import read_vector
+    from nnet3py.io.object_files import read_object
+
+    source, posteriors, target = args
+    model = read_model(source)
+    counts = read_object(posteriors, read_vector)
+    output_dim = model.nnet.output_dim("output")
+    if counts.size != output_dim:
+        raise ShapeError(f"{posteriors} has {counts.size} elements, the network's output {output_dim}",
+                         "sum the posteriors of this network")
+    total = float(counts.sum(dtype=np.float64))
+    if not 0.0 < total < float("inf"):
+        raise NumericError(f"the posteriors in {posteriors} sum to {total:g}; expected a positive number")
+    priors = (counts / np.float32(total)).astype(np.float32)
+    _log_change(model.priors, priors)
+    model.priors = priors
+    model.write(target, binary=options.binary)
+    log.log(f"Modified priors of neural network model and wrote it to {target}")
+    return 0
+
+
+def _log_change(old: np.ndarray, new: np.ndarray) -> None:
+    """Log how far the priors moved."""
+    import numpy as np
+
+    if old.size != new.size:
+        log.log("Model did not previously have priors attached.")
+        return
+    p, q = (values.astype(np.float64) / values.sum(dtype=np.float64) for values in (old, new))
+    largest = int(np.argmax(np.abs(p - q)))
+    log.log(f"Adjusting priors: largest absolute difference was for pdf {largest}, {p[largest]:.6g} -> "
+            f"{q[largest]:.6g}")
+    positive = p > 0.0
+    with np.errstate(divide="ignore"):
+        divergence = float(np.sum(p[positive] * np.log(p[positive] / q[positive])))
+    log.log(f"Adjusting priors: K-L divergence from old to new is {divergence:.6g}")

@@ -1,0 +1,49 @@
+"""nnet3-compute: a network's output for utterances."""
+from __future__ import annotations
+
+from nnet3py import log
+from nnet3py.cli.nnet.utterance_batches import with_ivectors, write_outputs
+from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.process.options import Options, option
+
+
+@kaldi_command("nnet3-compute", usage="""
+Compute a network's output for features, with batch-norm and dropout in test mode.
+
+Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
+
+e.g.: nnet3-compute final.raw scp:feats.scp ark:nnet_prediction.ark
+""", arguments=(3, 3), options=[
+    *with_default(SIMPLE, "acoustic-scale", 1.0), *IVEC,
+    option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
+    option("use-priors", bool, False, "Subtract the logs of the priors of the model, which must be an acoustic model"),
+    *DEVICE,
+])
+def compute(args: list[str], options: Options) -> int:
+    """Compute outputs of utterances; 1 if none succeeded."""
+    import time
+
+    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.runtime.compute import UtteranceComputer
+
+    check_ivector_options(options)
+    device = set_up(options)
+    start = time.perf_counter()
+    nnet, priors = model_for_test(args[0], options.use_priors)
+    computer = UtteranceComputer(nnet, compute_options(options), priors, device)
+    # The writer comes first, so that even an error when a reader closes leaves no output.
+    with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
+            IvectorSource(options) as ivectors:
+        source = with_ivectors(features, ivectors)
+        outputs = computer.compute_all(source, options.online_ivector_period)
+        num_done = write_outputs(writer, outputs, options.apply_exp)
+    elapsed = time.perf_counter() - start
+    factor = elapsed * 100 / max(source.num_frames, 1)
+    log.log(f"Time taken {elapsed:.6g}s: real-time factor assuming 100 frames/sec is {factor:.6g}")
+    log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
+    computer.compiler.log_time()
+    return 0 if num_done else 1

@@ -1,0 +1,225 @@
+"""nnet3-export and nnet3-import: models as ONNX, torch, npz or safetensors, and back."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.errors import UsageError
+from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
+from nnet3py.option_fields import settings_of, with_values
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.acoustic_model import AcousticModel
+
+FORMATS = ("onnx", "torch", "npz", "safetensors")
+ONNX_TOLERANCE = 2e-4        # of the largest value: float32 sums are formed in another order
+
+
+@kaldi_command("nnet3-export", usage="""
+Write a model in a format of other programs. onnx: a graph of standard operators for any number of sequences and frames,
+equal to what nnet3-compute gives; torch: a TorchScript file, with nothing merged; npz, safetensors: the numbers alone.
+
+Usage:  nnet3-export [options] <model-in> <file-out>
+
+e.g.:
+ nnet3-export final.mdl final.onnx
+ nnet3-export --use-priors=true --edges=given final.mdl final.onnx
+ nnet3-export --quantize=int16 --quantize-feats=scp:feats.scp final.mdl final.onnx
+ nnet3-export --format=npz final.raw final.npz
+""", arguments=(2, 2), options=[
+    option("format", str, "onnx", "onnx, torch, npz or safetensors"),
+    *declared(settings_of(ExportOptions)),
+    option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the model's "
+           "folder says, else 1"),
+    option("quantize", str, "", "onnx: int16 (half the size, the same words), int8 (less than a third, nearly the "
+           "same) or float16 (computed in it, too); the loss of accuracy is measured"),
+    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured, some 30 s of speech; without "
+           "them it is measured on random numbers, which says little"),
+    option("quantize-ivectors", str, "", "I-vectors (rspecifier) of these utterances; without them they are zero"),
+    option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
+])
+def export(args: list[str], options: Options) -> int:
+    """Export a model; 1 if the check fails."""
+    if options.format not in FORMATS:
+        raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
+    source, target = args
+    if options.format == "onnx":
+        return _export_onnx(source, target, options)
+    if options.format == "torch":
+        from nnet3py.export.torch_module import write_torch
+
+        write_torch(source, target, _export_options(options))
+        log.log(f"Wrote {source} to {target}")
+        return 0
+    from nnet3py.export.plain_weights import write_weights
+    from nnet3py.network.model_file import read_nnet
+
+    write_weights(read_nnet(source), target, options.format)
+    log.log(f"Wrote the numbers of {source} to {target}")
+    return 0
+
+
+@kaldi_command("nnet3-import", usage="""
+Put weights from another program into the model that they came from. What did not change keeps its bytes; learning
+rates, natural gradient and the like stay as they are, and an acoustic model stays one, with its transition model and
+priors. torch: a TorchScript file, or a state_dict that torch.save wrote.
+
+Without <model-in> an ONNX file is made a network: of one that nnet3-export wrote the network in it, else of the graph.
+What the graph has and nnet3 has not is an error that names the operator.
+
+Usage:  nnet3-import [options] <model-in> <file-in> <model-out>
+  or:   nnet3-import [options] <onnx-in> <model-out>
+
+e.g.:
+ nnet3-import --format=torch final.mdl tuned.pt tuned.mdl
+ nnet3-import --like=final.mdl net.onnx net.mdl
+""", arguments=(2, 3), options=[
+    option("format", str, "onnx", "onnx, torch, npz or safetensors"),
+    option("like", str, "", "Acoustic model whose transition model and priors the result gets"),
+    option("raw", bool, False, "Write only the network, also if <model-in> is an acoustic model"),
+    option("padding", str, "zeros", "Without <model-in>: zeros, as in the graph; or replicate, which repeats the first "
+           "and last frames where the graph's convolutions have zeros", choices=("zeros", "replicate")),
+    option("check", bool, True, "Compare a network that was made of a graph with onnxruntime, if that is installed"),
+    option("binary", bool, True, "Write the model in binary"),
+])
+def import_weights(args: list[str], options: Options) -> int:
+    """Import weights, or a whole network; 1 if the check fails."""
+    from nnet3py.acoustic_model import acoustic_model
+
+    if options.format not in FORMATS:
+        raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
+    if options.raw and options.like:
+        raise UsageError("--raw writes only the network, and --like=MODEL gives it a transition model")
+    like = acoustic_model(options.like) if options.like else None
+    if len(args) == 2:
+        return _import_network(args[0], args[1], options, like)
+    _set_weights(args, options, like)
+    return 0
+
+
+def _import_network(source: str, target: str, options: Options, like: AcousticModel | None) -> int:
+    """Write the network of an ONNX file; 1 if it computes something else than the graph."""
+    from nnet3py.export.from_onnx import imported
+    from nnet3py.export.onnx_reading import read_onnx
+
+    if options.format != "onnx":
+        raise UsageError(f"--format={options.format}: such files have weights only", "nnet3-import MODEL-IN "
+                         f"{source} {target}, with the model that they came from")
+    nnet, foreign = imported(read_onnx(source), options.padding)
+    model = nnet if like is None else like.with_network(nnet)
+    if foreign is not None and options.check and _has_runtime():
+        from nnet3py.export.onnx_check import difference_from_onnx
+
+        if foreign.has_zeros and options.padding != "zeros":
+            log.log("The network is not compared with onnxruntime: it repeats frames where the graph has zeros")
+        else:
+            difference = difference_from_onnx(foreign, source)
+            log.log(f"onnxruntime and nnet3py differ by {difference:.1e} of the largest value")
+            if difference > ONNX_TOLERANCE:
+                log.error(f"the imported network differs by more than {ONNX_TOLERANCE:g}; it was not written")
+                return 1
+    model.write(target, binary=options.binary)
+    log.log(f"Wrote {target}: the network of {source}, {nnet.num_parameters()} parameters")
+    return 0
+
+
+def _set_weights(args: list[str], options: Options, like: AcousticModel | None) -> None:
+    """Write a model with the weights of a file."""
+    from nnet3py.acoustic_model import read_network_or_model
+    from nnet3py.network.any_model import network_of
+
+    place, source, target = args
+    model = read_network_or_model(place)
+    nnet = network_of(model)
+    if options.format == "onnx":
+        from nnet3py.export.onnx_weights import set_from_onnx
+
+        changed = set_from_onnx(nnet, source)
+    elif options.format == "torch":
+        from nnet3py.export.torch_module import read_state, set_state
+
+        changed = set_state(nnet, read_state(source))
+    else:
+        from nnet3py.export.plain_weights import read_weights, set_arrays
+
+        changed = set_arrays(nnet, read_weights(source, options.format), source)
+    if like is not None:
+        model = like.with_network(nnet)
+    (nnet if options.raw else model).write(target, binary=options.binary)
+    log.log(f"Wrote {target}: {len(changed)} of the arrays of {place} changed")
+
+
+def _export_options(options: Options) -> ExportOptions:
+    factor = options.frame_subsampling_factor or None
+    return with_values(ExportOptions(frame_subsampling_factor=factor), options.as_dict())
+
+
+def _export_onnx(source: str, target: str, options: Options) -> int:
+    from nnet3py.export.onnx_file import difference_from_compute, write_onnx
+
+    wanted = _export_options(options)
+    if options.quantize:
+        from nnet3py.export.quantize import check_kind
+
+        check_kind(options.quantize)
+    graph = write_onnx(source, target, wanted)
+    log.log(f"Wrote {source} to {target}: outputs {graph.metadata['outputs']}, {len(graph.ops)} operations, left "
+            f"context {graph.metadata['left_context']}, right context {graph.metadata['right_context']}")
+    if graph.metadata.get("chunk_dependent"):
+        log.warning("as in looped computation, the output depends on where chunks end: later frames are read only as "
+                    f"far as there are any by {graph.metadata['chunk_dependent']}")
+    if options.quantize:
+        return _quantize(target, options)
+    changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp
+    # the frames before the first of a fixed chunk end chunks that looped computation does not have
+    is_other = graph.edges == "none" or wanted.fixed_chunks and graph.metadata["chunk_dependent"]
+    is_other = is_other or not {spec.name for spec in graph.inputs} <= {"input", "ivector"}
+    if not options.check or changed or is_other or wanted.output == ALL_OUTPUTS or not _has_runtime():
+        return 0
+    difference = difference_from_compute(source, target, graph, wanted)
+    log.log(f"onnxruntime and nnet3py differ by {difference:.1e} of the largest value")
+    if difference > ONNX_TOLERANCE:
+        log.error(f"the exported model differs by more than {ONNX_TOLERANCE:g}")
+        return 1
+    return 0
+
+
+def _quantize(target: str, options: Options) -> int:
+    """Replace the file by one with smaller numbers."""
+    from nnet3py.export.quantize import quantize
+
+    loss = quantize(target, target, options.quantize, _utterances(options) if options.quantize_feats else [])
+    log.log(f"Quantized {target} to {options.quantize}: {loss.text()}")
+    return 0
+
+
+def _utterances(options: Options) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """Features and i-vectors on which the loss is measured."""
+    from nnet3py.formats.matrix_files import read_matrices
+
+    by_key = dict(read_matrices(options.quantize_feats))
+    if not by_key:
+        raise UsageError(f"there are no features in {options.quantize_feats}")
+    ivectors = _ivectors(options.quantize_ivectors) if options.quantize_ivectors else {}
+    missing = [key for key in by_key if ivectors and key not in ivectors]
+    if missing:
+        raise UsageError(f"there is no i-vector of {missing[0]} in {options.quantize_ivectors}")
+    return [(feats, ivectors.get(key)) for key, feats in by_key.items()]
+
+
+def _ivectors(rspecifier: str) -> dict[str, np.ndarray]:
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.io.tables import SequentialReader
+
+    with SequentialReader(rspecifier, FLOAT_VECTOR) as reader:
+        return dict(reader)
+
+
+def _has_runtime() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("onnxruntime") is not None

@@ -1,0 +1,98 @@
+"""What commands that compute utterances share: the model, the options of computing, and i-vectors."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.process.options import Options
+from nnet3py.errors import NumericError, UsageError, within
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.network.nnet import Nnet
+    from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+
+
+def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
+    """The network of a raw or acoustic model, in test mode and collapsed, and the model's priors if they are wanted."""
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.model_file import read_nnet
+
+    if use_priors:
+        model = read_model(path)
+        return prepare_for_test(model.nnet), model.priors
+    return prepare_for_test(read_nnet(path)), None
+
+
+def compute_options(options: Options) -> ComputeOptions:
+    """The options of the ``SIMPLE`` group."""
+    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options
+    from nnet3py.runtime.compute import ComputeOptions
+
+    return ComputeOptions(
+        extra_left_context=options.extra_left_context, extra_right_context=options.extra_right_context,
+        extra_left_context_initial=options.extra_left_context_initial,
+        extra_right_context_final=options.extra_right_context_final,
+        frame_subsampling_factor=options.frame_subsampling_factor, frames_per_chunk=options.frames_per_chunk,
+        acoustic_scale=options.acoustic_scale, optimize=optimize_options(options), compiler=compiler_options(options),
+        debug=options["computation.debug"] or options.debug_computation)
+
+
+def check_ivector_options(options: Options) -> None:
+    """Raise UsageError for options of the ``IVEC`` group that do not go together."""
+    if options.ivectors and options.online_ivectors:
+        raise UsageError("--ivectors and --online-ivectors cannot both be given")
+    if options.online_ivectors and options.online_ivector_period <= 0:
+        raise UsageError(f"--online-ivectors needs --online-ivector-period, which is {options.online_ivector_period}",
+                         "give the number of frames between online i-vectors")
+
+
+class IvectorSource:
+    """The i-vectors that the options name, looked up by utterance."""
+
+    def __init__(self, options: Options) -> None:
+        from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
+        from nnet3py.io.tables import RandomAccessMappedReader, RandomAccessReader
+
+        self._constant: Any = None
+        self._online: Any = None
+        if options.ivectors:
+            self._constant = RandomAccessMappedReader(options.ivectors, options.utt2spk, FLOAT_VECTOR)
+        if options.online_ivectors:
+            self._online = RandomAccessReader(options.online_ivectors, FLOAT_MATRIX)
+
+    def __enter__(self) -> IvectorSource:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        for reader in (self._constant, self._online):
+            if reader is not None:
+                reader.close()
+
+    def find(self, key: str) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The utterance's constant and online i-vectors, None where not asked for; KeyError says which is missing."""
+        sources = []
+        for reader, what in ((self._constant, "iVector"), (self._online, "online iVector")):
+            if reader is not None and key not in reader:
+                raise KeyError(what)
+            sources.append(reader[key] if reader is not None else None)
+        return sources[0], sources[1]
+
+
+def compute_one(computer: UtteranceComputer, ivectors: IvectorSource, key: str, feats: np.ndarray,
+                online_ivector_period: int) -> np.ndarray | None:
+    """The output of one utterance, or None, with a warning, where this utterance cannot be computed."""
+    if len(feats) == 0:
+        log.warning(f"Zero-length utterance: {key}")
+        return None
+    try:
+        with within(f"utterance {key}"):
+            ivector, online_ivectors = ivectors.find(key)
+            return computer.compute(feats, ivector, online_ivectors, online_ivector_period)
+    except KeyError as error:
+        log.warning(f"No {error.args[0]} available for utterance {key}")
+    except NumericError as error:
+        log.warning(f"Skipping {error}")
+    return None

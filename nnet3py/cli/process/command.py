@@ -1,0 +1,199 @@
+"""A Kaldi program as a command.
+
+A command file declares its command and stays thin::
+
+    from nnet3py.cli.process.command import kaldi_command
+    from nnet3py.cli.process.option_groups import BINARY
+    from nnet3py.cli.process.options import option
+
+    @kaldi_command("nnet3-copy", usage=\"\"\"...\"\"\", arguments=(2, 2), options=[
+        BINARY,
+        option("scale", float, 1.0, "Factor by which the parameters are multiplied"),
+    ])
+    def copy(args, options):
+        from nnet3py.network.model_file import read_nnet   # everything heavy is imported here
+        source, target = args
+        ...                                                # options.scale, options["optimization.optimize"]
+        return 0                                           # exit status; None is 0 as well
+
+The command is one of click's. It parses as Kaldi does, repeats its command line on standard error, and turns errors
+into one ERROR line and Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit
+status instead of exiting.
+"""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from nnet3py import log
+from nnet3py.cli.process.option_types import FileName, OptionError
+from nnet3py.cli.process.options import (
+    COMPLETION_VARIABLE,
+    STANDARD_OPTIONS,
+    Option,
+    Options,
+    command_echo,
+    print_error_text,
+    usage_text,
+)
+from nnet3py.cli.process.parser import ARGUMENTS, KaldiParser, attach_values, options_first, program_apart
+from nnet3py.cli.process.run import WRONG_USAGE, guarded
+from nnet3py.cli.registry import COMMANDS
+
+Function = Callable[[list[str], Options], "int | None"]
+_STANDARD = frozenset(declared.name for declared in STANDARD_OPTIONS)
+
+
+class Runnable(click.Command):
+    """How our commands and their group are run, whoever starts them: as click does, except for errors and statuses."""
+
+    person = False      # whether errors are for a person, who does not need Kaldi's last word
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
+             standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run on ``args``, by default the process's, having reported any error; exit with the status, or return it."""
+        words = list(sys.argv[1:] if args is None else args)
+        instruction = os.environ.get(complete_var or COMPLETION_VARIABLE)
+        if instruction:
+            from nnet3py.cli.process.completion import complete
+
+            status = complete(self, instruction)
+        else:
+            log.set_program(self.name or "")
+            log.set_verbose(0)
+            status = guarded(lambda: self._status(words, extra), self.person)
+        if standalone_mode:
+            sys.exit(status)
+        return status
+
+    def _status(self, words: list[str], extra: dict[str, Any]) -> int:
+        try:
+            with self.make_context(self.name, words, **extra) as ctx:
+                return self.invoke(ctx) or 0
+        except click.exceptions.Exit as stop:
+            return stop.exit_code
+
+
+class KaldiCommand(Runnable):
+    """A click command that behaves as Kaldi's programs do; made by :func:`kaldi_command`.
+
+    Attributes
+    ----------
+    name : Kaldi's name of the program
+    usage : what ``--help`` prints before the options
+    bounds : the least and the greatest number of arguments; None for no upper limit
+    declared : the options besides the standard ones
+    """
+
+    def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
+                 options: Sequence[Option], detached_values: bool = False, options_anywhere: bool = False,
+                 runs_program: bool = False, short_names: Mapping[str, str] | None = None) -> None:
+        own = {option_.name: option_ for option_ in options}      # may have another default for a standard one
+        self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
+        self._options_anywhere, self._runs_program = options_anywhere, runs_program
+        self._short_names = short_names or {}
+        self.declared = tuple(option_ for option_ in options if option_.name not in _STANDARD)
+        self.standard = tuple(own.get(option_.name, option_) for option_ in STANDARD_OPTIONS)
+        super().__init__(name, callback=function, help=self.usage, add_help_option=False, params=[
+            *self.declared, *self.standard, click.Argument([ARGUMENTS], nargs=-1, type=FileName())])
+
+    def execute(self, args: Sequence[str]) -> int:
+        """Run the command on the words after its name; return the exit status, having reported any error."""
+        return self.main(args, standalone_mode=False)
+
+    def usage_text(self) -> str:
+        """What ``--help`` prints."""
+        return usage_text(self.usage, self.declared, self.standard)
+
+    def get_help(self, ctx: click.Context) -> str:
+        """What ``--help`` prints, for click."""
+        return self.usage_text()
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Kaldi's, in place of click's."""
+        return KaldiParser(self._options(), ctx.resilient_parsing)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line as Kaldi does, and repeat it.
+
+        Raises :class:`OptionError`, and click's Exit after ``--help`` and for a wrong number of arguments.
+        """
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        log.set_program(self.name or "")
+        words = [self._short_names.get(word, word) for word in args]
+        words = attach_values(self._options(), words) if self._detached_values else words
+        words = options_first(words) if self._options_anywhere else words
+        words = program_apart(words) if self._runs_program else words
+        echo = command_echo(self.name or "", words)
+        try:
+            super().parse_args(ctx, words)
+        except OptionError as error:
+            if error.show_usage:
+                print_error_text(f"{self.usage_text()}Command line was: {echo}\n")
+            raise
+        log.set_verbose(ctx.params["verbose"])
+        if ctx.params["print-args"]:
+            print_error_text(echo + "\n")
+        least, most = self.bounds
+        if not least <= len(ctx.params[ARGUMENTS]) <= (sys.maxsize if most is None else most):
+            print_error_text(self.usage_text())
+            ctx.exit(WRONG_USAGE)
+        return []
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the function; the exit status."""
+        log.connect_logging()
+        values = dict(ctx.params)
+        args = list(values.pop(ARGUMENTS))
+        given = [name for name in values if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        options = Options(values, given)
+        for option_ in self.declared:
+            if option_.idle is not None and option_.warning(options):
+                log.warning(option_.warning(options))
+        function: Function = self.callback   # type: ignore[assignment]
+        return function(args, options) or 0
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The options whose names begin like this, each with its equal sign."""
+        from nnet3py.cli.process.completion import option_items
+
+        return option_items(self._options(), incomplete)
+
+    def _options(self) -> list[Option]:
+        return [parameter for parameter in self.params if isinstance(parameter, Option)]
+
+
+def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
+                  options: Sequence[Option] = (), detached_values: bool = False,
+                  options_anywhere: bool = False, runs_program: bool = False,
+                  short_names: Mapping[str, str] | None = None) -> Callable[[Function], KaldiCommand]:
+    """Turn ``function(args, options) -> exit status or None`` into a command.
+
+    Parameters
+    ----------
+    name : Kaldi's name of the program
+    usage : what ``--help`` prints before the options
+    arguments : the least and the greatest number of arguments; None for no upper limit
+    options : besides the standard ones
+    detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
+    options_anywhere : options may stand after arguments
+    runs_program : the arguments are another program and its words, options included
+    short_names : words such as ``-m`` that stand for others, as of programs that are not Kaldi's
+    """
+    def decorate(function: Function) -> KaldiCommand:
+        return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere, runs_program,
+                            short_names)
+    return decorate
+
+
+def load(name: str) -> KaldiCommand:
+    """The command of Kaldi's name ``name``, importing its module."""
+    entry = COMMANDS[name]
+    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)

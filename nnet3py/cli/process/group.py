@@ -1,0 +1,84 @@
+"""``nnet3py``: a click group of all commands, whose help and completion come from the registry."""
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nnet3py.cli.process.command import Runnable, load
+from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
+from nnet3py.errors import ArgumentsError
+
+
+class KaldiGroup(Runnable, click.Group):
+    """The group of all commands, listed from the registry and imported one at a time."""
+
+    person = True
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, without ``nnet3-``."""
+        return sorted(PERSON_NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or of Kaldi's full one, imported; None if there is none."""
+        kaldi_name = PERSON_NAMES.get(cmd_name, cmd_name)
+        return load(kaldi_name) if kaldi_name in COMMANDS else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command that ``args`` begins with; ArgumentsError says what to use instead if there is none."""
+        if args[0] not in PERSON_NAMES and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            from nnet3py.cli.process.kaldi_programs import what_instead
+
+            raise ArgumentsError(*what_instead(args[0]))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands for ``--help``, by what people do."""
+        column = max(map(len, PERSON_NAMES)) + 2
+        for title, group in GROUPS.items():
+            names = [person_name(name) for name in group if PERSON_NAMES[person_name(name)] == name]
+            with formatter.section(title):
+                start = " " * formatter.current_indent
+                for name in names:
+                    first, *more = _lines(COMMANDS[PERSON_NAMES[name]].help, formatter.width - len(start) - column)
+                    formatter.write(f"{start}{name:<{column}}{first}\n")
+                    formatter.write("".join(f"{start}{'':<{column}}{line}\n" for line in more))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The commands whose names begin like this, for the shell; or the group's own options."""
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name, help=COMMANDS[PERSON_NAMES[name]].help)
+                for name in self.list_commands(ctx) if name.startswith(incomplete)]
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """A text in lines of some width. click's own way looks for colors in every word, a third of the time for help."""
+    lines = []
+    while len(text) > width and (end := text.rfind(" ", 0, width + 1)) > 0:
+        lines.append(text[:end])
+        text = text[end + 1:]
+    return [*lines, text]
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from nnet3py.cli.process.version import version_text
+
+        click.echo(version_text())
+        ctx.exit()
+
+
+@click.group("nnet3py", cls=KaldiGroup, invoke_without_command=True, context_settings={"max_content_width": 120})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+              help="Print the versions of nnet3py and of what it runs on.")
+@click.pass_context
+def nnet3py(ctx: click.Context) -> None:
+    """Kaldi's nnet3 neural networks in Python, with Kaldi's file formats, options and log lines.
+
+    "nnet3py NAME --help" explains a command; NAME is Kaldi's name without "nnet3-".
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,139 @@
+"""nnet3py serve: recognition as a service, over WebSockets."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import QUIET
+from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.recognition.recognizers import DEVICE, MODEL, device, model_options, models_of, warmed_recognizer
+from nnet3py.errors import UsageError
+from nnet3py.option_fields import settings_of, with_values
+from nnet3py.recognition.server_limits import Limits
+from nnet3py.recognition.server_options import ServerOptions
+from nnet3py.system import give_back_memory, share_heaps
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.recognizer import Recognizer
+    from nnet3py.recognition.served_models import ModelLoader, Reloaded
+    from nnet3py.recognition.server import RecognitionServer
+    from nnet3py.recognition.server_protocol import StreamSettings
+
+_GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
+_COLLECT_SECONDS = 1.0       # after a model's last stream has ended
+_HEAPS = 2                             # that threads share
+
+
+@kaldi_command("serve", usage="""
+Serve recognition over WebSockets, in the public protocol of vosk-server, so that its clients work; with a page to try
+it in a browser, under the address that is shown. /health tells whether the server is well, /metrics what it did
+(Prometheus). It can be reached only from this machine, unless --host says otherwise, and ends on SIGTERM or Ctrl-C.
+
+Several model folders, or a folder with model folders in it, are served by their names: {"config": {"model": "ko"}}.
+SIGHUP makes it read models again whose files have changed, for new connections; replace files, do not write into them.
+
+Usage:  nnet3py serve [options] <model-folder> [<model-folder> ...]
+or:     nnet3py serve --demo [options]
+
+e.g.:
+ nnet3py serve --demo
+ nnet3py serve --lang=ko
+ nnet3py serve --default-model=ko /srv/models
+ nnet3py serve --port=8080 --host=0.0.0.0 --max-connections=20 exp/chain/tdnn1a_online
+""", arguments=(0, None), detached_values=True, options=[
+    QUIET,
+    *MODEL, *DEVICE,
+    option("default-model", str, "", "Of several models, the one of clients that name none (empty: the first)"),
+    option("num-threads", int, 0, "Threads that compute; four times as many streams are worked on at a time (0: one "
+           "for each core)"),
+    *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),
+    option("exact-phrases", bool, False, "Clients' phrase lists are all that can be said, and are refused if the model "
+           "lacks a word or a lookahead graph; otherwise they are taken as vosk does, with a warning about what is "
+           "left out"),
+    option("allow-origin", "strings", (), "Let pages of this other server connect from browsers, such as "
+           "https://example.org (*: of all); may be given more than once"),
+])
+def serve(args: list[str], options: Options) -> None:
+    """Load the models, then serve until a signal comes."""
+    from nnet3py.engine.threads import num_threads, set_num_threads
+    from nnet3py.recognition.server import RecognitionServer, require_websockets, run_server
+
+    paths = models_of(args, options)
+    chosen = server_options(options)
+    chosen.check()
+    require_websockets()
+    set_num_threads(options.num_threads)
+    share_heaps(_HEAPS)
+    loader = model_loader(paths, options)
+    loader.load()
+    collect_often()
+
+    def begin(settings: StreamSettings) -> Any:
+        assert settings.model is not None, "there is always one"
+        recognizer = settings.model.recognizer
+        if options.exact_phrases:
+            return recognizer.stream(settings.sample_rate, phrases=settings.phrases)
+        return recognizer.stream(settings.sample_rate, phrase_list=settings.phrases)
+
+    def read_again() -> Reloaded:
+        reloaded = loader.reload()
+        collect_often()
+        return reloaded
+
+    def server() -> RecognitionServer:
+        from nnet3py.recognition.scheduler import THREADS_PER_CORE
+        from nnet3py.recognition.stream_threads import StreamThreads
+
+        streams = StreamThreads(begin, THREADS_PER_CORE * num_threads())
+        return RecognitionServer(streams, chosen, loader.models, read_again)
+
+    log.log(f"Models: {', '.join(loader.models.by_name)}")
+    run_server(server, lambda address: log.log(
+        f"Listening on {address} (WebSocket: {address.replace('http', 'ws', 1)}); Ctrl-C ends it."))
+
+
+def model_loader(paths: list[str], options: Options) -> ModelLoader:
+    """What reads the models of the command line, also after their files have changed."""
+    import weakref
+
+    from nnet3py.recognition.model_folder import files_of_model
+    from nnet3py.recognition.served_models import ModelLoader, model_places
+
+    if options.graph and len(model_places(paths)) > 1:
+        raise UsageError(f"--graph={options.graph} is of one model, and there are {', '.join(model_places(paths))}")
+    where, values = device(options), model_options(options)
+
+    def read(path: str) -> Recognizer:
+        recognizer = warmed_recognizer(path, options, where)
+        recognizer.looped.warm_up()             # for as many streams at once as there may be
+        weakref.finalize(recognizer, collect_soon).atexit = False
+        return recognizer
+
+    return ModelLoader(paths, read, lambda path: files_of_model(path, options.graph, values), options.default_model)
+
+
+def collect_often() -> None:
+    """Let Python look for circular garbage as often as it does by default, but not among the objects there are now."""
+    import gc
+
+    gc.unfreeze()               # of a model that is not served any more
+    gc.collect()
+    give_back_memory()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
+
+
+def collect_soon() -> None:
+    """Free the parts of a model that nobody uses any more, as soon as nothing of it is in use."""
+    import threading
+
+    timer = threading.Timer(_COLLECT_SECONDS, collect_often)
+    timer.daemon = True
+    timer.start()
+
+
+def server_options(options: Options) -> ServerOptions:
+    """The server's options from the command line."""
+    limits = with_values(Limits(), options.as_dict())
+    return with_values(ServerOptions(limits=limits, allowed_origins=options.allow_origin), options.as_dict())

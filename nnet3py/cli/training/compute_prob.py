@@ -1,0 +1,42 @@
+"""nnet3-compute-prob: objective and accuracy of a network on examples."""
+from __future__ import annotations
+
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import DEVICE, PROB
+from nnet3py.cli.process.options import Options, option
+
+
+@kaldi_command("nnet3-compute-prob", usage="""
+Log a network's objective per frame, and its accuracy, on (merged) examples.
+
+Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
+
+e.g.: nnet3-compute-prob 0.raw ark:valid.egs
+""", arguments=(2, 2), options=[
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
+    option("dropout-test-mode", bool, True, "Compute without dropout"),
+    option("collapse-model", bool, True, "Merge neighboring linear components first"),
+    *PROB, *DEVICE,
+])
+def compute_prob(args: list[str], options: Options) -> int:
+    """Print objective and accuracy; 1 if no output had any weight."""
+    from nnet3py.cli.process.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
+    from nnet3py.egs.example import read_egs
+    from nnet3py.network.collapse import collapse_model
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+
+    device = set_up(options)
+    nnet = read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    if options.collapse_model:
+        collapse_model(nnet)
+    diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(
+        compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
+        optimize=optimize_options(options), compiler=compiler_options(options),
+        debug=options["computation.debug"], device=device))
+    return log_diagnostics(diagnostics, read_egs(args[1]))

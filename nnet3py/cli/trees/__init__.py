@@ -1,0 +1,1 @@
+"""Commands that build phonetic decision trees, and first models and topologies."""
