@@ -27,7 +27,7 @@ import numpy as np
 from cpu_parts import kaldi
 
 import nnet3py
-from nnet3py.compiler import CachingCompiler
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer

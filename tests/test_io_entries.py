@@ -20,6 +20,10 @@ def test_entries_come_one_after_the_other(tmp_path: Path) -> None:
     entries = Entries(table, FLOAT_MATRIX, "read_matrices")
     assert repr(entries) == f"<entries of {table}>" and next(entries)[0] == "a"
     assert [key for key, _ in entries] == ["b"] and list(entries) == []
+    closed = Entries(table, FLOAT_MATRIX, "read_matrices")
+    assert next(closed)[0] == "a"
+    closed.close()
+    assert list(closed) == []
     read = dict(nnet3py.read_matrices(table))
     assert read.keys() == FEATS.keys() and all((read[key] == FEATS[key]).all() for key in FEATS)
 

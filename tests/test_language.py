@@ -44,6 +44,7 @@ CHECKED: tuple[str, ...] = (
     "provided.py",
     "public_names.py",
     "random_sequence.py",
+    "rnnlm/",
     "sklearn.py",
     "system.py",
     "torch_data.py",

@@ -55,7 +55,7 @@ LIGHT = ("errors", "log", "provided", "cached_property", "system", "trusted_file
          "ivectors/online_settings", "lattices/determinize_options", "decoding/decoder_options",
          "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
          "recognition/server_options", "recognition/server_limits", "recognition/server_protocol",
-         "recognition/transcripts", "rnnlm/options", "compiler/optimize_options", "export/export_options",
+         "recognition/transcripts", "rnnlm/folder", "compiler/optimize_options", "export/export_options",
          "discriminative/options", "discriminative/splitting_options", "cli/")      # import no numpy
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)      # in which an import can be
 MAX_LINES = 600

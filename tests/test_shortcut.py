@@ -13,7 +13,8 @@ from paths import shared_golden
 from random_networks import config, few_waves
 
 import nnet3py
-from nnet3py.compiler import CachingCompiler, compile
+from nnet3py.compiler import compile
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, SubMatrix
 from nnet3py.compiler.shortcut import decompose, expand_computation, expand_indexes, n_stride

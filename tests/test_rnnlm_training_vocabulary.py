@@ -9,10 +9,16 @@ import pytest
 
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError
-from nnet3py.rnnlm.training.embedding import UNIT, initial_embedding
-from nnet3py.rnnlm.training.features import Feature, choose_features, pieces, word_feature_lines, word_features
 from nnet3py.rnnlm.training.options import FeatureOptions
-from nnet3py.rnnlm.training.vocabulary import Vocabulary
+from nnet3py.rnnlm.training.trainer import UNIT, initial_embedding
+from nnet3py.rnnlm.training.vocabulary import (
+    Feature,
+    Vocabulary,
+    choose_features,
+    pieces,
+    word_feature_lines,
+    word_features,
+)
 
 FLOAT32 = 1e-4                   # values in files have four digits
 
