@@ -13,6 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from nnet3py.version import __version__ as __version__
+
 if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
     from nnet3py.acoustic_model import AcousticModel as AcousticModel
     from nnet3py.acoustic_model import read_model as read_model
@@ -104,7 +106,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.transducers.lattice import read_lattices as read_lattices
     from nnet3py.transducers.lattice import write_lattices as write_lattices
 
-__version__ = "1.0.0"
+globals().pop("version")       # the submodule: ``nnet3py.version`` is answered with advice (names_elsewhere.py)
 
 _PUBLIC = {
     # networks and model files

@@ -89,8 +89,8 @@ class AcousticModel(CallableModel, Advising):
         return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
-        """Return the network's left and right context in frames. Raises Nnet3Error for a network that is not simple."""
-        from nnet3py.compiler.context import compute_simple_nnet_context
+        """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
+        from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)

@@ -30,7 +30,7 @@ def info(nnet: AnyModelOrFile, verbose: int = 0) -> str:
     nnet = network_or_file(nnet)
     lines = []
     if nnet.is_simple():
-        from nnet3py.compiler.context import compute_simple_nnet_context
+        from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
         left, right = compute_simple_nnet_context(nnet)
         lines += [f"left-context: {left}", f"right-context: {right}"]

@@ -212,7 +212,7 @@ def test_a_matrix_without_equal_sequences_is_an_error(small: tuple[Nnet, Computa
 def test_a_window_that_cuts_sequences_is_an_error(small: tuple[Nnet, Computation]) -> None:
     nnet, computation = small
     computation.submatrices.append(SubMatrix(1, 1, 1, 0, 2))
-    with pytest.raises(CompileError, match="strange dimensions"):
+    with pytest.raises(CompileError, match="does not reach from the first sequence"):
         expand_computation(computation, nnet, 3)
 
 

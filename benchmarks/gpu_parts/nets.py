@@ -59,7 +59,7 @@ def _config(xconfig: str) -> str:
 
 def minibatch(nnet: Any, sizes: Sizes, seed: int = 0) -> Any:
     """A merged example: random features, a random class for each output frame."""
-    from nnet3py.compiler.context import compute_simple_nnet_context
+    from nnet3py.compiler.build_graph import compute_simple_nnet_context
     from nnet3py.egs.example import NnetExample, NnetIo
     from nnet3py.formats.general import SparseMatrix
 

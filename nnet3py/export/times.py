@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part

@@ -89,8 +89,8 @@ def network_facts(nnet: Nnet) -> NetworkFacts:
 
 
 def _contexts(nnet: Nnet) -> tuple[int | None, int | None, str]:
-    """Return left and right context, or the reason why they are undefined."""
-    from nnet3py.compiler.context import compute_simple_nnet_context
+    """Left and right context, and the reason if they cannot be told."""
+    from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
     if not nnet.is_simple():
         return None, None, "defined only for networks with an 'input', an 'output' and no other input but 'ivector'"

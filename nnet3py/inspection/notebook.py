@@ -5,8 +5,7 @@ import html
 from functools import singledispatch
 from typing import Any
 
-from nnet3py.compiler.commands import CommandType
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.components.base import Component
 from nnet3py.egs.example import NnetExample, NnetIo

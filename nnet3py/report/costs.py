@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.compiler.commands import BACKPROPS, COMMANDS, WITHOUT_CALL, CommandType, Role
+from nnet3py.compiler.computation import BACKPROPS, COMMANDS, WITHOUT_CALL, CommandType, Role
 from nnet3py.components.base import Component, Properties
 
 if TYPE_CHECKING:

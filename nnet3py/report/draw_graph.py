@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.compiler.build_graph import build_graph
-from nnet3py.compiler.epochs import node_epochs
 from nnet3py.compiler.graph import Graph
-from nnet3py.compiler.node_rules import node_rules
+from nnet3py.compiler.node_rules import node_epochs, node_rules
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error
 from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, Drawing, text_width

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.compiler.analyze import Analysis
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.computation import CommandType
 from nnet3py.report.callouts import MOST_TAGS, Area, Callouts, draw_list
 from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes
 from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, PALE, Drawing, text_width
 from nnet3py.report.tables import bytes_text
-from nnet3py.runtime.memory_plan import plan_memory
+from nnet3py.runtime.binding import plan_memory
 
 if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation

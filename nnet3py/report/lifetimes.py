@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.computation import CommandType
 from nnet3py.index import distinct, format_indexes
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nnet3py.compiler.commands import COMMANDS, CommandType
-from nnet3py.compiler.describe import CommandPrinter
+from nnet3py.compiler.computation import COMMANDS, CommandPrinter, CommandType
 from nnet3py.compiler.fuse import fusion_steps
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize.passes import optimization_steps

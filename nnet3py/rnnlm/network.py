@@ -14,8 +14,8 @@ from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.folder import RnnlmOptions
 from nnet3py.rnnlm.word_embedding import WordEmbedding
+from nnet3py.runtime.chunk_batch import StreamState
 from nnet3py.runtime.looped import BATCH_SIZES, Chunk, LoopedComputer
-from nnet3py.runtime.stream_states import StreamState
 
 MOST_TOGETHER = BATCH_SIZES[-1]
 _SCORES_AT_ONCE = 4096

@@ -1,4 +1,4 @@
-"""A network's arrays in device memory: one :class:`ParameterStore` per network and device, for all bound to it.
+"""The arrays of a network in device memory: one :class:`ParameterStore` for a network and a device.
 
 The store has copies of all arrays that kernels read or write: those that components declare as ``PARAMETERS`` and
 ``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its components are copies of the
@@ -6,10 +6,10 @@ network's with views of these in place of arrays. All else is the network's, on 
 
 - **settings** (learning rates, proportions, test modes) go from the host to the store's components before each run
   (:meth:`ParameterStore.take_settings`), never back: components change none while they run;
-- **the state of natural gradient**, and marks of what was ever stored, are objects that both share;
+- **the state of natural gradient**, and marks of stored statistics, are objects that both share;
 - **arrays** are not watched: after changing one on the host call :meth:`ParameterStore.push`, and before reading
-  what the device has changed call :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
-- **the structure**: a store of an older version is invalid, and what was bound to it refuses to run.
+  one that the device has changed call :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
+- **the structure**: a store of an older version is invalid, and computations bound to it refuse to run.
 """
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ALIGNMENT = 64          # elements; each array begins at a multiple, so that wid
 
 
 @dataclass
-class _Placed:
+class _StoreComponent:
     """A component of the store, with that of the network.
 
     Attributes
     ----------
-    own : what the store's component has in place of the network's: arrays of the device, and children of a composite
+    own : attributes of the store's component that differ: arrays of the device, and children of a composite
     """
 
     host: Component
@@ -52,43 +52,44 @@ class _Placed:
         attributes.update(self.own)
 
 
-def _placed(host: Component) -> list[_Placed]:
-    """A component, and those inside it, without device arrays so far; the outer one is first."""
-    outer = _Placed(host, copy.copy(host))
-    inner = [_placed(child) for child in host.children]
+def _store_components(host: Component) -> list[_StoreComponent]:
+    """Return a component, and those inside it, without device arrays so far; the outer one is first."""
+    outer = _StoreComponent(host, copy.copy(host))
+    inner = [_store_components(child) for child in host.children]
     if inner:
         outer.own["children"] = [placed[0].here for placed in inner]
     return [outer, *(placed for group in inner for placed in group)]
 
 
-def _leaves(group: Sequence[_Placed]) -> Iterator[_Placed]:
-    """Those that hold arrays: a component without children."""
+def _array_holders(group: Sequence[_StoreComponent]) -> Iterator[_StoreComponent]:
+    """Return the components that hold arrays: those without children."""
     return (placed for placed in group if not placed.host.children)
 
 
-class _Numbers:
-    """The host's numbers in device memory, copied only when they have changed."""
+class _DeviceNumbers:
+    """Numbers of the host in device memory, copied only when they have changed."""
 
     def __init__(self, ops: Ops, size: int, dtype: type[np.floating]) -> None:
-        self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
+        self._ops, self.vector, self._on_device_now = ops, ops.new_vector(size, dtype), np.zeros(0)
 
     def on_device(self, numbers: np.ndarray) -> DeviceArray:
-        """The device's vector, float (size,), after making it hold these numbers."""
-        if not np.array_equal(numbers, self._known, equal_nan=True):
+        """Return the device's vector, float (size,), after making it hold these numbers."""
+        if not np.array_equal(numbers, self._on_device_now, equal_nan=True):
             self._ops.copy_in(self.vector, numbers)
-            self._known = numbers.copy()
+            self._on_device_now = numbers.copy()
         return self.vector
 
 
-class _Arrays:
+class _ArrayVector:
     """The arrays of one kind of all components, side by side in a device vector."""
 
-    def __init__(self, ops: Ops, groups: Sequence[Sequence[_Placed]], declared: str, dtype: type[np.floating]) -> None:
+    def __init__(self, ops: Ops, groups: Sequence[Sequence[_StoreComponent]], declared: str,
+                 dtype: type[np.floating]) -> None:
         from nnet3py.ops.cuda.store import Segments
 
         self._ops, self._places, starts, size = ops, [], [0], 0
         for group in groups:
-            for placed in _leaves(group):
+            for placed in _array_holders(group):
                 for name in getattr(placed.host, declared):
                     array = getattr(placed.host, name)
                     if array is not None:
@@ -97,14 +98,16 @@ class _Arrays:
                         size += -(-array.size // ALIGNMENT) * ALIGNMENT
             starts.append(size)
         self.segments = Segments(ops.new_vector(size, dtype), np.array(starts))
-        self._factors = _Numbers(ops, len(groups), dtype)
-        self.decided = ops.new_vector(len(groups), dtype), ops.new_vector(len(groups), dtype)    # by the device itself
+        self._factors = _DeviceNumbers(ops, len(groups), dtype)
+        # Factors that the device itself computes: of an addition, and of the change that remains.
+        self.decided = ops.new_vector(len(groups), dtype), ops.new_vector(len(groups), dtype)
         for placed, name, start in self._places:
             array = getattr(placed.host, name)
             placed.own[name] = self.segments.values[start:start + array.size].reshape(*array.shape)
 
     def factors(self, factors: np.ndarray) -> DeviceArray:
-        """Factors of the components in device memory, of the arrays' type, in float32 precision as on the host."""
+        """Return factors of the components in device memory, of the arrays' type, in float32 precision as on the host.
+        """
         return self._factors.on_device(np.asarray(factors, np.float32))
 
     def push(self) -> None:
@@ -134,12 +137,12 @@ class ParameterStore:
 
     def __init__(self, host: Nnet, ops: Ops) -> None:
         self.host, self.ops, self._version = host, ops, host.version
-        self._groups = [_placed(component) for component in host.components]
+        self._groups = [_store_components(component) for component in host.components]
         self.components: list[Component] = [group[0].here for group in self._groups]
-        self._parameters = _Arrays(ops, self._groups, "PARAMETERS", np.float32)
-        self._statistics = _Arrays(ops, self._groups, "STATISTICS", np.float64)
+        self._parameters = _ArrayVector(ops, self._groups, "PARAMETERS", np.float32)
+        self._statistics = _ArrayVector(ops, self._groups, "STATISTICS", np.float64)
         self._arrays = self._parameters, self._statistics
-        self._limits = _Numbers(ops, len(self.components), np.float64)
+        self._limits = _DeviceNumbers(ops, len(self.components), np.float64)
         self._applied = ops.new_vector(len(self.components) + 1, np.float64)
         self._changed_by: ParameterStore | None = None
         self._additions: Replays | None = None      # captured launches of ``add_limited``
@@ -147,16 +150,16 @@ class ParameterStore:
 
     @property
     def version(self) -> int:
-        """The network's."""
+        """The network's version."""
         return self.host.version
 
     @property
     def component_names(self) -> list[str]:
-        """The network's."""
+        """The network's component names."""
         return self.host.component_names
 
     def fits(self, nnet: Nnet, ops: Ops) -> bool:
-        """Whether it is the store of this network, in its current version, for these operations."""
+        """Return whether this is the store of the network, in its current version, for these operations."""
         return self.host is nnet and self._version == nnet.version and self.ops is ops
 
     # -- host and device ---------------------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ class ParameterStore:
         for arrays in self._arrays:
             arrays.push()
         for group in self._groups:
-            for placed in _leaves(group):
+            for placed in _array_holders(group):
                 for name in placed.host.CONSTANTS:
                     value = getattr(placed.host, name)
                     placed.own[name] = None if value is None else self.ops.upload(np.ascontiguousarray(value))
@@ -186,19 +189,19 @@ class ParameterStore:
     # -- arithmetic on components --------------------------------------------------------------------------------------
 
     def scale_components(self, factors: np.ndarray) -> None:
-        """As :meth:`Nnet.scale_components`, but fractions of counts, which Kaldi cuts off, are kept."""
+        """Scale the components as :meth:`Nnet.scale_components`, but keep fractions of counts, which Kaldi cuts off."""
         for arrays in self._arrays:
             arrays.segments.scale(arrays.factors(factors))
 
     def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
-        """As :meth:`Nnet.add_components`, but fractions of counts, which Kaldi cuts off, are kept."""
+        """Add components as :meth:`Nnet.add_components`, but keep fractions of counts, which Kaldi cuts off."""
         for arrays, theirs in zip(self._arrays, other._arrays, strict=True):
             arrays.segments.add(arrays.factors(factors), theirs.segments)
         self._merge_marks(other, factors != 0.0)
 
     def add_limited(self, change: ParameterStore, limits: np.ndarray, global_limit: float, scale: float,
                     momentum: float) -> Callable[[], np.ndarray]:
-        """Add ``scale`` times a change within limits, then multiply the change with ``momentum``; no waiting.
+        """Add ``scale`` times a change within limits, then multiply the change with ``momentum``, without waiting.
 
         Parameters
         ----------
@@ -230,31 +233,31 @@ class ParameterStore:
             theirs.segments.scale(remaining)
 
     def _merge_marks(self, other: ParameterStore, added: np.ndarray) -> None:
-        """Mark as stored in each sum what was stored in either component, where the second was ``added``."""
+        """Mark as stored in each sum the statistics stored in either component, where the second was ``added``."""
         for c in np.flatnonzero(added):
             for mine, theirs in zip(self._groups[c], other._groups[c], strict=True):
                 if hasattr(mine.host, "stored"):
                     mine.host.stored |= theirs.host.stored    # type: ignore[attr-defined]
 
 
-_made: weakref.WeakKeyDictionary[Nnet, weakref.ref[ParameterStore]] = weakref.WeakKeyDictionary()
+_stores: weakref.WeakKeyDictionary[Nnet, weakref.ref[ParameterStore]] = weakref.WeakKeyDictionary()
 
 
 def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> Nnet | ParameterStore:
-    """What to take components from for the operations of a device: the network on the CPU, else its store.
+    """Return the owner of components for the operations of a device: the network on the CPU, else its store.
 
     A store serves everything bound to the network, as long as anything is; after structural edits there is a new one.
     """
     if ops.device == "cpu" or isinstance(nnet, ParameterStore):
         return nnet
-    reference = _made.get(nnet)
+    reference = _stores.get(nnet)
     store = reference() if reference is not None else None
     if store is None or not store.fits(nnet, ops):
         store = ParameterStore(nnet, ops)
-        _made[nnet] = weakref.ref(store)
+        _stores[nnet] = weakref.ref(store)
     return store
 
 
 def host_of(nnet: Nnet | ParameterStore) -> Nnet:
-    """The network on the host."""
+    """Return the network on the host."""
     return nnet.host if isinstance(nnet, ParameterStore) else nnet

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.formats.general import GeneralMatrix

@@ -9,7 +9,7 @@ from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import ComputerCache
 from nnet3py.training.chain_objective import ChainOptions
 from nnet3py.training.chain_outputs import ChainOutputs, Counted, Graphs
 from nnet3py.training.example_request import HIDDEN, chain_request

@@ -12,7 +12,7 @@ from nnet3py.egs.example import NnetIo
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import ComputerCache
 from nnet3py.training.chain_outputs import LWF_POSTERIORS
 from nnet3py.training.example_request import HIDDEN, chain_request
 

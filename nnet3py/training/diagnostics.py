@@ -12,7 +12,7 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.formats.general import GeneralMatrix, SparseMatrix, to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import ComputerCache
 from nnet3py.training.example_request import example_request
 from nnet3py.training.output_objectives import OutputObjectives
 

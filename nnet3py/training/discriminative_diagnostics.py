@@ -11,7 +11,7 @@ from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import ComputerCache
 from nnet3py.training.discriminative_outputs import DiscriminativeOutputs, log_vectors
 from nnet3py.training.example_request import XENT, chain_request
 

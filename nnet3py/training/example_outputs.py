@@ -9,7 +9,7 @@ from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import ComputerCache
 from nnet3py.training.example_request import chain_request, example_request
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler import compile
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Component, with_children
 from nnet3py.errors import ShapeError, UsageError
@@ -21,7 +21,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.runtime.cutting import NetworkIo
 from nnet3py.training.objective import compute_objective
 from nnet3py.training.targets import Targets, as_supervision
 

@@ -34,8 +34,7 @@ from nnet3py.network.whole_model import (
 )
 from nnet3py.ops import get_ops
 from nnet3py.runtime.blas_threads import BlasAlone
-from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import Computer, ComputerCache
 from nnet3py.runtime.parameter_store import ParameterStore, on_device
 from nnet3py.training.example_request import example_request
 from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.egs.example import NnetExample, NnetIo, read_egs
 from nnet3py.egs.make import ExampleMaker
 from nnet3py.egs.merger import ExampleMerger, append_rows

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
-from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.affine import TrainedAffineMap
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
@@ -31,8 +31,7 @@ from nnet3py.rnnlm.training.objective import WordSampler, compare, exponentials,
 from nnet3py.rnnlm.training.options import DEFAULT_DIM, EmbeddingOptions, NetworkOptions
 from nnet3py.rnnlm.training.text import Sentences, WordMinibatch, minibatches
 from nnet3py.rnnlm.training.vocabulary import CONSTANT, SPECIAL, UNIGRAM, Feature, Vocabulary
-from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.computer import Computer, ComputerCache
 from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
 from nnet3py.xconfig import expand
 

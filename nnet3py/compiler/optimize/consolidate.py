@@ -1,11 +1,10 @@
-"""One model update per component, over all the times at which the component was used."""
+"""Passes that gather commands: one model update for each component, inputs at the beginning and outputs at the end."""
 from __future__ import annotations
 
 import numpy as np
 
 from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, SubMatrix, command
-from nnet3py.compiler.optimize.command_lists import substitute_commands
-from nnet3py.compiler.tables import command_table
+from nnet3py.compiler.tables import command_table, sort_commands, substitute_commands
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.nnet import Nnet
 
@@ -16,8 +15,8 @@ _OPERANDS = ((2, Properties.BACKPROP_NEEDS_INPUT), (3, Properties.BACKPROP_NEEDS
 def consolidate_model_update(computation: Computation, nnet: Nnet) -> Computation:
     """Let components that occur in several backward commands update the model once, at the end.
 
-    What the update needs of each command is stacked in new matrices; the commands themselves no longer update. Natural
-    gradient sees all rows at once. Kaldi: ConsolidateModelUpdate.
+    The operands of the update are stacked in new matrices; the commands themselves no longer update. Natural gradient
+    sees all rows at once. Kaldi: ConsolidateModelUpdate.
     """
     if not computation.need_model_derivative:
         return computation
@@ -42,7 +41,7 @@ class _Consolidation:
         self.old = computation
         self.computation = computation.copy()
         self.first: list[Command] = []
-        self.new: dict[int, list[Command]] = {}       # what comes in place of a command
+        self.new: dict[int, list[Command]] = {}       # the commands in place of each command
         self.last: list[Command] = []
         self.freeing: list[Command] = []
 
@@ -58,7 +57,10 @@ class _Consolidation:
         self.last.append(command(CommandType.BACKPROP, component_index, 0, *stacked, 0, 0))
 
     def _stack(self, operands: list[int], uses: list[int]) -> int:
-        """A new matrix that gets the operands one below the other, each just before its command."""
+        """Add a matrix that gets the operands one below the other, each just before its command.
+
+        Returns its sub-matrix.
+        """
         out = self.computation
         subs = [out.submatrices[s] for s in operands]
         contiguous = any(out.matrices[sub.matrix].contiguous and out.is_whole(s)
@@ -84,10 +86,31 @@ class _Consolidation:
             infos[0].is_deriv))
 
     def finish(self) -> Computation:
-        """The computation with all updates that were added; the old one if there were none."""
+        """Return the computation with all updates that were added; the old one if there were none."""
         if not self.last:
             return self.old
         commands = self.old.commands
         self.new[0] = [*self.first, *self.new.get(0, commands[:1])]
         self.new[len(commands)] = [*self.last, *self.freeing]
         return substitute_commands(self.computation, self.new)
+
+
+# -- consolidate-io ----------------------------------------------------------------------------------------------------
+
+
+# Places between two markers; the marker at the beginning is before all of them.
+_MARKER, _ACCEPT, _OTHER, _PROVIDE = range(4)
+
+
+def consolidate_io(computation: Computation) -> Computation:
+    """Move, between two markers, commands that accept input to the front and commands that provide output to the end.
+
+    Always run: the runtime relies on it. Kaldi: ConsolidateIoOperations.
+    """
+    types = command_table(computation).types
+    is_marker = types == CommandType.NO_OPERATION_MARKER
+    place = np.full(len(types), _OTHER)
+    place[is_marker] = _MARKER
+    place[types == CommandType.ACCEPT_INPUT] = _ACCEPT
+    place[types == CommandType.PROVIDE_OUTPUT] = _PROVIDE
+    return sort_commands(computation, np.cumsum(is_marker) * (_PROVIDE + 1) + place)

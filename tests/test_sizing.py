@@ -1,24 +1,60 @@
-"""nnet3py/compiler/optimize/extend_matrices.py: copies of nearly all rows become copies of all."""
+"""nnet3py/compiler/optimize/sizing.py: swaps in place of allocations, and matrices with rows added for merging."""
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 import pytest
 from compiler_cases import TDNN, assert_same_results, product, request, run
+from fuse_cases import LAYER
 
 from nnet3py.compiler import check
 from nnet3py.compiler.check_accesses import parts_are_in_order
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation, MatrixDebugInfo
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, MatrixDebugInfo, command
+from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
-from nnet3py.compiler.optimize.extend_matrices import extend_matrices
-from nnet3py.compiler.optimize.passes import optimization_steps
+from nnet3py.compiler.optimize.consolidate import consolidate_io
+from nnet3py.compiler.optimize.passes import optimization_steps, to_kaldi_form
+from nnet3py.compiler.optimize.sizing import allocate_from_other, extend_matrices, from_kaldi_form
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.index import NO_TIME
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.binding import plan_memory
 
 NNET = Nnet.from_config(TDNN)
+
+
+def sizing(text: str, sizes: dict[str, tuple]) -> tuple[Computation, list[str]]:
+    """A computation of allocations (``+a``) and deallocations (``-a``), and what the pass makes of it."""
+    computation, names = Computation(), list(sizes)
+    s = {name: computation.new_matrix(*size) for name, size in sizes.items()}
+    kinds = {"+": C.ALLOC_MATRIX, "-": C.DEALLOC_MATRIX}
+    computation.commands = [command(kinds[word[0]], s[word[1]]) for word in text.split()]
+    found = allocate_from_other(computation, NNET)
+    signs = {C.ALLOC_MATRIX: "+", C.DEALLOC_MATRIX: "-", C.SWAP_MATRIX: ""}
+    texts = [signs[one.type] + "<".join(names[i - 1] for i in one.args[:2] if i > 0) for one in found.commands]
+    return computation, texts if found is not computation else []
+
+
+def test_pairs() -> None:
+    sizes = dict.fromkeys("abcd", (3, 2))
+    assert sizing("+a -a +b -b", sizes)[1] == ["+a", "b<a", "-b"]
+    assert sizing("+a +b -a -b +c +d", sizes)[1] == ["+a", "+b", "c<b", "d<a"]
+    assert sizing("+a -a +b -b +c +d", sizes)[1] == ["+a", "b<a", "c<b", "+d"]
+
+
+def test_other_sizes_and_order() -> None:
+    assert sizing("+a -a +b", {"a": (3, 2), "b": (2, 3)})[1] == []
+    assert sizing("+a -a +b", {"a": (3, 2), "b": (3, 2, True)})[1] == []       # contiguous rows, or not
+    computation, texts = sizing("+a +b -a", {"a": (3, 2), "b": (3, 2)})
+    assert texts == [] and allocate_from_other(computation, NNET) is computation
+
+
+# -- copies of nearly all rows become copies of all --------------------------------------------------------------------
+
+
 
 
 def copying(rows: int = 4, alpha: float = 1.0, first: int = 0, columns: int = 2, target_first: int = 0,
@@ -77,3 +113,23 @@ def test_results_stay() -> None:
         grown += name == "extend-matrices" and any((info.indexes[:, 1] == NO_TIME).any() for info in found.debug_info)
     assert grown == 1
     assert_same_results(run(NNET, consolidate_io(computation), asked), run(NNET, found, asked))
+
+
+# -- Kaldi's form ------------------------------------------------------------------------------------------------------
+
+
+def test_swaps_and_marks_of_kaldis_form_are_made_and_taken_back() -> None:
+    """A list in Kaldi's form, as from a cache file, is fused into one that needs no more memory than any other."""
+    nnet, options = Nnet.from_config(LAYER, 3), OptimizeOptions()
+    plain = list(optimization_steps(generate_computation(nnet, training_request(nnet)), nnet, options))[-1][1]
+    kaldi = to_kaldi_form(plain, nnet, options)
+    assert {C.SWAP_MATRIX, C.COMPRESS_MATRIX, C.DECOMPRESS_MATRIX} <= {one.type for one in kaldi.commands}
+    assert to_kaldi_form(kaldi, nnet, options) is kaldi and from_kaldi_form(plain, nnet) is plain
+    assert Counter(from_kaldi_form(kaldi, nnet).commands) == Counter(plain.commands)
+    fused = [fuse(computation, nnet) for computation in (plain, kaldi)]
+    assert fused[0].parts == fused[1].parts and plan_memory(fused[0]).size == plan_memory(fused[1]).size
+
+
+def training_request(nnet: Nnet) -> ComputationRequest:
+    return ComputationRequest([IoSpecification.frames("input", 2, -1, 12)],
+                              [IoSpecification.frames("output", 2, 0, 10, has_deriv=True)], need_model_derivative=True)

@@ -1,19 +1,25 @@
-"""How the calls of a stage run on a GPU: captured once as CUDA graphs, then replayed.
+"""Repeated runs of a stage: operations recorded once on the CPU, kernels captured once as CUDA graphs on a GPU.
 
-The first run of a stage is plain: kernels are compiled, tables uploaded, scratch space finds its size. In the second
-the runner sees which calls need the host (``memory.touch_host``): those that read a sum, begin an estimate of natural
-gradient or draw for a decision. The third captures what is between them, a graph for each piece, and from then on a
-piece is one launch. Where no call needs the host, a stage is a single graph.
+On the CPU, between a stage and its operations are the components: in Python they choose views, settings and operations,
+which takes as long as the operations of a small network on few rows. Where nothing is learned and nothing is drawn they
+choose the same each time. So the second run records the operations that are called, with their arguments, and from the
+third on these are called one after the other. A stage always runs plainly if one of its operations draws random
+numbers, returns something or takes a cell that the host writes, or if memory is copied out or uploaded meanwhile.
+
+On a GPU, the first run of a stage is plain: kernels are compiled, tables uploaded, scratch memory finds its size. In
+the second the runner sees which calls need the host (``memory.touch_host``): those that read a sum, begin an estimate
+of natural gradient or draw for a decision. The third captures the calls between them, a graph for each piece, and from
+then on a piece is one launch. Where no call needs the host, a stage is a single graph.
 
 A graph holds addresses and numbers as they were. So it is dropped, and the stage observed again, when one of these
-has changed: the place of scratch space, a setting of a component (a learning rate, a dropout proportion, a test mode),
-which statistics were ever stored, the seed, the arithmetic of products. What changes with each minibatch is in
+has changed: the place of scratch memory, a setting of a component (a learning rate, a dropout proportion, a test mode),
+which statistics were ever stored, the seed, the arithmetic of products. Values that change with each minibatch are in
 device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
 depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; if that moves,
 the stage is bound again.
 
-What the host decides by counting, namely which estimates of natural gradient learn in this run, recurs: each such
-combination has pieces of its own, which are observed once, captured the second time, and kept.
+The host decides by counting which estimates of natural gradient learn in a run. Such combinations recur: each has
+pieces of its own, which are observed once, captured the second time, and kept.
 
 With ``NNET3PY_CUDA_GRAPHS=0`` in the environment, with a driver without graphs, or if a piece cannot be captured,
 launches are plain.
@@ -23,39 +29,123 @@ from __future__ import annotations
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nnet3py.compiler.fuse.fusion import Call
 from nnet3py.components.natural_gradient import OnlineNaturalGradient, named_preconditioners
+from nnet3py.ops.cpu import CpuOps
+from nnet3py.ops.table import FAMILY_OF, OPERATIONS
+from nnet3py.runtime.calls import Call
 from nnet3py.runtime.parameter_store import ParameterStore
 
 if TYPE_CHECKING:
     from nnet3py.ops.cuda.graphs import Graph
 
+_CELLS = ("f32cell", "intcell")
+_BETWEEN_HOST_AND_DEVICE = ("upload", "keep", "copy_in", "copy_out", "read_later")
+
+
+class RecordingOps(CpuOps):
+    """The CPU's operations, with scratch memory of their own, which can record calls.
+
+    Attributes
+    ----------
+    recorded : a list of calls to be made again without arguments; None if nothing is recorded, as after a call that
+        cannot be repeated
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorded: list[Callable[[], Any]] | None = None
+        for name in _BETWEEN_HOST_AND_DEVICE:
+            setattr(self, name, self._once(getattr(CpuOps, name)))
+
+    def _cannot_repeat(self) -> None:
+        self.recorded = None
+
+    def _once(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, wrapped so that the calls recorded around it cannot be repeated."""
+        def call(*args: Any) -> Any:
+            self._cannot_repeat()
+            return function(*args)
+
+        return call
+
+    def __getattr__(self, name: str) -> Any:
+        operation = super().__getattr__(name)
+        differs = FAMILY_OF[name] == "random" or any(argument.kind in _CELLS
+                                                     for argument in OPERATIONS[name].arguments)
+
+        def call(*args: Any, **named: Any) -> Any:
+            given = operation(*args, **named)
+            if self.recorded is not None:
+                if differs or given is not None:
+                    self._cannot_repeat()
+                else:
+                    self.recorded.append(partial(operation, *args, **named))
+            return given
+
+        setattr(self, name, call)
+        return call
+
+
+class RecordedStage:
+    """A runner of the calls of one stage on the CPU.
+
+    The first run is plain: scratch memory finds its size.
+    """
+
+    def __init__(self, ops: RecordingOps, calls: Sequence[Call]) -> None:
+        self._ops, self._calls = ops, list(calls)
+        self._num_runs = 0
+        self._recorded: list[Callable[[], Any]] | None = None
+
+    def __call__(self) -> None:
+        """Run the stage once."""
+        if self._recorded is not None:
+            for operation in self._recorded:
+                operation()
+            return
+        self._ops.recorded = [] if self._num_runs == 1 else None
+        self._num_runs += 1
+        for function, args in self._calls:
+            function(*args)
+        self._recorded, self._ops.recorded = self._ops.recorded, None
+
+
+# -- on the GPU --------------------------------------------------------------------------------------------------------
+
+
 logger = logging.getLogger(__name__)
 
-Decided: TypeAlias = tuple[tuple[int, ...], ...]      # by each preconditioner, see its ``decisions``
-_PLAIN_RUNS = 2        # before anything is captured
+Decided: TypeAlias = tuple[tuple[int, ...], ...]      # each preconditioner's ``decisions``
+_PLAIN_RUNS = 2        # runs before anything is captured
 _MOST_VARIANTS = 12    # combinations of the host's decisions for which a stage's pieces are kept
 _SCALARS = (bool, int, float, str, type(None))
 
 
 @dataclass
 class Piece:
-    """Successive calls, and their graph once there is one."""
+    """Successive calls, and their graph once there is one.
+
+    Attributes
+    ----------
+    needs_host : whether the calls need the host, so that they cannot be captured
+    counted : the preconditioners of natural gradient that they call, and how often: replaying must count that, too
+    """
 
     calls: list[Call]
     needs_host: bool
-    counted: dict[OnlineNaturalGradient, int]      # which ones it calls, and how often: replaying must count that, too
+    counted: dict[OnlineNaturalGradient, int]
     graph: Graph | None = None
     failed: bool = False
 
 
 class StageRunner:
-    """Runs the calls of one stage, again and again.
+    """A runner of the calls of one stage on a GPU.
 
     Parameters
     ----------
@@ -97,7 +187,7 @@ class StageRunner:
 
     @property
     def num_launches(self) -> tuple[int, int]:
-        """How many graphs a replay launches, and how many calls run without one."""
+        """The number of graphs that a replay launches, and of calls that run without one."""
         graphs = sum(piece.graph is not None for piece in self.pieces)
         return graphs, sum(len(piece.calls) for piece in self.pieces if piece.graph is None)
 
@@ -118,7 +208,7 @@ class StageRunner:
                 self.pieces.append(Piece([], needs_host, {}))
             self.pieces[-1].calls.append((function, args))
             self._decisions.count_since(counts, self.pieces[-1].counted)
-        if self._decisions.learn(self.pieces):      # these decisions were not known before
+        if self._decisions.learn(self.pieces):      # the decisions were taken without some of the preconditioners
             return
         self._variants[decided] = self.pieces
         while len(self._variants) > _MOST_VARIANTS:
@@ -153,7 +243,7 @@ class StageRunner:
         except graphs.CaptureFailed as error:
             _warn_once(error)
         piece.failed = True
-        for preconditioner, t in counts:      # it is run once more
+        for preconditioner, t in counts:      # the piece is run once more
             preconditioner.t = t
 
     def _current_state(self) -> tuple[object, ...]:
@@ -177,31 +267,31 @@ class _Settings:
                 self._marks.append(host.stored)
 
     def now(self) -> tuple[object, ...]:
-        """Everything in components that is not an array, and their marks of what was stored."""
+        """Return everything in components that is not an array, and their marks of stored statistics."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
 
 
 class _Decisions:
-    """What the preconditioners of natural gradient decide by counting their calls."""
+    """The decisions that the preconditioners of natural gradient make by counting their calls."""
 
     def __init__(self, stores: Sequence[ParameterStore]) -> None:
         preconditioners = (each for store in stores for _, each in named_preconditioners(store.host))
         self._all = list({id(each): each for each in preconditioners}.values())
-        self._calls: dict[OnlineNaturalGradient, int] | None = None     # the ones involved, and their calls in a run
+        self._calls: dict[OnlineNaturalGradient, int] | None = None     # the preconditioners' calls in a run
 
     def counts(self) -> list[int]:
-        """How many calls each has had."""
+        """Return how many calls each preconditioner has had."""
         return [preconditioner.t for preconditioner in self._all]
 
     def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
-        """Add to ``counted`` which ones were called since the counts ``before``, and how often."""
+        """Add to ``counted`` the preconditioners that were called since the counts ``before``, and how often."""
         for preconditioner, t in zip(self._all, before, strict=True):
             if preconditioner.t != t:
                 counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t
 
     def learn(self, pieces: list[Piece]) -> bool:
-        """Note which preconditioners these pieces of a run call; returns whether that is new."""
+        """Store which preconditioners these pieces of a run call; returns whether that is new."""
         calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
             for preconditioner, count in piece.counted.items():
@@ -210,7 +300,7 @@ class _Decisions:
         return not was_known
 
     def now(self) -> Decided:
-        """What will be decided in the next run."""
+        """Return the decisions of the next run."""
         return tuple(preconditioner.decisions(count) for preconditioner, count in (self._calls or {}).items())
 
 

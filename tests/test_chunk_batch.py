@@ -1,4 +1,4 @@
-"""Several streams computed together: the numbers of one at a time, whatever chunks they are at."""
+"""nnet3py/runtime/chunk_batch.py: several streams computed together give the numbers of each one alone."""
 from __future__ import annotations
 
 import time
@@ -15,9 +15,15 @@ from runtime_cases import assert_close
 from test_looped import ROUNDING, TEXTS, features, ivector_for, network, run_chunks
 from thinned import thinned
 
-from nnet3py.compiler.carried import carried_state, num_sequences
 from nnet3py.compiler.computation import Computation
-from nnet3py.compiler.looped import _extrapolated, find_looped, looped_chunk_size, looped_requests
+from nnet3py.compiler.looped import (
+    _extrapolated,
+    carried_state,
+    find_looped,
+    looped_chunk_size,
+    looped_requests,
+    num_sequences,
+)
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, NotComputableError, NumericError
 from nnet3py.network.inference import prepare_for_test
@@ -25,9 +31,8 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
-from nnet3py.runtime.chunk_batch import ChunkBatch, _Moves
+from nnet3py.runtime.chunk_batch import ChunkBatch, StreamState, StreamStates, _StateCopies
 from nnet3py.runtime.looped import Chunk, LoopedComputer, LoopedStream
-from nnet3py.runtime.stream_states import StreamState, StreamStates
 
 ADDS_UP = """
 input-node name=input dim=2
@@ -213,7 +218,7 @@ def test_what_is_kept_is_checked(tmp_path, caplog: pytest.LogCaptureFixture) -> 
     feats = features(nnet, 23)
     assert_close(LoopedComputer(nnet, 4, cache_dir=tmp_path / "four").compute(feats),
                  LoopedComputer(nnet, 4).compute(feats), ROUNDING)
-    assert "does not take or give what is asked for" in caplog.text
+    assert "does not take and give the rows that the request has" in caplog.text
 
 
 def test_what_a_network_carries() -> None:
@@ -287,13 +292,13 @@ def test_rows_that_no_stream_uses_belong_to_no_stream(monkeypatch: pytest.Monkey
     streams = [looped.stream() for _ in feats]
     begun = [stream.accept(frames[:30]) for stream, frames in zip(streams, feats, strict=True)]
     assert all(len(rows) for rows in begun)
-    given_slots, offsets_for = [], _Moves.offsets_for
+    given_slots, offsets_for = [], _StateCopies.offsets_for
 
-    def offsets_seen(moves: _Moves, slots: np.ndarray) -> np.ndarray:
+    def offsets_seen(moves: _StateCopies, slots: np.ndarray) -> np.ndarray:
         given_slots.append(slots.tolist())
         return offsets_for(moves, slots)
 
-    monkeypatch.setattr(_Moves, "offsets_for", offsets_seen)
+    monkeypatch.setattr(_StateCopies, "offsets_for", offsets_seen)
     for count, frames_from in ((6, 30), (5, 40)):
         given_slots.clear()
         for stream, frames in zip(streams[:count], feats, strict=False):

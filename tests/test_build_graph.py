@@ -1,4 +1,4 @@
-"""The left and right context of networks."""
+"""nnet3py/compiler/build_graph.py: the left and right context of networks."""
 from __future__ import annotations
 
 import re
@@ -7,7 +7,7 @@ import pytest
 from compiler_cases import RNN, TDNN
 from paths import shared_golden
 
-from nnet3py.compiler.context import compute_simple_nnet_context, is_simple_nnet
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.nnet import Nnet
 
@@ -20,7 +20,7 @@ from nnet3py.network.nnet import Nnet
     (TDNN.replace("Offset(r, -3)", "ReplaceIndex(r, t, 0)"), None)])
 def test_contexts(config: str, context: tuple[int, int] | None) -> None:
     if context is None:      # t = 0 plus the context is not in the window of every shift
-        assert is_simple_nnet(Nnet.from_config(config))
+        assert Nnet.from_config(config).is_simple()
     else:
         assert compute_simple_nnet_context(Nnet.from_config(config)) == context
 
@@ -33,7 +33,7 @@ def test_ivectors_are_found_at_the_times_that_a_period_needs() -> None:
 
 def test_networks_that_are_not_simple_or_need_too_much_are_errors() -> None:
     nnet = Nnet.from_config(TDNN.replace("name=output", "name=other"))
-    assert not is_simple_nnet(nnet)
+    assert not nnet.is_simple()
     with pytest.raises(Nnet3Error, match="'output'"):
         compute_simple_nnet_context(nnet)
     with pytest.raises(Nnet3Error, match="computes no output from 640 frames"):
@@ -49,7 +49,7 @@ def test_contexts_are_kaldis() -> None:
         folder = shared_golden() / "cases" / name
         expected = re.search(r"left-context: (\d+)\nright-context: (\d+)", (folder / "info.txt").read_text())
         nnet = read_nnet(str(folder / "nnet.raw"))
-        if expected and is_simple_nnet(nnet):
+        if expected and nnet.is_simple():
             assert compute_simple_nnet_context(nnet) == (int(expected[1]), int(expected[2])), name
             checked += 1
     assert checked > 3

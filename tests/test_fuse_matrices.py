@@ -1,21 +1,23 @@
-"""nnet3py/compiler/fuse/copies.py: copies that are left out: where, and that nothing changes by it."""
+"""nnet3py/compiler/fuse/matrices.py: matrices that are left out or share a place; results stay the same."""
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from fuse_cases import LAYER, assert_same, compiled, fusions, results
 
 import nnet3py
 from nnet3py.compiler.cache import CachingCompiler
-from nnet3py.compiler.commands import BACKPROPS, Command, CommandType, command
-from nnet3py.compiler.computation import Computation
-from nnet3py.compiler.fuse.copies import needless_copies
+from nnet3py.compiler.check import check_computation
+from nnet3py.compiler.computation import BACKPROPS, Command, CommandType, Computation, command
+from nnet3py.compiler.fuse.matrices import needless_copies
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.normalize import BatchNormComponent
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_dropout_proportion
-from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.binding import plan_memory
+from nnet3py.runtime.computer import Computer, ComputerCache
 
 CONFIG = """
 input-node name=input dim=5
@@ -64,7 +66,7 @@ def test_dropout_that_drops_nothing_makes_no_matrix() -> None:
 
 def test_dropout_that_drops_is_left_alone() -> None:
     nnet = network(0.5)
-    assert made(nnet, "omit-copies").commands == made(nnet, "none").commands
+    assert made(nnet, "omit-copies").commands == made(nnet, "omit-marks").commands
 
 
 @pytest.mark.parametrize("proportion", [0.0, 0.5])
@@ -134,16 +136,61 @@ def test_a_copy_is_needed_if_its_source_changes_before_it_was_read_last() -> Non
 
 
 def test_a_copy_is_needed_if_its_sources_memory_ends_before_it_was_read_last() -> None:
-    freed, given = command(CommandType.DEALLOC_MATRIX, SOURCE), command(CommandType.SWAP_MATRIX, OTHER, SOURCE)
-    read_both = command(CommandType.BACKPROP, 1, 0, 0, SOURCE, COPY, OTHER, 1)      # of the batch norm
-    assert edited(READ, freed) and edited(READ, given, last=read_both)
-    assert not edited(READ - 1, freed) and not edited(READ - 1, given)
-    read = command(CommandType.MATRIX_ADD, OTHER, SOURCE), command(CommandType.MATRIX_ADD, SUM, COPY)
-    nothing = command(CommandType.SET_CONST, SUM, alpha=0.0)
-    assert edited(READ - 1, *read[::-1], given, last=nothing)
-    assert not edited(READ - 1, *read, given, last=nothing)      # the copy is read right after the source's last use
+    freed = command(CommandType.DEALLOC_MATRIX, SOURCE)
+    assert edited(READ, freed) and not edited(READ - 1, freed)
 
 
 def test_a_copy_that_is_written_is_needed() -> None:
     assert not edited(MADE, command(CommandType.SET_CONST, COPY, alpha=0.0))
     assert not edited(last=command(CommandType.MATRIX_ADD, COPY, SUM))
+
+
+# -- a rectifier's output in the place of the batch norm's -------------------------------------------------------------
+
+
+WITHOUT = "fuse-affine, fuse-backprop"
+
+
+def test_the_rectifier_needs_no_memory_and_results_stay() -> None:
+    found, sizes = [], []
+    for fuse in (f"{WITHOUT}, share-places", WITHOUT, "none"):
+        nnet = Nnet.from_config(LAYER, 3)
+        computation = compiled(nnet, True, fuse)
+        check_computation(computation, nnet, thorough=True)
+        assert len(computation.places) == (fuse.endswith("places"))
+        sizes.append(plan_memory(computation).size)
+        found.append(results(nnet, computation, True))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert_same(found[0], found[1])
+    assert_same(found[0], found[2])
+    assert sizes[0] < sizes[1]
+
+
+def test_the_listing_says_when_it_exists() -> None:
+    nnet = Nnet.from_config(LAYER, 3)
+    computation = compiled(nnet, True, "all")
+    (matrix, _), = computation.places.items()
+    lines = [line for line in computation.describe(nnet).splitlines() if f"m{matrix} = " in line]
+    assert [line.split()[1] for line in lines if line.startswith("c")] == ["fuse-affine", "fuse-backprop"]
+    assert fusions(computation.unfused()) == [] and not computation.unfused().places
+
+
+def test_an_output_that_others_read_keeps_its_memory() -> None:
+    shared = LAYER.replace("component-node name=last component=last input=norm",
+                           "component-node name=last component=last input=Sum(norm, relu)")
+    for text, training in ((shared, True), (LAYER, False)):
+        assert not compiled(Nnet.from_config(text, 3), training, "all").places
+
+
+@pytest.mark.parametrize("fuse", ["all", "none"])
+def test_a_batch_norm_put_in_test_mode_later(fuse: str) -> None:
+    """Then the parts run one by one, and the rectifier still knows what was positive."""
+    found = []
+    for chosen in (fuse, WITHOUT):
+        nnet = Nnet.from_config(LAYER, 3)
+        computation = compiled(nnet, True, chosen)
+        norm = nnet.components[nnet.component_names.index("norm")]
+        assert isinstance(norm, BatchNormComponent)
+        norm.set_test_mode(True, np.random.default_rng(1))
+        found.append(results(nnet, computation, True))
+    assert_same(*found)

@@ -1,4 +1,4 @@
-"""nnet3py.runtime.recorded_calls: what is repeated is what was called, and what cannot be repeated is not."""
+"""nnet3py/runtime/stage_runners.py: recorded operations repeat what was called; what cannot be repeated is not."""
 from __future__ import annotations
 
 import math
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnet3py.ops import get_ops
-from nnet3py.runtime.recorded_calls import RecordedStage, RecordingOps
+from nnet3py.runtime.stage_runners import RecordedStage, RecordingOps
 
 Work = Callable[[RecordingOps, np.ndarray, np.ndarray], None]
 
