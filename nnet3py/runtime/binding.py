@@ -121,10 +121,10 @@ class BoundComputation:
         self.host = host_of(nnet)
         self.nnet = on_device(nnet, ops)
         self.update, self.stats = (None if network is None else on_device(network, ops) for network in (update, stats))
-        self.networks = list({id(network): network for network in (self.nnet, self.update, self.stats)
-                              if network is not None}.values())
+        self.stores = list({id(store): store for store in (self.nnet, self.update, self.stats)
+                            if store is not None}.values())
         self.plan: MemoryPlan = plan_memory(computation)
-        self.versions = [network.version for network in self.networks]
+        self.versions = [store.version for store in self.stores]
         self._bind()
 
     def stages(self) -> list[Stage]:
@@ -135,7 +135,7 @@ class BoundComputation:
         Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
             that only copied its input, such as dropout without a proportion, does something now
         """
-        if [network.version for network in self.networks] != self.versions:
+        if [store.version for store in self.stores] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after structural edits")
         if not self.computation.fits(self.host):
@@ -148,9 +148,8 @@ class BoundComputation:
 
     def take_settings(self) -> None:
         """Copy the settings of the networks' components to the device."""
-        for network in self.networks:
-            if isinstance(network, ParameterStore):
-                network.take_settings()
+        for store in self.stores:
+            store.take_settings()
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
@@ -196,9 +195,8 @@ class BoundComputation:
     def _capture_stages(self) -> None:
         from nnet3py.runtime.cuda_graphs import StageRunner
 
-        stores = [network for network in self.networks if isinstance(network, ParameterStore)]
         for stage in self._stages:
-            stage.runner = StageRunner(self.ops, stage.calls, stores)
+            stage.runner = StageRunner(self.ops, stage.calls, self.stores)
 
     def _hand_over(self, command: Command) -> Call:
         """Copy the second matrix to the first, whose place stays the same in every round of the loop."""

@@ -36,7 +36,8 @@ class Computer:
         are then assumed not to change after binding, else they are copied there before each pass
     debug : log every command as it runs
 
-    In place of a network it takes the network's ``ParameterStore`` on the device: the caller then pushes and pulls.
+    In place of a network it takes the network's ``ParameterStore`` on the device: the caller then pushes and pulls, and
+    checks preconditioners.
     """
 
     def __init__(self, computation: Computation, nnet: Nnet | ParameterStore,
@@ -51,8 +52,7 @@ class Computer:
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
         self._pulled = _stores(*changed) if _changes_networks(computation) else []   # to the caller's, after each run
         self._pushed = _stores((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
-        checks = update is not None and (self.ops.device == "cpu" or self._pulled)
-        self._preconditioners = named_preconditioners(host_of(update)) if checks and update is not None else []
+        self._preconditioners = named_preconditioners(host_of(update)) if self._pulled and update is not None else []
         self._next_stage = 0
         self._pending: set[str] = set()
         self._stage: Stage | None = None
@@ -125,16 +125,16 @@ class Computer:
             self.ops.random.begin_minibatch(0, self._num_passes)
             self._num_passes += 1
         if self._next_stage == 0:
-            for network in self._pushed:
-                network.push()
+            for store in self._pushed:
+                store.push()
         self._stage = stage
         self._bound.take_settings()
         if self._debug:
             run_traced(self._bound, self._stage)
         else:
             self._stage.run()
-        for network in self._pulled:
-            network.pull()
+        for store in self._pulled:
+            store.pull()
         if self._preconditioners:
             check_preconditioners(self.ops, self._preconditioners)()
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
@@ -162,10 +162,10 @@ class Computer:
         return self._bound.stages()[self._next_stage].inputs[name]
 
 
-def _stores(*pairs: tuple[Nnet | ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
-    """From pairs of what is bound and what was given, the stores that stand for a network; each once."""
+def _stores(*pairs: tuple[ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
+    """Return the stores for which a network was given, from pairs of a store and what was given; each once."""
     return list({id(bound): bound for bound, given in pairs
-                 if isinstance(bound, ParameterStore) and bound is not given}.values())
+                 if bound is not None and bound is not given}.values())
 
 
 def _changes_networks(computation: Computation) -> bool:

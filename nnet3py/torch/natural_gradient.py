@@ -15,8 +15,8 @@ from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.network.whole_model import check_ratio, constrain_matrix
+from nnet3py.runtime.parameter_store import limiting_factors
 from nnet3py.torch.memory import matrix_of, operations_for, wait
-from nnet3py.training.max_change import limiting_factors
 
 if TYPE_CHECKING:
     import torch as _torch

@@ -25,7 +25,6 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
 from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
 from nnet3py.network.any_model import AnyModel, network_of
-from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     constrain_orthonormal,
     freeze_natural_gradient,
@@ -36,9 +35,9 @@ from nnet3py.ops import get_ops
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.runtime.parameter_store import ParameterStore, on_device
+from nnet3py.runtime.parameter_store import on_device
 from nnet3py.training.example_request import example_request
-from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change
+from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
 from nnet3py.training.objective import Objective
 from nnet3py.training.objective_stats import ObjectiveStats
 from nnet3py.training.output_objectives import LossLike, OutputObjectives
@@ -182,13 +181,12 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.num_minibatches = 0
         self.objectives: dict[str, ObjectiveStats] = {}
         self.max_change_stats = MaxChangeStats()
-        self._reports: list[Callable[[], None]] = []
 
     def _bind(self) -> None:
         """Bring model and change to the device, with nothing bound to them so far."""
         options, ops = self.options, get_ops(self.options.device)
-        self._trained, self._change = on_device(self.nnet, ops), on_device(self.delta, ops)    # themselves on the CPU
-        self._stores = _two_stores(self._trained, self._change)
+        self._trained, self._change = on_device(self.nnet, ops), on_device(self.delta, ops)
+        self._preconditioners = named_preconditioners(self.delta)
         self._computers = ComputerCache(self._trained, self.compiler, update=self._change, stats=self._trained,
                                         device=options.device, capacity=options.compiler.cache_capacity,
                                         debug=options.debug)
@@ -232,8 +230,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         ------
         NumericError : natural gradient was given NaN or infinity; the arrays are as they were
         """
-        self._run_pending_reports()
-        for store in self._stores or ():
+        self._trained.run_reports()
+        for store in (self._trained, self._change):
             store.pull()
 
     def log_totals(self) -> bool:
@@ -274,7 +272,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self._draws = draws
         self.num_minibatches, self._seed = (int(number) for number in numbers.values())
         self._bind()             # the estimates are at other places in memory
-        for store in self._stores or ():
+        for store in (self._trained, self._change):
             store.push()
 
     def _changing_arrays(self) -> dict[str, np.ndarray]:
@@ -327,9 +325,9 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     def _run_step(self, computer: Computer, eg: Eg, step: _Step) -> None:
         self._forward(computer, eg)
-        num_before = len(self._reports)
+        num_before = self._trained.num_reports()
         self._process_outputs(computer, eg, step.suffix)
-        self._run_pending_reports(num_before)      # of the step before, while a device computes this one's outputs
+        self._trained.run_reports(num_before)      # of the step before, while a device computes this one's outputs
         self._backward(computer, eg, step)
 
     def _forward(self, computer: Computer, eg: Eg) -> None:
@@ -342,38 +340,21 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def _backward(self, computer: Computer, eg: Eg, step: _Step) -> None:
         """Once the derivatives of all outputs are set: those of the parameters, and the change of the model."""
         computer.run()
-        if self._stores is not None:       # on the CPU the computer has done so
-            self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
+        self._trained.when_done(check_preconditioners(computer.ops, self._preconditioners))
         self._apply_l2(eg, step.l2_scale)
         self._update(step)
         if step.scales_batchnorm:
             scale_batchnorm_stats(self._trained, self.options.batchnorm_stats_scale)
         if step.orthonormal:
-            self._reports.append(constrain_orthonormal(
+            self._trained.when_done(constrain_orthonormal(
                 self._trained, lambda: int(self._draws.integers(0, 4)) == 0, computer.ops))
-        if self._stores is None:
-            self._run_pending_reports()
 
     def _update(self, step: _Step) -> None:
         """Add the change to the model, and keep a part of it as momentum. A device reports later what it did."""
         momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
-        limits = self.options.max_param_change, step.max_change_scale, step.scale
-        if self._stores is not None:
-            self._reports.append(queue_update(*self._stores, *limits, momentum, self.max_change_stats,
-                                              not self._is_plain))
-            return
-        if not update_with_max_change(self.nnet, self.delta, *limits, self.max_change_stats,
-                                      not self._is_plain):
-            momentum = 0.0
-        self.delta.scale_components(np.array([momentum if is_updatable(c) else 1.0
-                                              for c in self.delta.components]))
-
-    def _run_pending_reports(self, count: int | None = None) -> None:
-        """Count, log and check what the device has reported since the last time, or the first ``count`` reports."""
-        count = len(self._reports) if count is None else count
-        reports, self._reports = self._reports[:count], self._reports[count:]
-        for report in reports:
-            report()
+        self._trained.when_done(update_with_max_change(
+            self._trained, self._change, self.options.max_param_change, step.max_change_scale, step.scale, momentum,
+            self.max_change_stats, of_components=not self._is_plain))
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
         """Add this minibatch to the averages of an output."""
@@ -393,10 +374,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             weight, value = objective()
             self._add_to_averages(name, minibatch, weight, value)
 
-        if self._stores is None:
-            count()
-        else:
-            self._reports.append(count)
+        self._trained.when_done(count)
 
     def _apply_l2(self, eg: Eg, l2_scale: float) -> None:
         factor = l2_scale * self.options.l2_regularize_factor
@@ -407,11 +385,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                            for c in self.delta.components])
         if not scales.any():
             return
-        if self._stores is not None:
-            trained_store, change_store = self._stores
-            change_store.add_components(scales, trained_store)
-        else:
-            self.delta.add_components(scales, self.nnet)
+        self._change.add_components(scales, self._trained)
 
 
 class NnetTrainer(MinibatchTrainer[NnetExample]):
@@ -446,14 +420,6 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
                 output, deriv = computer.output_view(io.name), computer.input_view(io.name)
                 self._count_when_known(io.name + suffix, self.output_objectives.queue(
                     computer.ops, io, output, deriv, f"minibatch {self.num_minibatches}"))
-
-
-def _two_stores(trained: Nnet | ParameterStore,
-                change: Nnet | ParameterStore) -> tuple[ParameterStore, ParameterStore] | None:
-    """The parameter stores of model and change on a device; None where they are on the host."""
-    if isinstance(trained, ParameterStore) and isinstance(change, ParameterStore):
-        return trained, change
-    return None
 
 
 def num_sequences(parts: Iterable[Part]) -> int:
