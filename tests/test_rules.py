@@ -56,7 +56,7 @@ LIGHT = ("errors", "log", "shown", "cached_property", "system", "trusted_files",
          "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
          "recognition/server_options", "recognition/server_limits", "recognition/server_protocol",
          "recognition/transcripts", "rnnlm/options", "compiler/optimize_options", "export/export_options",
-         "discriminative/options", "discriminative/splitting_options", "cli/")      # import no numpy
+         "discriminative/options", "cli/")      # import no numpy
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)      # in which an import can be
 MAX_LINES = 600
 LINES_WITHOUT_DOCSTRING = 5

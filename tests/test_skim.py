@@ -1,4 +1,4 @@
-"""Skimming archives (io/skim.py, egs/walk_example.py, formats/dense_skimmer.py): the same entries, bytes and errors."""
+"""Skimming archives (io/skim.py, egs/raw_example.py, formats/dense_skimmer.py): the same entries, bytes and errors."""
 from __future__ import annotations
 
 import io

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
-from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.engine import threads
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.log import kaldi_place
@@ -20,6 +19,21 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
+
+
+SMALLEST = 1024          # float32 elements
+
+
+def scratch_floats(ops: Ops, *shape: int) -> Any:
+    """An uninitialized contiguous float32 array of the device; valid as long as ``ops.scratch_vector``'s."""
+    size = math.prod(shape)
+    return ops.scratch_vector(1 << (max(size, SMALLEST) - 1).bit_length())[:size].reshape(*shape)
+
+
+def scratch_doubles(ops: Ops, *shape: int) -> Any:
+    """The same of float64."""
+    return scratch_floats(ops, 2 * math.prod(shape)).view(np.float64).reshape(*shape)
+
 
 LIMIT = 30.0                 # outputs are clipped to +-this before exp
 WIDEST_BLOCK = 32            # sequences that one thread computes at a time: their frames fit its cache

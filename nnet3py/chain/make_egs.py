@@ -8,14 +8,10 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.chain.acceptor import SupervisionError
-from nnet3py.chain.end_to_end import end_to_end_supervision
-from nnet3py.chain.normalize import Normalizer
-from nnet3py.chain.supervision_splitter import SupervisionSplitter
-from nnet3py.chain.unconstrained import unconstrained
-from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
-from nnet3py.egs.make import ExampleMaker, time_indexes
-from nnet3py.egs.splitter import Chunk, UtteranceSplitter
-from nnet3py.egs.supervision import Supervision
+from nnet3py.chain.normalization import Normalizer
+from nnet3py.chain.supervision import SupervisionSplitter, end_to_end_supervision, unconstrained
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision, Supervision
+from nnet3py.egs.make import Chunk, ExampleMaker, UtteranceSplitter, time_indexes
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import GeneralMatrix, row_range
 from nnet3py.hmm.transition_model import TransitionModel

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.egs.char_vector import read_char_vector, write_char_vector
-from nnet3py.egs.sequence_outputs import SequenceExample, SequenceOutput
+from nnet3py.egs.chain_example import SequenceExample, SequenceOutput, read_char_vector, write_char_vector
 from nnet3py.errors import ShapeError
 from nnet3py.formats.holders import Holder
 from nnet3py.io.tables import SequentialReader

@@ -22,8 +22,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
-from nnet3py.training.array_minibatches import ArrayInputs, supervision_of
-from nnet3py.training.output_objectives import (
+from nnet3py.training.objectives import (
     Frames,
     LossLike,
     OutputObjectives,
@@ -31,13 +30,14 @@ from nnet3py.training.output_objectives import (
     kaldi_derivative,
     loss_objective,
 )
-from nnet3py.training.tensors import as_array, is_array
+from nnet3py.training.targets import as_array, is_array
 from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions, TrainerSettings
+from nnet3py.training.training_data import ArrayInputs, supervision_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from nnet3py.training.data_types import Array
+    from nnet3py.training.minibatches import Array
 
 
 @dataclass(frozen=True)

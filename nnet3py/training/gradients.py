@@ -22,7 +22,7 @@ from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_tes
 from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.network_io import NetworkIo
-from nnet3py.training.objective import compute_objective
+from nnet3py.training.objectives import compute_objective
 from nnet3py.training.targets import Targets, as_supervision
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]

@@ -10,11 +10,10 @@ import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.general import check_finite
-from nnet3py.training.targets import NO_TARGET
-from nnet3py.training.tensors import as_array, import_torch, is_array, is_module, is_tensor
+from nnet3py.training.targets import NO_TARGET, as_array, import_torch, is_array, is_module, is_tensor
 
 if TYPE_CHECKING:
-    from nnet3py.training.data_types import LossFunction
+    from nnet3py.training.minibatches import LossFunction
 
 _PAIR = "(value, derivative), a number and an array of the output's shape"
 _DIVERGED = "has the training diverged? try a lower learning rate; or does the loss take the logarithm of 0?"

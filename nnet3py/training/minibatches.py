@@ -1,19 +1,22 @@
-"""Minibatches made on the fly from features and targets in tables or arrays, without example files in between."""
+"""Sources of minibatches, and the types of what networks are trained on.
+
+Minibatches are made on the fly from features and targets in tables, or from examples in memory, without example files
+in between.
+"""
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.egs.example import NnetExample
-from nnet3py.egs.make import ExampleMaker
-from nnet3py.egs.merger import ExampleMerger
-from nnet3py.egs.minibatch_size import MinibatchSizes
-from nnet3py.egs.reorder import shuffle
-from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+from nnet3py.egs.make import ExampleMaker, SplitOptions, UtteranceSplitter
+from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
+from nnet3py.egs.raw_example import shuffle
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
@@ -22,6 +25,49 @@ from nnet3py.io.tables import RandomAccessReader, SequentialReader
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
+
+
+class Minibatches(Protocol):
+    """A source of minibatches, pass after pass."""
+
+    def minibatches(self, seed: int) -> Iterator[NnetExample]:
+        """One pass, in an order that depends on ``seed``."""
+
+
+if TYPE_CHECKING:        # torch need not be there
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
+
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+    from torch.utils.data import DataLoader, Dataset
+
+    from nnet3py.training.targets import Targets as ArrayTargets
+
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    Targets: TypeAlias = ArrayTargets | torch.Tensor
+    # Features and targets of an utterance, perhaps with an i-vector.
+    Utterance: TypeAlias = tuple[Array, Targets] | tuple[Array, Targets, Array | None]
+    # Features, targets and perhaps i-vectors of several utterances: by name, or in lists.
+    Utterances: TypeAlias = (
+        tuple[Mapping[str, Array], Mapping[str, Targets]]
+        | tuple[Mapping[str, Array], Mapping[str, Targets], Mapping[str, Array]]
+        | tuple[list[Array], list[Array]] | tuple[list[Array], list[Array], list[Array]])
+    Examples: TypeAlias = Iterable[NnetExample] | Iterable[tuple[str, NnetExample]]
+    # Rspecifiers: of an archive of examples; of features and targets.
+    Archives: TypeAlias = str | tuple[str, str]
+    OfTorch: TypeAlias = DataLoader[object] | Dataset[object]
+    TrainingData: TypeAlias = (
+        Utterance | Iterable[Utterance] | Mapping[str, Utterance] | Utterances | Examples | Archives | OfTorch
+        | Minibatches)
+    # What goes before targets that are an argument of their own, and these.
+    FeaturesOrData: TypeAlias = TrainingData | Array | Mapping[str, Array] | list[Array]
+    TargetsOfAll: TypeAlias = Targets | Mapping[str, Targets] | list[Array] | str
+    # Losses of one's own: of arrays, with the derivative; of tensors.
+    LossFunction: TypeAlias = (
+        Callable[[NDArray[np.float32], np.ndarray], tuple[float, np.ndarray]]
+        | Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | torch.nn.Module)
 
 
 @dataclass

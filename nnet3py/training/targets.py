@@ -1,15 +1,75 @@
-"""Targets of an output, given as plain arrays: classes, dense values, sparse weights."""
+"""Targets and features as plain arrays or tensors of PyTorch, which is not imported to recognize them."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from nnet3py.errors import ShapeError
+from nnet3py import extras
+from nnet3py.components.base import Component
+from nnet3py.errors import ShapeError, UsageError
 from nnet3py.formats.general import GeneralMatrix, check_finite
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.network.consistency import node_dependencies
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.nodes import ComponentNode
+from nnet3py.network.whole_model import is_a
+
+
+def import_torch() -> Any:
+    """The torch package. Raises Nnet3Error with the command that installs it."""
+    return extras.load("torch", "a loss that computes with tensors needs", "torch")
+
+
+def _is_of(value: Any, module: str, name: str) -> bool:
+    """Whether a value is of a class of torch; what has not been imported has no instances."""
+    loaded = sys.modules.get(module)
+    kind = getattr(loaded, name, None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of torch."""
+    return _is_of(value, "torch", "Tensor")
+
+
+def is_module(value: Any) -> bool:
+    """Whether it is a module of torch."""
+    return _is_of(value, "torch.nn", "Module")
+
+
+def is_loader(value: Any) -> bool:
+    """Whether it is a ``DataLoader`` of torch, whose items are minibatches."""
+    return _is_of(value, "torch.utils.data", "DataLoader")
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is a numpy array or a tensor."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def as_array(value: Any) -> Any:
+    """A tensor as a numpy array: float32 if it is of floats, else of its type; anything else as it is.
+
+    Where it can, the array shares the tensor's memory.
+    """
+    if not is_tensor(value):
+        return value
+    tensor = value.detach().cpu()
+    if tensor.is_sparse:
+        tensor = tensor.to_dense()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+
+def items_of(data: Any) -> Any:
+    """The items of a data set of torch that is read by numbers, as an iterable; anything else as it is."""
+    if _is_of(data, "torch.utils.data", "Dataset") and not isinstance(data, Iterable):
+        return (data[number] for number in range(len(data)))
+    return data
+
 
 NO_TARGET = -1       # the class of a frame to be ignored
 
@@ -128,3 +188,57 @@ def _check_shape(shape: tuple[int, ...], kind: str, num_rows: int, dim: int, whe
 
 def _wanted(num_rows: int, dim: int) -> str:
     return f"integers ({num_rows},) for classes below {dim}, or numbers ({num_rows}, {dim}), dense or sparse"
+
+
+# behind a log-softmax they leave what is one, apart from constants and what is masked
+_KEEPING = ("NoOpComponent", "FixedScaleComponent", "FixedBiasComponent", "PerElementScaleComponent",
+            "PerElementOffsetComponent", "ScaleAndOffsetComponent", "PermuteComponent", "ClipGradientComponent",
+            "BackpropTruncationComponent", "DropoutComponent", "GeneralDropoutComponent",
+            "SpecAugmentTimeMaskComponent", "SumBlockComponent")
+
+
+def check_class_output(nnet: Nnet, name: str = "output") -> None:
+    """Refuse an output that classes would drive to infinity: with the objective ``linear``, but no log-probabilities.
+
+    Components of one's own may be normalized, and pass.
+
+    Raises
+    ------
+    UsageError : such an output
+    """
+    output = nnet.node_index(name)
+    if nnet.descriptor_of(output).objective != "linear":
+        return
+    ends: list[str] = []
+    seen: set[int] = set()
+    ahead = [output]
+    while ahead:
+        i = ahead.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        node = nnet.nodes[i]
+        if isinstance(node, ComponentNode):
+            component = _last(nnet.component_of(i))
+            if _is_normalized(component):
+                return
+            if not is_a(component, *_KEEPING):
+                kind = type(component).__name__
+                ends.append(f"{'an' if kind[0] in 'AEIO' else 'a'} {kind} in {node.name!r}")
+                continue
+        ahead += node_dependencies(nnet, i)
+    raise UsageError(
+        f"the targets are classes, for which {name!r} must be log-probabilities: expected a log-softmax at its end, "
+        f"found {' and '.join(sorted(ends)) or 'none'}. The objective would grow without limit",
+        f"add a LogSoftmaxComponent dim={nnet.output_dim(name)} before the output-node (xconfig's output-layer has "
+        "one); for regression on classes set objective=quadratic in the output-node's line; or give the loss that you "
+        "mean: nnet3py.train(…, loss=torch.nn.CrossEntropyLoss())")
+
+
+def _last(component: Component) -> Component:
+    """What gives the output of a component: in a composite the last one inside."""
+    return _last(component.children[-1]) if component.children else component
+
+
+def _is_normalized(component: Component) -> bool:
+    return is_a(component, "LogSoftmaxComponent") or not type(component).__module__.startswith("nnet3py.")

@@ -20,15 +20,14 @@ from nnet3py.network.any_model import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.shown import Shown
-from nnet3py.training.data_types import Minibatches
 from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
-from nnet3py.training.minibatches import MinibatchOptions
-from nnet3py.training.output_objectives import LossLike, OutputObjectives
+from nnet3py.training.minibatches import Minibatches, MinibatchOptions
+from nnet3py.training.objectives import LossLike, OutputObjectives
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 from nnet3py.training.training_data import training_data
 
 if TYPE_CHECKING:
-    from nnet3py.training.data_types import FeaturesOrData, TargetsOfAll, TrainingData
+    from nnet3py.training.minibatches import FeaturesOrData, TargetsOfAll, TrainingData
 
 logger = logging.getLogger(__name__)
 

@@ -36,11 +36,9 @@ from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.parameter_store import on_device
-from nnet3py.training.example_request import example_request
+from nnet3py.training.example_computation import example_request
 from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
-from nnet3py.training.objective import Objective
-from nnet3py.training.objective_stats import ObjectiveStats
-from nnet3py.training.output_objectives import LossLike, OutputObjectives
+from nnet3py.training.objectives import LossLike, Objective, ObjectiveStats, OutputObjectives
 from nnet3py.training.trainer_state import (
     State,
     draws_of,

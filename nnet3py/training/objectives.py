@@ -1,14 +1,25 @@
-"""The objective of each output: the network's own, or a loss in its place.
+"""Objectives of a network's outputs: the network's own or a loss in its place; their averages, as trainers log them.
 
-Kaldi maximizes objectives, and their derivatives are sums over a minibatch. A :class:`Loss` is minimized, and most are
-means over frames. ``_kaldi_sums`` here is the place where the second becomes the first: an objective is minus the loss
-times the number of frames, and its weight the number of frames.
+With Y the output and S the supervision (dense, compressed or sparse), rows being the output's indexes:
+
+=============  ==================  ==========================  ============
+``objective``  weight              value                       derivative
+=============  ==================  ==========================  ============
+``linear``     sum of S            sum of Y·S (elementwise)     S
+``quadratic``  number of rows      -1/2 sum of (S - Y)²         S - Y
+=============  ==================  ==========================  ============
+
+Nothing is divided by the weight: derivatives are sums over the minibatch. Kaldi: ``ComputeObjectiveFunction``.
+
+Kaldi maximizes objectives. A :class:`Loss` is minimized, and most losses are means over frames. ``_kaldi_sums`` is the
+place where a loss becomes an objective: minus the loss times the number of frames, with the number of frames as weight.
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,15 +28,81 @@ from nnet3py.egs.example import NnetIo
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
 from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.loss_function import Loss
-from nnet3py.training.objective import Objective, check_supervision, queue_objective
 from nnet3py.training.targets import NO_TARGET
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
-    from nnet3py.training.data_types import LossFunction
+    from nnet3py.training.minibatches import LossFunction
+
+logger = logging.getLogger(__name__)
+
+
+class Objective(NamedTuple):
+    """The weight and the value of an objective, both summed over a minibatch."""
+
+    weight: float
+    value: float
+
+
+def check_supervision(name: str, supervision: GeneralMatrix, shape: tuple[int, ...]) -> None:
+    """Raise ShapeError unless ``supervision`` fits an output of ``shape`` (rows, dim)."""
+    rows, cols = supervision.shape
+    if cols != shape[1]:
+        raise ShapeError(f"Nnet versus example output dimension (num-classes) mismatch for '{name}': {shape[1]} (nnet) "
+                         f"vs. {cols} (egs)", "were the examples made for another network or another --num-pdfs?")
+    if rows != shape[0]:
+        raise ShapeError(f"supervision of '{name}' has {rows} rows for {shape[0]} output frames")
+
+
+def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
+                    deriv: DeviceArray | None) -> Callable[[], Objective]:
+    """Queue what computes the objective of one output, and its derivative into ``deriv``.
+
+    Parameters
+    ----------
+    ops : the device's operations
+    kind : "linear" or "quadratic"
+    supervision : float32 array, CompressedMatrix or SparseMatrix, (rows, dim)
+    output : device matrix (rows, dim)
+    deriv : device matrix (rows, dim) to set, or None where no derivative is wanted
+
+    Returns
+    -------
+    A function that waits for the device and gives the objective; to be called once.
+
+    Raises
+    ------
+    NumericError : NaN or infinity in the supervision
+    """
+    if isinstance(supervision, SparseMatrix) and kind == "linear":
+        check_finite(supervision, "the supervision")
+        with ops.staged(supervision.row_starts, supervision.columns, supervision.values) as table:
+            if deriv is not None:
+                ops.copy_from_sparse(deriv, *table)
+            value = ops.later("sum_product_sparse", output, *table)
+        weight = float(supervision.values.sum(dtype=np.float64))
+        return lambda: Objective(weight, value())
+    dense = to_dense(supervision)
+    check_finite(dense, "the supervision")
+    target = deriv if deriv is not None else ops.scratch(*output.shape)
+    ops.copy_in(target, dense)
+    if kind == "linear":
+        value, weight = ops.later("sum_product", output, target), float(dense.sum(dtype=np.float64))
+        return lambda: Objective(weight, value())
+    ops.add_mat(target, output, -1.0)
+    square = ops.later("sum_product", target, target)
+    return lambda: Objective(float(dense.shape[0]), -0.5 * square())
+
+
+def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
+                      deriv: DeviceArray | None) -> Objective:
+    """The same, and wait for it."""
+    return queue_objective(ops, kind, supervision, output, deriv)()
+
 
 LossLike: TypeAlias = "Loss | LossFunction"
 
@@ -125,7 +202,7 @@ class OutputObjectives:
               where: str = "an example") -> Callable[[], Objective]:
         """Queue what computes the objective of one output of an example, and its derivative into ``deriv``.
 
-        As :func:`nnet3py.training.objective.queue_objective`; a loss is computed at once, and ``where`` is said in its
+        As :func:`nnet3py.training.objectives.queue_objective`; a loss is computed at once, and ``where`` is said in its
         errors. Raises what :class:`Loss` does, ShapeError for supervision that does not fit the output, NumericError
         for NaN in it.
         """
@@ -205,3 +282,68 @@ def kaldi_derivative(rows: np.ndarray, scale: float, weights: np.ndarray | None 
     return np.ascontiguousarray(result, dtype=np.float32)
 
 
+_TOTAL = kaldi_place("PrintTotalStats", "nnet-training.cc", 317)
+_SCRIPTS = kaldi_place("PrintTotalStats", "nnet-training.cc", 324)
+_PHASE = kaldi_place("PrintStatsForThisPhase", "nnet-training.cc", 278)
+
+
+@dataclass
+class ObjectiveStats:
+    """Totals of one output's objective, over all and over the current phase of ``print_interval`` minibatches.
+
+    An auxiliary objective, such as the l2 term of chain training's output, is shown beside it where there is any.
+    """
+
+    name: str
+    print_interval: int
+    total_weight: float = 0.0
+    total_objective: float = 0.0
+    total_aux: float = 0.0
+    phase: int = 0
+    phase_minibatches: int = 0
+    phase_weight: float = 0.0
+    phase_objective: float = 0.0
+    phase_aux: float = 0.0
+
+    def add(self, minibatch: int, weight: float, objective: float, aux_objective: float = 0.0) -> None:
+        """Count one minibatch; when it begins a new phase, log the finished one first."""
+        phase = minibatch // self.print_interval
+        if phase != self.phase:
+            self._log_phase(phase)
+            self.phase, self.phase_minibatches = phase, 0
+            self.phase_weight = self.phase_objective = self.phase_aux = 0.0
+        self.phase_minibatches += 1
+        self.phase_weight += weight
+        self.phase_objective += objective
+        self.phase_aux += aux_objective
+        self.total_weight += weight
+        self.total_objective += objective
+        self.total_aux += aux_objective
+
+    def average(self) -> float:
+        """The objective per frame (per unit of weight) over all minibatches; NaN if there was no weight."""
+        return self.total_objective / self.total_weight if self.total_weight else float("nan")
+
+    def log_total(self) -> None:
+        """Log the two closing lines, the second in the form that scripts look for."""
+        shown = per_frame(self.total_objective, self.total_aux, self.total_weight)
+        logger.info(f"Overall average objective function for '{self.name}' is {shown} over {self.total_weight:.6g} "
+                    "frames.", extra=_TOTAL)
+        logger.info(f"[this line is to be parsed by a script:] log-prob-per-frame={self.average():.6g}", extra=_SCRIPTS)
+
+    def _log_phase(self, next_phase: int) -> None:
+        first, last = self.phase * self.print_interval, next_phase * self.print_interval - 1
+        if self.phase_minibatches == self.print_interval:
+            which = f"'{self.name}' for minibatches {first}-{last}"
+        else:   # Kaldi prints this form without the closing quote, and scripts expect that
+            quote = "'" if self.phase_aux else ""
+            which = f"'{self.name}{quote} using {self.phase_minibatches} minibatches in minibatch range {first}-{last}"
+        shown = per_frame(self.phase_objective, self.phase_aux, self.phase_weight)
+        logger.info(f"Average objective function for {which} is {shown} over {self.phase_weight:.6g} frames.",
+                    extra=_PHASE)
+
+
+def per_frame(objective: float, aux_objective: float, weight: float) -> str:
+    """An objective divided by its weight, as logs show it: with an auxiliary one "F + G = H"."""
+    value, aux = (total / weight if weight else float("nan") for total in (objective, aux_objective))
+    return f"{value:.6g} + {aux:.6g} = {value + aux:.6g}" if aux_objective else f"{value:.6g}"

@@ -11,13 +11,15 @@ from graph_systems import SYSTEMS
 from paths import DATA
 
 from nnet3py.chain.acceptor import Acceptor, SupervisionError
-from nnet3py.chain.make_supervision import SupervisionMaker
-from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.normalize import Normalizer
-from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_phones
-from nnet3py.chain.supervision_splitter import SupervisionSplitter, fst_state_times
-from nnet3py.egs.chain_example import read_chain_egs
-from nnet3py.egs.supervision import Supervision, merge_supervisions, read_supervisions
+from nnet3py.chain.normalization import Normalizer, normalization_fst
+from nnet3py.chain.supervision import (
+    SupervisionMaker,
+    SupervisionOptions,
+    SupervisionSplitter,
+    fst_state_times,
+    proto_from_phones,
+)
+from nnet3py.egs.chain_example import Supervision, merge_supervisions, read_chain_egs, read_supervisions
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.object_files import read_object
 from nnet3py.transducers.fst import Fst
