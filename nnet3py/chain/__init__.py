@@ -8,7 +8,7 @@ and composes small acceptors.
 
 Imports nothing of ``training/``: networks are trained there. OpenFst (kaldifst, the extra ``chain``) is used for what
 is not Kaldi's own: minimizing graphs with cycles. Its composition and determinization of whole graphs are slower than
-lists for a supervision's few states, and PyChain and k2 have no leaky HMM, on which Kaldi's numbers depend.
+lists for a supervision's few states. PyChain has both sums for PyTorch, which it needs, and has to be compiled.
 """
 from __future__ import annotations
 

@@ -240,9 +240,8 @@ class BoundComputation:
         name, commands = self.computation.parts[command.args[0]]
         fusion = fusion_named(name)
         parts = [call for part in commands if (call := self._call(part)) is not None]
-        if fusion is None or fusion.operation in self.ops.lacks:
-            raise CompileError(f"the device has no operation for a command of '{name}'",
-                               "compile for it: compiler.compile(request, ops.lacks)")
+        if fusion is None:
+            raise CompileError(f"no pass makes fused commands of the name '{name}'", "this is a fault of the compiler")
         return fusion.bind(self.ops, parts)
 
     def view(self, s: int) -> DeviceArray | None:

@@ -44,7 +44,7 @@ class ComputerCache:
         """A computer at the start of the computation for ``request``."""
         computer = self._computers.get(request)
         if computer is None or not computer.computation.fits(host_of(self.nnet)):
-            computation = self.compiler.compile(request, self.ops.lacks)
+            computation = self.compiler.compile(request)
             computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena,
                                 debug=self._debug)
             self._computers[request] = computer

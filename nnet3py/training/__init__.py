@@ -4,7 +4,7 @@ The most important names: ``MinibatchTrainer`` (``trainer.py``), which training 
 which ``NnetTrainer``, ``ChainTrainer`` and ``DiscriminativeTrainer`` are the kinds; ``train`` (``train.py``), whole
 trainings from Python on anything that ``training_data.py`` makes minibatches from; and ``Trainer``
 (``array_trainer.py``), for loops of one's own. A kind of example says what is computed for it (``_request``,
-``_inputs``, ``_nodes``) and sets derivatives (``_process_outputs``). ``objectives.py`` has the objectives of outputs and
+``_inputs``, ``_node_rows``) and sets derivatives (``_process_outputs``). ``objectives.py`` has the objectives of outputs and
 losses in their place (``loss_function.py``); ``max_change.py`` limits changes; ``diagnostics.py`` measures networks and
 combines the last models; ``trainer_state.py`` has what a training needs to go on.
 

@@ -1,7 +1,7 @@
-"""The order of the passes that fuse commands, and which of them run: those wanted that the device can do."""
+"""The order of the passes that fuse commands, and which of them run."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.fuse.affine import FuseAffine
@@ -18,26 +18,22 @@ from nnet3py.network.nnet import Nnet
 PASSES: tuple[Pass, ...] = (OmitMarks(), OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop(), SharePlaces())
 
 
-def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,
-         lacks: Collection[str] = ()) -> Computation:
+def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
     """The computation as it is to be run; ``computation`` itself, which is in Kaldi's commands, is not changed.
 
     Parameters
     ----------
     options : ``options.fuse`` names the passes that may run; none do without ``options.optimize``
-    lacks : the operations that the device which is to run it has not (``ops.lacks``)
     """
-    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions(), lacks))
+    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions()))
     return steps[-1][1] if steps else computation
 
 
-def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
-                 lacks: Collection[str] = ()) -> Iterator[tuple[str, Computation]]:
+def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
     """The name of each pass that runs, and what it makes of the computation; see :func:`fuse`."""
     for fusion in wanted_passes(options):
-        if fusion.operation not in lacks:
-            computation = fusion.run(computation, nnet)
-            yield fusion.name, computation
+        computation = fusion.run(computation, nnet)
+        yield fusion.name, computation
 
 
 def wanted_passes(options: OptimizeOptions) -> list[Pass]:
