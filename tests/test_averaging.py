@@ -36,7 +36,7 @@ def test_weights_that_do_not_sum_to_one_are_warned_about(caplog):
 
 
 @pytest.mark.parametrize(("weights", "message"), [
-    ([0.5], "1 weights were given for 2 models"), ([1.0, -1.0], "sum to 0"), ([np.nan, 1.0], "finite"),
+    ([0.5], "found 1 weights, expected one for each of 2 models"), ([1.0, -1.0], "sum to 0"), ([np.nan, 1.0], "finite"),
     ([np.inf, 1.0], "finite")])
 def test_bad_weights(weights, message):
     with pytest.raises(UsageError, match=message):

@@ -184,7 +184,7 @@ def test_examples_of_other_frame_rates(net, graph):
     trainer = ChainTrainer(net, lambda name: graph, SGD, ChainOptions())
     rng = np.random.default_rng(0)
     trainer.train(chain_example(rng, 2, 4, PDFS, step=3))
-    with pytest.raises(Nnet3Error, match=r"output 'output': its frames are 1 apart \(t\), those .* before 3"):
+    with pytest.raises(Nnet3Error, match=r"output 'output': the times of its frames are 1 apart, those of .* 3"):
         trainer.train(chain_example(rng, 2, 4, PDFS, step=1))
     later = chain_example(rng, 2, 4, PDFS, step=3)
     for io in (*later.inputs, *later.outputs):

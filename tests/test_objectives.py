@@ -20,7 +20,7 @@ from nnet3py.training.objectives import (
     Frames,
     ObjectiveStats,
     OutputObjectives,
-    Wanted,
+    LossTarget,
     check_supervision,
     compute_objective,
 )
@@ -328,10 +328,10 @@ def test_targets_of_another_width() -> None:
 
 def test_wanted_of_arrays() -> None:
     frames = Frames(2, 2)
-    wanted = Wanted.of_array(frames, np.array([[0, -1], [2, 3]]), 7.0)
+    wanted = LossTarget.of_array(frames, np.array([[0, -1], [2, 3]]), 7.0)
     assert wanted.weights is not None and wanted.weights.tolist() == [1, 0, 1, 1] and wanted.num_frames == 7.0
     for other in (np.zeros((2, 2, 1), np.float32), np.zeros((2, 2, 1), int), ["anything"]):
-        assert Wanted.of_array(frames, other).weights is None
+        assert LossTarget.of_array(frames, other).weights is None
 
 
 def test_whole_phases(caplog):

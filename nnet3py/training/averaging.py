@@ -24,33 +24,33 @@ logger = logging.getLogger(__name__)
 
 
 def normalized_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """``weights``, or equal ones, scaled to a sum of 1; warns if they are off by more than 1 %.
+    """Return ``weights`` scaled to a sum of 1, equal weights for None; warn if the sum is off by more than 1 %.
 
     Raises
     ------
-    UsageError : not one weight per model, or they are not finite or sum to 0
+    UsageError : not one weight for each model, weights that are not finite or sum to 0
     """
     if weights is None:
         return [1.0 / count] * count
     if len(weights) != count:
-        raise UsageError(f"{len(weights)} weights were given for {count} models")
+        raise UsageError(f"found {len(weights)} weights, expected one for each of {count} models")
     total = sum(weights)
     if not math.isfinite(total):
         raise UsageError(f"the weights of the models are not all finite numbers: {list(weights)}")
     if total == 0.0:
-        raise UsageError("the weights of the models sum to 0")
+        raise UsageError("the weights of the models sum to 0, so they cannot be scaled to a sum of 1")
     if abs(total - 1.0) > 0.01:
         logger.warning(f"Normalizing weights to sum to one, sum was {total:.6g}")
     return [weight / total for weight in weights]
 
 
 def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -> Nnet:
-    """Sum of ``weights[i]`` times network i, statistics included; configuration and learning rates are the first one's.
+    """Return the sum of ``weights[i]`` times network i, statistics included, with the first one's learning rates.
 
     Parameters
     ----------
-    nnets : (name, network) pairs, taken one at a time so that two networks are in memory at once
-    weights : one per network
+    nnets : (name, network) pairs, read one at a time so that two networks are in memory at once
+    weights : a weight for each network
 
     Raises
     ------
@@ -69,12 +69,12 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
                              "only networks of one training can be averaged")
         result.add(weight, nnet)
     if result is None:
-        raise UsageError("no models to average")
+        raise UsageError("expected one model or more to average, found none")
     return result
 
 
 def _structure(nnet: Nnet) -> list[tuple[object, ...]]:
-    """What the components of networks must have in common so that the networks can be added."""
+    """Return the properties of components that networks must have in common to be added."""
     return [(type(c).__name__, c.input_dim, c.output_dim, [value.shape for value in c.parameters().values()])
             for c in nnet.components]
 
@@ -85,14 +85,14 @@ def _place(line: int) -> dict[str, object]:
 
 def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segments: int = 1,
                       options: DiagnosticOptions | None = None) -> list[float]:
-    """What each updatable component's change did to the objective per frame, to first order. Logs on the way.
+    """Return by how much each updatable component's change raised the objective per frame, to first order; log it.
 
-    The straight line from ``old`` to ``new`` is cut into segments; in the middle of each the derivative is taken.
+    The straight line from ``old`` to ``new`` is cut into segments; derivatives are those in the middle of each segment.
 
     Parameters
     ----------
-    egs : merged examples; the objective is that of their output named ``output``
-    num_segments : 1 or more
+    egs : merged examples; the objective is the one of their output named ``output``
+    num_segments : the number of segments, 1 or more
 
     Raises
     ------
@@ -104,7 +104,7 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
     if num_segments < 1:
         raise UsageError(f"--num-segments={num_segments} must be 1 or more")
     if not egs:
-        raise UsageError("No examples read.")
+        raise UsageError("No examples read.", "is the archive empty?")
     changes = np.zeros(num_updatable_components(old))
     for segment in range(num_segments):
         position = (segment + 0.5) / num_segments
@@ -130,7 +130,7 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
 
 
 def log_parameter_changes(old: Nnet, new: Nnet) -> Nnet:
-    """Log each updatable component's change, size and relative change (2-norms); returns ``old`` minus ``new``.
+    """Log each updatable component's change, size and relative change (2-norms), and return ``old`` minus ``new``.
 
     Raises ShapeError for networks of different structure.
     """

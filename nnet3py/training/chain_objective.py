@@ -41,15 +41,25 @@ _RANGE = kaldi_place("DenominatorComputation", "chain-denominator.cc", 67)
 
 @dataclass
 class ChainOptions:
-    """Names and defaults of Kaldi's ``ChainTrainingOptions``."""
+    """Options of the LF-MMI objective. Names and defaults are those of Kaldi's ``ChainTrainingOptions``.
 
-    l2_regularize: float = 0.0                 # of the output
-    out_of_range_regularize: float = 0.01      # of output beyond +-30
+    Attributes
+    ----------
+    l2_regularize : factor of half the squares of the output
+    out_of_range_regularize : factor of the penalty on output beyond -30 to 30
+    leaky_hmm_coefficient : probability of a jump to any state of the denominator graph, above 0 and below 1
+    xent_regularize : factor of the cross-entropy of the output NAME-xent; 0: there is no such output
+    lwf_scale, lwf_den_scale : factors of posteriors that come with examples, for learning without forgetting
+    numerator_graph_threads : no effect: the same threads compute numerators and all else
+    """
+
+    l2_regularize: float = 0.0
+    out_of_range_regularize: float = 0.01
     leaky_hmm_coefficient: float = 1.0e-05
-    xent_regularize: float = 0.0               # of the output NAME-xent; 0: there is none
-    lwf_scale: float = 0.0                     # of posteriors that come with examples
+    xent_regularize: float = 0.0
+    lwf_scale: float = 0.0
     lwf_den_scale: float = 0.0
-    numerator_graph_threads: int = -1          # Kaldi's; here the same threads compute numerators and all else
+    numerator_graph_threads: int = -1
 
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
@@ -73,14 +83,14 @@ class ChainObjective(NamedTuple):
 
 
 class ChainObjectiveComputation:
-    """Computes objectives for one denominator graph.
+    """Computation of LF-MMI objectives with one denominator graph.
 
     Parameters
     ----------
     ops : the device's operations
     graph : the denominator graph, with as many pdfs as the output has columns
     options : see :class:`ChainOptions`
-    seed : of the penalty on values out of range, which is applied in half of the minibatches
+    seed : seed of the choice of minibatches, half of all, in which values out of range are penalized
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
@@ -91,11 +101,11 @@ class ChainObjectiveComputation:
 
     def compute(self, supervision: Supervision, output: DeviceArray, deriv: DeviceArray | None = None,
                 numerator_deriv: DeviceArray | None = None) -> ChainObjective:
-        """The objective of one output, and its derivative into ``deriv``.
+        """Compute the objective of one output, and its derivative into ``deriv``.
 
         Parameters
         ----------
-        supervision : of all sequences of the minibatch
+        supervision : the supervision of all sequences of the minibatch
         output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
         deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
         numerator_deriv : device matrix (rows, pdfs) to set to the numerator's part of the derivative, or None
@@ -164,7 +174,7 @@ Graphs = Callable[[str], DenominatorGraph]    # of an output's name
 
 
 def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
-    """One denominator graph for all outputs, whose pdfs are those of the node ``output``.
+    """Return a function that gives all outputs the same denominator graph, whose pdfs are those of the node ``output``.
 
     Raises
     ------
@@ -172,13 +182,14 @@ def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
     """
     num_pdfs = nnet.output_dim("output") if "output" in nnet.node_names else -1
     if num_pdfs < 0:
-        raise Nnet3Error("the network has no output node named 'output', which chain training needs")
+        raise Nnet3Error("the network has no output node named 'output', which chain training needs",
+                         "networks for several languages are trained by nnet3-chain-train2")
     graph = read_den_graph(den_fst, num_pdfs)
     return lambda name: graph
 
 
 def graph_folder(nnet: Nnet, folder: str) -> Graphs:
-    """A denominator graph for each language, ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, read on first use."""
+    """Return a function that reads ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, each graph once."""
     graphs: dict[str, DenominatorGraph] = {}
 
     def find(name: str) -> DenominatorGraph:
@@ -189,8 +200,8 @@ def graph_folder(nnet: Nnet, folder: str) -> Graphs:
     return find
 
 
-class Counted(NamedTuple):
-    """What is counted for an output: its name, the weight, the objective, and the auxiliary objective."""
+class OutputSums(NamedTuple):
+    """Sums over the frames of an output: weight, objective, and the auxiliary objective, which is the l2 term."""
 
     name: str
     weight: float
@@ -199,15 +210,15 @@ class Counted(NamedTuple):
 
 
 class ChainOutputs:
-    """Objectives of all outputs of chain examples.
+    """Computation of the objectives of all outputs of chain examples.
 
     Parameters
     ----------
     ops : the device's operations
-    graphs : the denominator graph of each output
+    graphs : returns the denominator graph of an output, by its name
     options : see :class:`ChainOptions`
-    apply_deriv_weights : multiply derivatives with the examples' weights
-    seed : of random choices
+    apply_deriv_weights : multiply derivatives by the examples' weights
+    seed : seed of random choices
     """
 
     def __init__(self, ops: Ops, graphs: Graphs, options: ChainOptions, apply_deriv_weights: bool = True,
@@ -219,10 +230,10 @@ class ChainOutputs:
         self._objectives: dict[int, ChainObjectiveComputation] = {}
         self._frame_step = 0
 
-    def process(self, computer: Computer, eg: NnetChainExample, with_derivatives: bool) -> Iterator[Counted]:
-        """Compute the objectives of an example's outputs; set their derivatives if asked to.
+    def process(self, computer: Computer, eg: NnetChainExample, with_derivatives: bool) -> Iterator[OutputSums]:
+        """Compute the objectives of an example's outputs, and set their derivatives if ``with_derivatives``.
 
-        ``computer`` has run forward. Yields what to count, of the companion (NAME-xent) before the output itself.
+        ``computer`` has run forward. Yields the sums of each output, of NAME-xent before those of NAME.
 
         Raises
         ------
@@ -234,7 +245,7 @@ class ChainOutputs:
                 yield from self._process_output(computer, eg, supervised, with_derivatives)
 
     def _process_output(self, computer: Computer, eg: NnetChainExample, supervised: NnetChainSupervision,
-                        with_derivatives: bool) -> Iterator[Counted]:
+                        with_derivatives: bool) -> Iterator[OutputSums]:
         ops, options, xent_name = self._ops, self.options, supervised.name + XENT
         output = computer.output_view(supervised.name)
         check_supervision(supervised.supervision, tuple(output.shape))
@@ -244,7 +255,7 @@ class ChainOutputs:
             xent_deriv = computer.input_view(xent_name) if with_derivatives else ops.scratch(*output.shape)
         objective = self._objective(supervised.name).compute(supervised.supervision, output, deriv, xent_deriv)
         if xent_deriv is not None:
-            yield Counted(xent_name, objective.weight, ops.sum_product(computer.output_view(xent_name), xent_deriv))
+            yield OutputSums(xent_name, objective.weight, ops.sum_product(computer.output_view(xent_name), xent_deriv))
         if deriv is not None:
             self._add_lwf(deriv, eg, supervised)
             if self._apply_deriv_weights and len(supervised.deriv_weights):
@@ -254,7 +265,7 @@ class ChainOutputs:
                             ops.mul_rows_vec(matrix, matrix, weights)
             if xent_deriv is not None:
                 ops.copy_mat(xent_deriv, xent_deriv, options.xent_regularize)
-        yield Counted(supervised.name, objective.weight, objective.value, objective.l2_term)
+        yield OutputSums(supervised.name, objective.weight, objective.value, objective.l2_term)
 
     def _objective(self, name: str) -> ChainObjectiveComputation:
         graph = self._graphs(name)
@@ -270,7 +281,7 @@ class ChainOutputs:
         step = int(supervised.indexes[num_sequences, 1]) - int(supervised.indexes[0, 1])
         self._frame_step = self._frame_step or step
         if step != self._frame_step:
-            raise Nnet3Error(f"its frames are {step} apart (t), those of the examples before {self._frame_step}",
+            raise Nnet3Error(f"the times of its frames are {step} apart, those of earlier examples {self._frame_step}",
                              "the examples were made with different --frame-subsampling-factor")
 
     def _add_lwf(self, deriv: DeviceArray, eg: NnetChainExample, supervised: NnetChainSupervision) -> None:
@@ -288,7 +299,7 @@ class ChainOutputs:
 
 
 def _by_frame(io: NnetIo, shape: tuple[int, ...]) -> np.ndarray:
-    """Posteriors in the order of an output's rows: frame after frame, and within a frame all sequences."""
+    """Return posteriors in the order of an output's rows: frame after frame, and within a frame all sequences."""
     matrix = to_dense(io.features)
     if matrix.shape != shape:
         raise ShapeError(f"the input {io.name} has {matrix.shape[0]} rows and {matrix.shape[1]} columns, the output "

@@ -23,24 +23,24 @@ from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.training.chain_objective import LWF_POSTERIORS, ChainOptions, ChainOutputs, Counted, Graphs
+from nnet3py.training.chain_objective import LWF_POSTERIORS, ChainOptions, ChainOutputs, Graphs, OutputSums
 from nnet3py.training.example_computation import HIDDEN, chain_request
 from nnet3py.training.objectives import per_frame
-from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, NodeRows, TrainerOptions
 
 logger = logging.getLogger(__name__)
 
 
 class ChainTrainer(MinibatchTrainer[NnetChainExample]):
-    """Trains ``nnet`` in place on chain examples.
+    """Trainer of a network, in place, on chain examples.
 
     Parameters
     ----------
     nnet : the model; its statistics are zeroed first if the options say so
-    graphs : the denominator graph of each output, as :func:`one_graph` or :func:`graph_folder` give them
-    options : of the training
-    chain_options : of the objective
-    apply_deriv_weights : multiply derivatives with the weights of the examples' frames
+    graphs : returns the denominator graph of an output, as :func:`one_graph` and :func:`graph_folder` make it
+    options : options of the training
+    chain_options : options of the objective
+    apply_deriv_weights : multiply derivatives by the weights of the examples' frames
     """
 
     def __init__(self, nnet: Nnet, graphs: Graphs, options: TrainerOptions, chain_options: ChainOptions,
@@ -57,12 +57,12 @@ class ChainTrainer(MinibatchTrainer[NnetChainExample]):
     def _inputs(self, eg: NnetChainExample) -> Iterable[NnetIo]:
         return (io for io in eg.inputs if not io.name.startswith(HIDDEN))
 
-    def _parts(self, eg: NnetChainExample) -> Iterable[Part]:
+    def _node_rows(self, eg: NnetChainExample) -> Iterable[NodeRows]:
         return chain(self._inputs(eg), eg.outputs)
 
     def _process_outputs(self, computer: Computer, eg: NnetChainExample, suffix: str) -> None:
-        for counted in self._chain.process(computer, eg, with_derivatives=True):
-            self._count(counted.name + suffix, *counted[1:])
+        for sums in self._chain.process(computer, eg, with_derivatives=True):
+            self._count(sums.name + suffix, *sums[1:])
 
 
 _PLACE = kaldi_place("PrintTotalStats", "nnet-chain-diagnostics.cc", 239)
@@ -70,7 +70,7 @@ _PLACE = kaldi_place("PrintTotalStats", "nnet-chain-diagnostics.cc", 239)
 
 @dataclass
 class ChainDiagnosticOptions:
-    """How to compute; names and defaults are those of ``nnet3-chain-compute-prob``."""
+    """Options of :class:`ChainDiagnostics`; names and defaults are those of ``nnet3-chain-compute-prob``."""
 
     chain: ChainOptions = field(default_factory=ChainOptions)
     store_component_stats: bool = False
@@ -81,14 +81,14 @@ class ChainDiagnosticOptions:
 
 
 class ChainDiagnostics:
-    """Accumulates chain objectives of a network; the weights of the examples' frames do not count.
+    """Accumulator of chain objectives of a network; the weights of the examples' frames do not count.
 
     Parameters
     ----------
-    nnet : used as it is: set its test modes before
-    graphs : the denominator graph of each output, as :func:`one_graph` or :func:`graph_folder` give them
+    nnet : the network, used as it is: set its test modes before
+    graphs : returns the denominator graph of an output, as :func:`one_graph` and :func:`graph_folder` make it
     options : see :class:`ChainDiagnosticOptions`
-    compiler : of ``nnet`` or of a network that it was copied from, to share what is compiled; None for its own
+    compiler : the compiler of ``nnet`` or of a network that it was copied from, to share computations; None: a new one
     """
 
     def __init__(self, nnet: Nnet, graphs: Graphs, options: ChainDiagnosticOptions | None = None,
@@ -98,7 +98,7 @@ class ChainDiagnostics:
         self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._chain = ChainOutputs(self._computers.ops, graphs, self.options.chain)
-        self.outputs: dict[str, Counted] = {}
+        self.outputs: dict[str, OutputSums] = {}
 
     def compute(self, eg: NnetChainExample) -> None:
         """Add one example.
@@ -115,18 +115,18 @@ class ChainDiagnostics:
             if not io.name.startswith(HIDDEN):
                 computer.accept_input(io.name, to_dense(io.features))
         computer.run()
-        for counted in self._chain.process(computer, eg, with_derivatives=False):
-            before = self.outputs.get(counted.name, Counted(counted.name, 0.0, 0.0))
-            self.outputs[counted.name] = Counted(counted.name, *(
-                old + new for old, new in zip(before[1:], counted[1:], strict=True)))
+        for sums in self._chain.process(computer, eg, with_derivatives=False):
+            before = self.outputs.get(sums.name, OutputSums(sums.name, 0.0, 0.0))
+            self.outputs[sums.name] = OutputSums(sums.name, *(
+                old + new for old, new in zip(before[1:], sums[1:], strict=True)))
 
     def totals(self) -> tuple[float, float]:
-        """Objective (with l2 terms) and weight, each summed over all outputs. Kaldi: GetTotalObjective."""
+        """Return objective (with l2 terms) and weight, each summed over all outputs. Kaldi: GetTotalObjective."""
         return (sum(part.objective + part.aux_objective for part in self.outputs.values()),
                 sum(part.weight for part in self.outputs.values()))
 
     def log_totals(self) -> bool:
-        """Log a line per output; True if some output had any weight."""
+        """Log a line for each output; return whether some output had any weight."""
         for name, total in self.outputs.items():
             shown = per_frame(total.objective, total.aux_objective, total.weight)
             logger.info(f"Overall log-probability for '{name}' is {shown} per frame, over {total.weight:.6g} frames.",
@@ -135,16 +135,16 @@ class ChainDiagnostics:
 
 
 class PosteriorAdder:
-    """Adds posteriors to chain examples: an input ``__LWF-posteriors``.
+    """Adder of posteriors to chain examples, as an input ``__LWF-posteriors``.
 
     Parameters
     ----------
-    nnet : in test mode, unless posteriors of training are wanted
-    denominator : computes the posteriors that are added; None for the network's output itself
-    apply_exp : add exp(output), where it is the output that is added
-    clip_threshold : lower values become 0, where ``denominator`` computes them
+    nnet : the network, in test mode, unless posteriors of training are wanted
+    denominator : computes the posteriors; None: the network's output itself is added
+    apply_exp : whether exp(output) is added, where the output itself is
+    clip_threshold : posteriors of ``denominator`` below this become 0
     compiler_options, optimize : options of the compiler and of its optimizer
-    device : computes the network
+    device : the device that computes the network, "cpu" or "cuda"
     """
 
     def __init__(self, nnet: Nnet, denominator: DenominatorComputation | None, apply_exp: bool = True,
@@ -155,7 +155,7 @@ class PosteriorAdder:
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def add(self, eg: NnetChainExample) -> NnetChainExample:
-        """The example with one more input, its rows sequence after sequence.
+        """Return the example with the posteriors as one more input, its rows sequence after sequence.
 
         Raises
         ------
@@ -165,7 +165,8 @@ class PosteriorAdder:
         if len(eg.outputs) != 1:
             raise Nnet3Error(f"the example has {len(eg.outputs)} outputs, expected one")
         if any(io.name == LWF_POSTERIORS for io in eg.inputs):
-            raise Nnet3Error(f"the example has an input {LWF_POSTERIORS} already")
+            raise Nnet3Error(f"the example has an input {LWF_POSTERIORS} already",
+                             "add posteriors to examples that have none")
         output = eg.outputs[0]
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=False)

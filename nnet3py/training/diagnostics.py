@@ -42,7 +42,7 @@ _PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts 
 
 @dataclass
 class DiagnosticOptions:
-    """What to compute; names and defaults are those of ``nnet3-compute-prob``."""
+    """Options of :class:`NnetDiagnostics`; names and defaults are those of ``nnet3-compute-prob``."""
 
     compute_accuracy: bool = True
     compute_per_dim_accuracy: bool = False
@@ -55,26 +55,35 @@ class DiagnosticOptions:
 
 @dataclass
 class OutputDiagnostics:
-    """Totals of one output over all examples seen."""
+    """Totals of one output over all examples so far.
+
+    Attributes
+    ----------
+    objective_kind : "linear" or "quadratic", as the output node says
+    weight, objective : sums over frames
+    accuracy_weight, num_correct : weight of the frames whose accuracy counts, and of the correct ones among them
+    per_dim_accuracy : float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
+    """
 
     objective_kind: str
     weight: float = 0.0
     objective: float = 0.0
     accuracy_weight: float = 0.0
     num_correct: float = 0.0
-    per_dim_accuracy: np.ndarray | None = None   # of the last example only, as Kaldi has it; -1: no weight there
+    per_dim_accuracy: np.ndarray | None = None
 
 
 class NnetDiagnostics:
-    """Accumulates objectives and accuracies of a network.
+    """Accumulator of objectives and accuracies of a network.
 
     Parameters
     ----------
-    nnet : used as it is: set its test modes before
+    nnet : the network, used as it is: set its test modes before
     options : see :class:`DiagnosticOptions`
-    gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None where none are wanted
-    compiler : of ``nnet`` or of a network that it was copied from, to share what is compiled; None for its own
-    objectives : of the outputs, of ``nnet`` or of a network that it was copied from; None: those of the output nodes
+    gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None: no derivatives
+    compiler : the compiler of ``nnet`` or of a network that it was copied from, to share computations; None: a new one
+    objectives : the objectives of the outputs of ``nnet`` or of a network that it was copied from; None: those of the
+        output nodes
     """
 
     def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None, gradient: Nnet | None = None,
@@ -131,12 +140,12 @@ class NnetDiagnostics:
             totals.per_dim_accuracy = np.divide(hits, mass, out=np.full(dim, -1.0), where=mass != 0)
 
     def totals(self) -> tuple[float, float]:
-        """Objective and weight, each summed over all outputs. Kaldi: NnetComputeProb::GetTotalObjective."""
+        """Return objective and weight, each summed over all outputs. Kaldi: NnetComputeProb::GetTotalObjective."""
         return (sum(output.objective for output in self.outputs.values()),
                 sum(output.weight for output in self.outputs.values()))
 
     def log_totals(self) -> bool:
-        """Log one line of objective, and of accuracy, per output; True if some output had any weight."""
+        """Log lines of objective and accuracy for each output; return whether some output had any weight."""
         for name, totals in self.outputs.items():
             what = "log-likelihood" if totals.objective_kind == "linear" else "objective"
             logger.info(f"Overall {what} for '{name}' is {_ratio(totals.objective, totals.weight):.6g} per frame, over "
@@ -153,14 +162,14 @@ class NnetDiagnostics:
 
 
 def best_classes(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's most wanted class (int64; the first of equals) and its total weight (float64)."""
+    """Return the class of largest weight in each row (int64; the first of equals) and the rows' weights (float64)."""
     if not isinstance(supervision, SparseMatrix):
         dense = to_dense(supervision)
         return dense.argmax(axis=1), dense.sum(axis=1, dtype=np.float64)
     num_rows = supervision.shape[0]
     rows = np.repeat(np.arange(num_rows), np.diff(supervision.row_starts))
     weights = np.bincount(rows, weights=supervision.values, minlength=num_rows)
-    # Sorted by row, then by falling value, then by position: a row's first entry is its best.
+    # Sorted by row, then by falling value, then by position: the first entry of a row is its largest.
     order = np.lexsort((np.arange(len(rows)), -supervision.values, rows))
     best = np.zeros(num_rows, dtype=np.int64)
     present, first = np.unique(rows, return_index=True)
@@ -178,7 +187,7 @@ _RECOMPUTE = kaldi_place("RecomputeStats", "nnet-utils.cc", 552)
 
 @dataclass
 class CombineOptions:
-    """Names and defaults are those of ``nnet3-combine``."""
+    """Options of :func:`combine_nnets`; names and defaults are those of ``nnet3-combine``."""
 
     max_objective_evaluations: int = 30
     batchnorm_test_mode: bool = False
@@ -194,24 +203,24 @@ class CombineOptions:
 
 
 class Diagnostics(Protocol):
-    """Accumulates objectives of a network on examples of one kind."""
+    """Accumulator of objectives of a network on examples of one kind."""
 
     def compute(self, eg: Any, /) -> None:
         """Add one example."""
 
     def totals(self) -> tuple[float, float]:
-        """Objective and weight, each summed over all outputs."""
+        """Return objective and weight, each summed over all outputs."""
 
     def log_totals(self) -> bool:
-        """Log a line per output; True if some output had any weight."""
+        """Log a line for each output; return whether some output had any weight."""
 
 
-# Makes the diagnostics of a network. Compiler: None for its own; True asks to store the components' statistics.
+# Makes the diagnostics of a network, from its compiler (None: a new one) and whether component statistics are stored.
 MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
 
 
 class Combination(NamedTuple):
-    """The best average, how many models it has, and the objectives per frame of the first model and of the average."""
+    """The best average, its number of models, and the objectives per frame of the first model and of the average."""
 
     nnet: Nnet
     num_models: int
@@ -226,11 +235,11 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
 
     Parameters
     ----------
-    nnets : (name, network) pairs, newest first, taken one at a time; the first is changed in place
-    count : how many there are
+    nnets : (name, network) pairs, newest first, read one at a time; the first network is changed in place
+    count : the number of networks
     egs : merged examples, all in memory
     options : see :class:`CombineOptions`
-    make_diagnostics : for examples that are not frame-level: makes what computes their objectives
+    make_diagnostics : makes accumulators for examples that are not frame-level; None: the examples are frame-level
 
     Raises
     ------
@@ -270,7 +279,7 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
 
 
 def _frame_level(options: CombineOptions) -> MakeDiagnostics:
-    """Makes diagnostics of frame-level examples; accuracies are shown only when statistics are computed again."""
+    """Return what makes diagnostics of frame-level examples; accuracies are only logged with new statistics."""
     return lambda nnet, compiler, store_stats: NnetDiagnostics(nnet, DiagnosticOptions(
         compute_accuracy=store_stats, store_component_stats=store_stats, optimize=options.optimize,
         compiler=options.compiler, device=options.device), compiler=compiler)
@@ -291,12 +300,12 @@ def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDia
 
 
 class _Evaluator:
-    """Objectives of networks of one structure on the same examples; computations are compiled once."""
+    """Computation of objectives of networks of one structure on the same examples; compiled once."""
 
     def __init__(self, nnet: Nnet, egs: Sequence[object], options: CombineOptions,
                  make_diagnostics: MakeDiagnostics) -> None:
         self._egs, self._make_diagnostics = egs, make_diagnostics
-        self._form = nnet.copy()     # what is compiled for; its parameters are not used
+        self._form = nnet.copy()     # the compiler's network; its parameters are not used
         if options.batchnorm_test_mode:
             set_batchnorm_test_mode(self._form, True)
         if options.dropout_test_mode:
@@ -304,7 +313,7 @@ class _Evaluator:
         self.compiler = options.compiler.compiler(self._form, options.optimize)
 
     def objective(self, nnet: Nnet) -> float:
-        """Objective per frame over all outputs; minus infinity if it is not finite."""
+        """Return the objective per frame over all outputs; minus infinity if it is not finite."""
         tested = self._form.copy()
         tested.scale(0.0)
         tested.add(1.0, nnet)

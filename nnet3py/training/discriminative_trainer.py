@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from nnet3py.log import kaldi_place
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.example_computation import XENT, chain_request
-from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, NodeRows, TrainerOptions
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -39,29 +39,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Counted(NamedTuple):
-    """What is counted for an output: its name, and what a minibatch adds."""
-
-    name: str
-    totals: DiscriminativeTotals
-
 
 class DiscriminativeOutputs:
-    """Objectives of all outputs of discriminative examples.
+    """Computation of the objectives of all outputs of discriminative examples.
 
     Parameters
     ----------
-    objective : computes that of an output
-    apply_deriv_weights : multiply derivatives with the examples' weights
+    objective : computes the objective of one output
+    apply_deriv_weights : multiply derivatives by the examples' weights
     """
 
     def __init__(self, objective: DiscriminativeObjective, apply_deriv_weights: bool = True) -> None:
         self._objective, self._apply_deriv_weights = objective, apply_deriv_weights
 
-    def process(self, computer: Computer, eg: NnetDiscriminativeExample, with_derivatives: bool) -> Iterator[Counted]:
-        """Compute the objectives of an example's outputs; set their derivatives if asked to.
+    def process(self, computer: Computer, eg: NnetDiscriminativeExample,
+                with_derivatives: bool) -> Iterator[tuple[str, DiscriminativeTotals]]:
+        """Compute the objectives of an example's outputs, and set their derivatives if ``with_derivatives``.
 
-        ``computer`` has run forward. Yields what to count, of the companion (NAME-xent) before the output itself.
+        ``computer`` has run forward. Yields the name and the sums of each output, NAME-xent before NAME.
         Raises what ``DiscriminativeObjective.compute`` raises.
         """
         for supervised in eg.outputs:
@@ -69,7 +64,7 @@ class DiscriminativeOutputs:
                 yield from self._process_output(computer, supervised, with_derivatives)
 
     def _process_output(self, computer: Computer, supervised: NnetDiscriminativeSupervision,
-                        with_derivatives: bool) -> Iterator[Counted]:
+                        with_derivatives: bool) -> Iterator[tuple[str, DiscriminativeTotals]]:
         ops, regularize = self._objective.ops, self._objective.options.xent_regularize
         deriv = computer.input_view(supervised.name) if with_derivatives else None
         totals = self._objective.compute(supervised.supervision, computer.output_view(supervised.name), deriv)
@@ -78,17 +73,17 @@ class DiscriminativeOutputs:
             xent_name = supervised.name + XENT
             xent_deriv = computer.input_view(xent_name) if with_derivatives else None
             derivs.append(xent_deriv)
-            yield Counted(xent_name, self._cross_entropy(computer.output_view(xent_name), xent_deriv, supervised))
+            yield xent_name, self._cross_entropy(computer.output_view(xent_name), xent_deriv, supervised)
         if with_derivatives and self._apply_deriv_weights and len(supervised.deriv_weights):
             with ops.staged(np.asarray(supervised.deriv_weights, np.float32)) as (weights,):
                 for matrix in derivs:
                     if matrix is not None:
                         ops.mul_rows_vec(matrix, matrix, weights)
-        yield Counted(supervised.name, totals)
+        yield supervised.name, totals
 
     def _cross_entropy(self, output: DeviceArray, deriv: DeviceArray | None,
                        supervised: NnetDiscriminativeSupervision) -> DiscriminativeTotals:
-        """The log-probability of the reference's pdfs; ``deriv`` is set to its derivative times the factor."""
+        """Return the sums for the reference's pdfs; set ``deriv`` to the derivative times ``xent_regularize``."""
         ops, supervision, num_frames = self._objective.ops, supervised.supervision, output.shape[0]
         weight, columns = supervision.weight, np.empty(num_frames, np.int32)
         columns[output_rows(np.arange(num_frames), supervision)] = self._objective.pdfs(supervision.num_ali)
@@ -104,7 +99,7 @@ class DiscriminativeOutputs:
 
 
 def log_vectors(name: str, totals: DiscriminativeTotals) -> None:
-    """Log what was accumulated for each pdf, if that was asked for: sums of derivatives, and of exp(output)."""
+    """Log the sums of derivatives and of exp(output) for each pdf, where the options ask for them."""
     for what, vector in (("gradients", totals.gradients), ("exp(output)", totals.outputs)):
         if len(vector):
             values = " ".join(f"{value:.6g}" for value in vector)
@@ -116,7 +111,7 @@ _COUNTS, _L2, _TOTAL, _SCRIPTS = (kaldi_place("PrintTotalStats", "nnet-discrimin
 
 
 class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
-    """Trains the network of an acoustic model, in place, on discriminative examples.
+    """Trainer of the network of an acoustic model, in place, on discriminative examples.
 
     The options of backstitch, ``l2_regularize_factor`` and ``batchnorm_stats_scale`` have no effect, as in
     Kaldi; nor do the components' own ``max_change``, ``l2_regularize`` and orthonormal constraints. Batch
@@ -124,10 +119,10 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
 
     Parameters
     ----------
-    model : its ``nnet`` is trained; its priors stay
-    options : of the training
-    discriminative_options : of the objective
-    apply_deriv_weights : multiply derivatives with the weights of the examples' frames
+    model : the model, whose ``nnet`` is trained and whose priors stay
+    options : options of the training
+    discriminative_options : options of the objective
+    apply_deriv_weights : multiply derivatives by the weights of the examples' frames
     """
 
     _is_plain = True
@@ -149,7 +144,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
     def _inputs(self, eg: NnetDiscriminativeExample) -> Iterable[NnetIo]:
         return eg.inputs
 
-    def _parts(self, eg: NnetDiscriminativeExample) -> Iterable[Part]:
+    def _node_rows(self, eg: NnetDiscriminativeExample) -> Iterable[NodeRows]:
         return chain(eg.inputs, eg.outputs)
 
     def _process_outputs(self, computer: Computer, eg: NnetDiscriminativeExample, suffix: str) -> None:
@@ -158,7 +153,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learned.
+        """End the training: log the closing lines, and copy the trained parameters to ``nnet``.
 
         Returns
         -------
@@ -174,7 +169,7 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             if totals.l2_term:
                 logger.info(f"Average l2 norm of output per frame is {totals.l2_term / weight:.6g} over "
                             f"{totals.weight:.6g} frames.", extra=_L2)
-            # Kaldi subtracts what it takes for a denominator, also with cross-entropy, whose sign is then wrong.
+            # Kaldi takes the objective for a denominator and subtracts it, also that of cross-entropy: a wrong sign.
             sign = -1.0 if criterion == "mmi" and name.endswith(XENT) else 1.0
             average = sign * totals.average()
             logger.info(f"Overall average objective function for '{name}' is {average:.6g} over "
@@ -189,7 +184,7 @@ _LINES = {"mmi": (588, 592), "mpfe": (598, 601), "smbr": (606, 609)}
 
 @dataclass
 class DiscriminativeDiagnosticOptions:
-    """How to compute; names and defaults are those of ``nnet3-discriminative-compute-objf``."""
+    """Options of the diagnostics; names and defaults are those of ``nnet3-discriminative-compute-objf``."""
 
     discriminative: DiscriminativeOptions = field(default_factory=DiscriminativeOptions)
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
@@ -199,11 +194,11 @@ class DiscriminativeDiagnosticOptions:
 
 
 class DiscriminativeDiagnostics:
-    """Accumulates objectives of a model; the weights of the examples' frames do not count.
+    """Accumulator of objectives of a model; the weights of the examples' frames do not count.
 
     Parameters
     ----------
-    model : its network is used as it is: set its test modes before
+    model : the model, whose network is used as it is: set its test modes before
     options : see :class:`DiscriminativeDiagnosticOptions`
     """
 
@@ -218,7 +213,7 @@ class DiscriminativeDiagnostics:
         self._xent_weights: dict[str, float] = {}
 
     def compute(self, eg: NnetDiscriminativeExample) -> None:
-        """Add one example; raises Nnet3Error if it does not fit the network, or is damaged."""
+        """Add one example; raise Nnet3Error if the example does not fit the network, or is damaged."""
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=bool(self.options.discriminative.xent_regularize))
         computer = self._computers.next_example(request)
@@ -233,10 +228,10 @@ class DiscriminativeDiagnostics:
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """Log the lines of each output; True if the last one had any weight."""
+        """Log the lines of each output; return whether the last one had any weight."""
         criterion = self.options.discriminative.criterion
         for name, totals in self.totals.items():
-            # MMI takes cross-entropy's objective for a denominator's, too, so that its sign is wrong.
+            # With MMI Kaldi takes cross-entropy's objective, too, for a denominator: a wrong sign.
             sign = -1.0 if criterion == "mmi" and name.endswith(XENT) else 1.0
             weight = totals.weight or float("nan")
             objective = sign * totals.average()

@@ -16,13 +16,13 @@ from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 
-HIDDEN = "__"        # begins the names of inputs that are not for the network
-XENT = "-xent"       # ends the name of an output that is trained with cross-entropy beside a chain output
+HIDDEN = "__"        # prefix of the names of inputs that are not for the network
+XENT = "-xent"       # suffix of an output that is trained with cross-entropy beside the output of the plain name
 
 
 def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
                     store_component_stats: bool) -> ComputationRequest:
-    """The request that has the example's inputs as inputs and its supervised nodes as outputs.
+    """Return the request that has the example's inputs as inputs and its supervised nodes as outputs.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
 
 def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, need_model_derivative: bool,
                   store_component_stats: bool, use_xent: bool) -> ComputationRequest:
-    """The request for a chain or discriminative example.
+    """Return the request for a chain or discriminative example.
 
     Kaldi: ``GetChainComputationRequest``, ``GetDiscriminativeComputationRequest``.
 
-    With ``use_xent`` each supervised output NAME is computed together with its companion NAME-xent. Inputs whose names
-    begin with ``__`` are not for the network.
+    With ``use_xent`` the output NAME-xent is computed beside each supervised output NAME. Inputs whose names begin with
+    ``__`` are not for the network.
 
     Raises
     ------
@@ -78,11 +78,12 @@ def _io_names(nnet: Nnet) -> list[str]:
 
 
 class ExampleOutputs:
-    """Computes outputs for the inputs and at the supervised frames of examples.
+    """Computation of a network's outputs at the supervised frames of examples.
 
     Parameters
     ----------
-    nnet : used as it is: no test mode is set, so that batch normalization sees each (merged) example for itself
+    nnet : the network, used as it is: no test mode is set, so that batch normalization uses each (merged) example's own
+        statistics
     device : "cpu" or "cuda"
     compiler_options : options of the compiler
     """
@@ -93,11 +94,11 @@ class ExampleOutputs:
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
-        """The output ``output_name``, float32 (rows, dim): a row for each of its indexes, in the example's order.
+        """Return the output ``output_name``, float32 (rows, dim), a row for each index in the example's order.
 
         Raises
         ------
-        Nnet3Error : the example does not fit the network, or does not supervise that output
+        Nnet3Error : the example does not fit the network, or has no supervision of this output
         """
         if isinstance(eg, NnetDiscriminativeExample):
             request, inputs = chain_request(self.nnet, eg, False, False, use_xent=False), eg.inputs

@@ -16,16 +16,20 @@ from nnet3py.formats.sparse import SparseMatrix
 
 
 class LdaAccumulator:
-    """Sums over vectors and the weights of their classes, in double precision.
+    """Accumulator of sums over vectors and the weights of their classes, in double precision.
 
     Parameters
     ----------
-    rand_prune : weights below this become it, or zero, at random with the same expectation; 0 leaves them as they are
-    seed : of the pruning
+    rand_prune : weights below this threshold become the threshold or 0, at random with the same expectation; 0: no
+        pruning
+    seed : seed of the pruning
+
+    Raises
+    ------
+    UsageError : a negative threshold
     """
 
     def __init__(self, rand_prune: float = 0.0, seed: int = 0) -> None:
-        """UsageError for a negative threshold."""
         if not rand_prune >= 0.0:
             raise UsageError(f"--rand-prune={rand_prune:g} must be 0 or more")
         self._rand_prune = np.float32(rand_prune)
@@ -43,17 +47,17 @@ class LdaAccumulator:
         return float(self._counts.sum())
 
     def add(self, vectors: np.ndarray, supervision: GeneralMatrix) -> None:
-        """Add vectors, each to the classes that its row of the supervision gives weight.
+        """Add vectors, each to the classes that have weight in its row of the supervision.
 
         Parameters
         ----------
         vectors : float32 (rows, dim)
-        supervision : (rows, classes), of any form
+        supervision : weights of classes (rows, classes), dense, compressed or sparse
 
         Raises
         ------
-        ShapeError : other rows, or classes or dimensions than before
-        NumericError : NaN or infinity in either
+        ShapeError : another number of rows than vectors, or other classes or dimensions than before
+        NumericError : NaN or infinity in vectors or supervision
         """
         check_finite(vectors, "the network's output")
         check_finite(supervision, "the supervision")
@@ -82,11 +86,11 @@ class LdaAccumulator:
         self._second += x.T @ (row_weights[:, None] * x)
 
     def stats(self) -> LdaStats:
-        """The statistics so far.
+        """Return the statistics so far.
 
         Raises
         ------
-        NumericError : there are none
+        NumericError : nothing with a weight was added
         """
         if self.count == 0.0:
             raise NumericError("Accumulated no stats.", "the examples have no supervision of weight other than 0")
@@ -96,7 +100,7 @@ class LdaAccumulator:
         return LdaStats(self._counts, self._sums, within[np.tril_indices(len(within))])
 
     def _pruned(self, weights: np.ndarray) -> np.ndarray:
-        """float32 weights after random pruning. Kaldi: RandPrune."""
+        """Return float32 weights after random pruning. Kaldi: RandPrune."""
         threshold = self._rand_prune
         if threshold <= 0.0:
             return weights
@@ -106,7 +110,7 @@ class LdaAccumulator:
 
 
 def _elements(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row, column and float32 weight of each element that is not zero."""
+    """Return row, column and float32 weight of each element that is not zero."""
     if isinstance(supervision, SparseMatrix):
         rows = np.repeat(np.arange(supervision.num_rows), np.diff(supervision.row_starts))
         return rows, supervision.columns, supervision.values
@@ -116,7 +120,7 @@ def _elements(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def frame_example(eg: NnetChainExample) -> NnetExample:
-    """The example with weights of pdfs, a sparse matrix (frames, pdfs), in place of the supervision of its output.
+    """Return the example with weights of pdfs, sparse (frames, pdfs), in place of the supervision of its output.
 
     Raises
     ------
@@ -124,7 +128,8 @@ def frame_example(eg: NnetChainExample) -> NnetExample:
     """
     names = [output.name for output in eg.outputs]
     if names != ["output"]:
-        raise Nnet3Error(f"the example has the outputs {', '.join(names)}, expected only 'output'")
+        raise Nnet3Error(f"the example has the outputs {', '.join(names)}, expected only 'output'",
+                         "examples of several languages cannot be used here")
     output = eg.outputs[0]
     if output.supervision.num_sequences != 1:
         raise Nnet3Error(f"the example is merged of {output.supervision.num_sequences} sequences, expected one",
@@ -133,14 +138,15 @@ def frame_example(eg: NnetChainExample) -> NnetExample:
 
 
 def pdf_weights(supervision: Supervision) -> SparseMatrix:
-    """The weight of each pdf in each frame, float32 sparse (frames, pdfs).
+    """Return the weight of each pdf in each frame, float32 sparse (frames, pdfs).
 
-    For a supervision with times: the posteriors of its FST, without a network's output; otherwise from its alignment.
+    The weights are the posteriors of the FST, with all pdfs equally likely, or the alignment of a supervision without
+    times.
 
     Raises
     ------
-    Nnet3Error : there is no alignment, or no FST of a normalized supervision
-    ShapeError : the alignment has pdfs that the supervision does not have
+    Nnet3Error : a supervision without times and without an alignment, or an FST that is not normalized
+    ShapeError : an alignment with pdfs that the supervision does not have
     """
     num_frames, num_pdfs = supervision.frames_per_sequence, supervision.label_dim
     if not supervision.is_end_to_end:

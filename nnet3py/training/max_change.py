@@ -1,7 +1,7 @@
 """Adding a minibatch's change to the model, limited in size. Kaldi: ``UpdateNnetWithMaxChange``.
 
-Each updatable component's change is cut to the component's own ``max-change``; what remains of all of them together is
-cut to the global limit. Both limits are on the 2-norm of the change.
+The change of each updatable component is cut to the component's own ``max-change``, then the change of all components
+together to the global limit. Both limits are on the 2-norm of the change.
 """
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class MaxChangeStats:
-    """How often the limits were active."""
+    """Counts of how often the limits on changes were active.
+
+    Attributes
+    ----------
+    num_minibatches : minibatches counted
+    num_global : minibatches in which the global limit was active
+    num_per_component : the same for the limit of each component, by name
+    """
 
     num_minibatches: int = 0
     num_global: int = 0
     num_per_component: dict[str, int] = field(default_factory=dict)
 
     def lines(self, component_names: list[str]) -> list[str]:
-        """The trainer's closing lines on max-change: one for each limit that was ever active."""
+        """Return the trainer's closing lines on max-change: one for each limit that was ever active."""
         percent = 100.0 / max(self.num_minibatches, 1)
         counts = [(name, self.num_per_component.get(name, 0)) for name in component_names]
         lines = [f"For {name}, per-component max-change was enforced {count * percent:.6g} % of the time."

@@ -60,7 +60,7 @@ def check_supervision(name: str, supervision: GeneralMatrix, shape: tuple[int, .
 
 def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
                     deriv: DeviceArray | None) -> Callable[[], Objective]:
-    """Queue what computes the objective of one output, and its derivative into ``deriv``.
+    """Queue the computation of the objective of one output, and of its derivative into ``deriv``.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: Dev
 
     Returns
     -------
-    A function that waits for the device and gives the objective; to be called once.
+    A function that waits for the device and returns the objective; to be called once.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: Dev
 
 def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
                       deriv: DeviceArray | None) -> Objective:
-    """The same, and wait for it."""
+    """Compute the objective of one output as :func:`queue_objective` does, and wait for it."""
     return queue_objective(ops, kind, supervision, output, deriv)()
 
 
@@ -109,12 +109,12 @@ LossLike: TypeAlias = "Loss | LossFunction"
 
 @dataclass(frozen=True)
 class Frames:
-    """Which row of an output is which frame of which sequence.
+    """Arrangement of an output's rows: which row is which frame of which sequence.
 
     Attributes
     ----------
-    num_sequences, num_frames : of an output; all sequences have equally many frames
-    order : int (rows,), the rows sequence by sequence; None: they are in this order
+    num_sequences, num_frames : the number of sequences, and of frames of each, which is the same for all
+    order : the rows sequence by sequence, int (rows,); None: the rows are in this order
     """
 
     num_sequences: int
@@ -123,7 +123,10 @@ class Frames:
 
     @classmethod
     def of(cls, indexes: np.ndarray, name: str) -> Frames:
-        """Those of int32 (rows, 3): n, t, x. ShapeError if sequences have different numbers of frames."""
+        """Return the arrangement of indexes (n, t, x), int32 (rows, 3).
+
+        Raises ShapeError if sequences have different numbers of frames.
+        """
         n = indexes[:, 0]
         order = None if (np.diff(n) >= 0).all() else np.argsort(n, kind="stable")
         counts = np.unique(n, return_counts=True)[1]
@@ -134,12 +137,12 @@ class Frames:
         return cls(len(counts), int(counts[0]), order)
 
     def sequences(self, rows: np.ndarray) -> np.ndarray:
-        """An array (rows, …) as (sequences, frames, …)."""
+        """Return an array (rows, …) as (sequences, frames, …)."""
         rows = rows if self.order is None else rows[self.order]
         return rows.reshape(self.num_sequences, self.num_frames, *rows.shape[1:])
 
     def rows(self, sequences: np.ndarray) -> np.ndarray:
-        """And back."""
+        """Return an array (sequences, frames, …) as (rows, …)."""
         rows = sequences.reshape(-1, *sequences.shape[2:])
         if self.order is None:
             return rows
@@ -149,15 +152,15 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a loss is given beside an output.
+class LossTarget:
+    """The target of a loss, with weights of frames.
 
     Attributes
     ----------
     frames : how the rows of the output are arranged
     target : int64 (sequences, frames), float32 (sequences, frames, width), or anything else that the loss takes
-    weights : float32 (rows,), by which derivatives are multiplied, 0: the frame does not count; None: 1 for all
-    num_frames : what a mean is over; None: the frames that count
+    weights : factors of derivatives, float32 (rows,), 0: the frame does not count; None: 1 for all
+    num_frames : the number of frames over which the loss is a mean; None: the frames that count
     """
 
     frames: Frames
@@ -166,8 +169,8 @@ class Wanted:
     num_frames: float | None = None
 
     @classmethod
-    def of_array(cls, frames: Frames, target: Any, num_frames: float | None = None) -> Wanted:
-        """For targets of (sequences, frames, …), or anything else; classes of -1 do not count."""
+    def of_array(cls, frames: Frames, target: Any, num_frames: float | None = None) -> LossTarget:
+        """Return the target for an array (sequences, frames, …) or any object; classes of -1 do not count."""
         weights = None
         if isinstance(target, np.ndarray) and target.dtype.kind in "iu" and target.ndim == 2:
             weights = frames.rows(target != NO_TARGET).astype(np.float32)
@@ -179,12 +182,12 @@ class OutputObjectives:
 
     Parameters
     ----------
-    nnet : whose output nodes say what their objectives are
-    loss : in place of these: for every output, or a dict of losses by the names of outputs; None: none
+    nnet : the network, whose output nodes name their objectives
+    loss : a loss in place of the objectives of all outputs, or a dict of losses by the names of outputs; None: no loss
 
     Raises
     ------
-    UsageError : a loss that cannot be called, or of an output that the network does not have
+    UsageError : a loss that cannot be called, or for an output that the network does not have
     """
 
     def __init__(self, nnet: Nnet, loss: LossLike | Mapping[str, LossLike] | None = None) -> None:
@@ -200,11 +203,11 @@ class OutputObjectives:
 
     def queue(self, ops: Ops, io: NnetIo, output: DeviceArray, deriv: DeviceArray | None,
               where: str = "an example") -> Callable[[], Objective]:
-        """Queue what computes the objective of one output of an example, and its derivative into ``deriv``.
+        """Queue the computation of the objective of one output of an example, and of its derivative into ``deriv``.
 
-        As :func:`nnet3py.training.objectives.queue_objective`; a loss is computed at once, and ``where`` is said in its
-        errors. Raises what :class:`Loss` does, ShapeError for supervision that does not fit the output, NumericError
-        for NaN in it.
+        As :func:`queue_objective`; a loss is computed at once, and ``where`` begins the messages of its errors. Raises
+        what :class:`Loss` does, ShapeError for supervision that does not fit the output, NumericError for NaN in the
+        supervision.
         """
         loss = self.losses.get(io.name)
         if loss is None:
@@ -214,27 +217,27 @@ class OutputObjectives:
                 raise ShapeError(f"supervision of '{io.name}' has {io.features.shape[0]} rows for {output.shape[0]} "
                                  "output frames")
             check_finite(io.features, "the supervision")
-            objective, _ = loss_objective(loss, io.name, ops, self._wanted(loss, io), output, deriv)
+            objective, _ = loss_objective(loss, io.name, ops, self._loss_target(loss, io), output, deriv)
         return lambda: objective
 
     def queue_own(self, ops: Ops, name: str, supervision: GeneralMatrix, output: DeviceArray,
                   deriv: DeviceArray | None) -> Callable[[], Objective]:
-        """The same for the network's own objective of an output, whatever loss there is."""
+        """Queue the network's own objective of an output, even if there is a loss in its place."""
         check_supervision(name, supervision, output.shape)
         kind = self._nnet.descriptor_of(self._nnet.node_index(name)).objective
         return queue_objective(ops, kind, supervision, output, deriv)
 
-    def _wanted(self, loss: Loss, io: NnetIo) -> Wanted:
+    def _loss_target(self, loss: Loss, io: NnetIo) -> LossTarget:
         frames, matrix = Frames.of(io.indexes, io.name), io.features
         if not self._are_classes(loss, io.name, matrix) or not isinstance(matrix, SparseMatrix):
-            return Wanted(frames, frames.sequences(to_dense(matrix)))
+            return LossTarget(frames, frames.sequences(to_dense(matrix)))
         counts = np.diff(matrix.row_starts) > 0
         classes, weights = np.full(len(counts), NO_TARGET), np.zeros(len(counts), np.float32)
         classes[counts], weights[counts] = matrix.columns, matrix.values
-        return Wanted(frames, frames.sequences(classes), weights)
+        return LossTarget(frames, frames.sequences(classes), weights)
 
     def _are_classes(self, loss: Loss, name: str, matrix: GeneralMatrix) -> bool:
-        """Whether the targets of an output are classes; the first minibatch decides, and others must be alike."""
+        """Return whether the targets of an output are classes; the first minibatch decides, others must be alike."""
         most = int(np.diff(matrix.row_starts).max(initial=0)) if isinstance(matrix, SparseMatrix) else None
         if loss.classes is False:
             return False
@@ -242,13 +245,13 @@ class OutputObjectives:
         if wanted and (most is None or most > 1):
             targets = "numbers" if most is None else f"up to {most} classes for a frame"
             raise UsageError(f"the loss {loss.name} is given the targets of '{name}' as classes, but here they are "
-                             f"{targets}", f"nnet3py.Loss({loss.name}, classes=False) is given numbers always")
+                             f"{targets}", f"nnet3py.Loss({loss.name}, classes=False) always gets numbers")
         return wanted
 
 
-def loss_objective(loss: Loss, name: str, ops: Ops, wanted: Wanted, output: DeviceArray,
+def loss_objective(loss: Loss, name: str, ops: Ops, wanted: LossTarget, output: DeviceArray,
                    deriv: DeviceArray | None) -> tuple[Objective, float]:
-    """The objective that a loss of the output ``name`` makes, and what the loss itself said.
+    """Return the objective that stands for a loss of the output ``name``, and the value of the loss.
 
     ``output`` (rows, dim) and ``deriv``, which is set unless it is None, are on the device of ``ops``.
     """
@@ -269,13 +272,13 @@ def loss_objective(loss: Loss, name: str, ops: Ops, wanted: Wanted, output: Devi
 
 
 def _kaldi_sums(reduction: str, value: float, num_frames: float) -> tuple[Objective, float]:
-    """The objective of a loss, and the factor of its derivative."""
+    """Return the objective that stands for a loss, and the factor of the loss's derivative."""
     factor = -num_frames if reduction == "mean" else -1.0
     return Objective(num_frames, factor * value), factor
 
 
 def kaldi_derivative(rows: np.ndarray, scale: float, weights: np.ndarray | None = None) -> np.ndarray:
-    """A derivative (rows, dim) of a loss as that of an objective, float32: times ``scale`` and each row's weight."""
+    """Return the derivative (rows, dim) of a loss times ``scale`` and each row's weight, float32: an objective's."""
     result = np.asarray(rows) * scale
     if weights is not None:
         result *= weights[:, None]
@@ -289,9 +292,9 @@ _PHASE = kaldi_place("PrintStatsForThisPhase", "nnet-training.cc", 278)
 
 @dataclass
 class ObjectiveStats:
-    """Totals of one output's objective, over all and over the current phase of ``print_interval`` minibatches.
+    """Totals of one output's objective: of the training, and of the current phase of ``print_interval`` minibatches.
 
-    An auxiliary objective, such as the l2 term of chain training's output, is shown beside it where there is any.
+    Logs show an auxiliary objective, such as the l2 term of chain training's output, beside the objective.
     """
 
     name: str
@@ -306,7 +309,7 @@ class ObjectiveStats:
     phase_aux: float = 0.0
 
     def add(self, minibatch: int, weight: float, objective: float, aux_objective: float = 0.0) -> None:
-        """Count one minibatch; when it begins a new phase, log the finished one first."""
+        """Count one minibatch; when a new phase begins, log the finished phase first."""
         phase = minibatch // self.print_interval
         if phase != self.phase:
             self._log_phase(phase)
@@ -321,7 +324,7 @@ class ObjectiveStats:
         self.total_aux += aux_objective
 
     def average(self) -> float:
-        """The objective per frame (per unit of weight) over all minibatches; NaN if there was no weight."""
+        """Return the objective per frame (per unit of weight) over all minibatches; NaN if there was no weight."""
         return self.total_objective / self.total_weight if self.total_weight else float("nan")
 
     def log_total(self) -> None:
@@ -344,6 +347,6 @@ class ObjectiveStats:
 
 
 def per_frame(objective: float, aux_objective: float, weight: float) -> str:
-    """An objective divided by its weight, as logs show it: with an auxiliary one "F + G = H"."""
+    """Return an objective divided by its weight as logs show it, with an auxiliary objective "F + G = H"."""
     value, aux = (total / weight if weight else float("nan") for total in (objective, aux_objective))
     return f"{value:.6g} + {aux:.6g} = {value + aux:.6g}" if aux_objective else f"{value:.6g}"

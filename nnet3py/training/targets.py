@@ -20,41 +20,41 @@ from nnet3py.network.whole_model import is_a
 
 
 def import_torch() -> Any:
-    """The torch package. Raises Nnet3Error with the command that installs it."""
+    """Return the torch package. Raises Nnet3Error with the command that installs it."""
     return extras.load("torch", "a loss that computes with tensors needs", "torch")
 
 
 def _is_of(value: Any, module: str, name: str) -> bool:
-    """Whether a value is of a class of torch; what has not been imported has no instances."""
+    """Return whether a value is an instance of a class of torch, which has none if torch was not imported."""
     loaded = sys.modules.get(module)
     kind = getattr(loaded, name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is a tensor of torch."""
+    """Return whether a value is a tensor of torch."""
     return _is_of(value, "torch", "Tensor")
 
 
 def is_module(value: Any) -> bool:
-    """Whether it is a module of torch."""
+    """Return whether a value is a module of torch."""
     return _is_of(value, "torch.nn", "Module")
 
 
 def is_loader(value: Any) -> bool:
-    """Whether it is a ``DataLoader`` of torch, whose items are minibatches."""
+    """Return whether a value is a ``DataLoader`` of torch, whose items are minibatches."""
     return _is_of(value, "torch.utils.data", "DataLoader")
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is a numpy array or a tensor."""
+    """Return whether a value is a numpy array or a tensor."""
     return isinstance(value, np.ndarray) or is_tensor(value)
 
 
 def as_array(value: Any) -> Any:
-    """A tensor as a numpy array: float32 if it is of floats, else of its type; anything else as it is.
+    """Return a tensor as a numpy array, float32 for any type of floats; anything else as it is.
 
-    Where it can, the array shares the tensor's memory.
+    The array shares the tensor's memory where possible.
     """
     if not is_tensor(value):
         return value
@@ -65,7 +65,7 @@ def as_array(value: Any) -> Any:
 
 
 def items_of(data: Any) -> Any:
-    """The items of a data set of torch that is read by numbers, as an iterable; anything else as it is."""
+    """Return an iterable of the items of a data set of torch that is indexed by numbers; anything else as it is."""
     if _is_of(data, "torch.utils.data", "Dataset") and not isinstance(data, Iterable):
         return (data[number] for number in range(len(data)))
     return data
@@ -75,7 +75,7 @@ NO_TARGET = -1       # the class of a frame to be ignored
 
 
 class RowsOfScipy(Protocol):
-    """What is used of scipy's sparse matrices by rows."""
+    """The interface of scipy's sparse matrices by rows (csr), as far as it is used here."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -92,21 +92,21 @@ class SparseOfScipy(Protocol):
     """Any of scipy's sparse matrices."""
 
     def tocsr(self) -> RowsOfScipy:
-        """The same by rows."""
+        """Return the matrix by rows."""
 
 
 Targets: TypeAlias = np.ndarray | Sequence[float] | Sequence[Sequence[float]] | SparseMatrix | SparseOfScipy
 
 
 def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
-    """Targets of an output as posteriors, or as a matrix if they are dense.
+    """Return targets of an output as posteriors, or as a matrix if they are dense.
 
     Parameters
     ----------
-    targets : int (rows,), the class of each row, -1 for a row that does not count; or float (rows, dim); or a sparse
-        matrix of that shape, a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
+    targets : the class of each row, int (rows,), -1 for a row that does not count; or float (rows, dim); or a sparse
+        matrix (rows, dim), a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
     num_rows, dim : shape of the output
-    where : their name in messages
+    where : the name of the targets in messages
 
     Returns
     -------
@@ -128,7 +128,7 @@ def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targ
     if array.ndim == 1 and dim == 1:
         array = array[:, None]
     if array.dtype.kind not in "fiub":
-        raise ShapeError(f"{where}: expected {_wanted(num_rows, dim)}; found {array.dtype} {array.shape}",
+        raise ShapeError(f"{where}: expected {_expected(num_rows, dim)}; found {array.dtype} {array.shape}",
                          "np.asarray(targets, dtype=np.int32) or np.float32 may make numbers of them")
     _check_shape(array.shape, str(array.dtype), num_rows, dim, where)
     check_finite(array, where)
@@ -136,7 +136,7 @@ def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targ
 
 
 def are_classes(targets: Targets) -> bool:
-    """Whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
+    """Return whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         return False
     try:
@@ -147,7 +147,7 @@ def are_classes(targets: Targets) -> bool:
 
 
 def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:
-    """The same as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
+    """Return targets as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
     wanted = as_targets(targets, num_rows, dim, where)
     if isinstance(wanted, np.ndarray):
         return wanted
@@ -155,7 +155,7 @@ def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the 
 
 
 def target_width(targets: Targets) -> int:
-    """The columns that a matrix of targets, of any kind that ``as_targets`` takes, has at least."""
+    """Return the least number of columns of a matrix of targets, which are of any kind that ``as_targets`` takes."""
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         return int((targets if isinstance(targets, SparseMatrix) else targets.tocsr()).shape[1])
     if are_classes(targets):
@@ -183,14 +183,14 @@ def _from_scipy(targets: SparseOfScipy) -> SparseMatrix:
 
 def _check_shape(shape: tuple[int, ...], kind: str, num_rows: int, dim: int, where: str) -> None:
     if shape != (num_rows, dim):
-        raise ShapeError(f"{where}: expected {_wanted(num_rows, dim)}; found {kind} {shape}")
+        raise ShapeError(f"{where}: expected {_expected(num_rows, dim)}; found {kind} {shape}")
 
 
-def _wanted(num_rows: int, dim: int) -> str:
+def _expected(num_rows: int, dim: int) -> str:
     return f"integers ({num_rows},) for classes below {dim}, or numbers ({num_rows}, {dim}), dense or sparse"
 
 
-# behind a log-softmax they leave what is one, apart from constants and what is masked
+# Behind a log-softmax these keep its output log-probabilities, apart from constants and masked values.
 _KEEPING = ("NoOpComponent", "FixedScaleComponent", "FixedBiasComponent", "PerElementScaleComponent",
             "PerElementOffsetComponent", "ScaleAndOffsetComponent", "PermuteComponent", "ClipGradientComponent",
             "BackpropTruncationComponent", "DropoutComponent", "GeneralDropoutComponent",
@@ -198,9 +198,9 @@ _KEEPING = ("NoOpComponent", "FixedScaleComponent", "FixedBiasComponent", "PerEl
 
 
 def check_class_output(nnet: Nnet, name: str = "output") -> None:
-    """Refuse an output that classes would drive to infinity: with the objective ``linear``, but no log-probabilities.
+    """Refuse an output whose objective would grow without limit on classes: ``linear``, but not of log-probabilities.
 
-    Components of one's own may be normalized, and pass.
+    Components that users have defined may be normalized, and pass.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def check_class_output(nnet: Nnet, name: str = "output") -> None:
 
 
 def _last(component: Component) -> Component:
-    """What gives the output of a component: in a composite the last one inside."""
+    """Return the component whose output a component has: in a composite the last one inside."""
     return _last(component.children[-1]) if component.children else component
 
 

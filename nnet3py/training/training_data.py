@@ -45,15 +45,15 @@ from nnet3py.training.targets import (
 
 
 class ArrayInputs:
-    """Makes inputs of a network from arrays of sequences.
+    """Maker of a network's inputs from arrays of sequences.
 
     Parameters
     ----------
-    nnet : has an ``input`` and perhaps an ``ivector``
-    outputs : the outputs that are computed together
+    nnet : the network, with an ``input`` and perhaps an ``ivector``
+    outputs : the names of the outputs that are computed together
     frame_subsampling_factor : frames of input for each row of output
     padding : repeat the first and the last frame as often as the network looks beyond them, as ``nnet3py.compute``
-        does; False: the arrays have these frames already, so that there are fewer rows of output
+        does; False: the arrays contain these frames, so that there are fewer rows of output
 
     Raises
     ------
@@ -71,21 +71,22 @@ class ArrayInputs:
         self.left_context, self.right_context = (max(frames) for frames in zip(*contexts, strict=True))
 
     def num_frames(self, num_input_frames: int, padding: bool | None = None) -> int:
-        """Rows of output for so many frames of input; 0 or less if there are too few."""
+        """Return the rows of output of a sequence of ``num_input_frames``; 0 or less if these are too few."""
         context = 0 if (self._padding if padding is None else padding) else self.left_context + self.right_context
         return -(-(num_input_frames - context) // self._factor)
 
     def inputs(self, feats: Any, ivector: Any = None) -> tuple[list[NnetIo], Frames, np.ndarray]:
-        """Inputs of a minibatch, and what they are enough for.
+        """Return the inputs of a minibatch, and the rows of output that can be computed from them.
 
         Parameters
         ----------
         feats : float (sequences, frames, dim), or (frames, dim) of one sequence
-        ivector : float (sequences, ivector dim), or (ivector dim,) of one sequence, where the network has that input
+        ivector : float (sequences, ivector dim), or (ivector dim,) of one sequence, where the network has an input
+            ``ivector``
 
         Returns
         -------
-        The inputs; how the output's rows are arranged; their indexes, int32 (rows, 3)
+        The inputs; how the output's rows are arranged; the indexes of these rows, int32 (rows, 3)
 
         Raises
         ------
@@ -134,7 +135,7 @@ class ArrayInputs:
 
 
 def supervision_of(nnet: Nnet, output: str, target: np.ndarray, has_loss: bool) -> GeneralMatrix:
-    """Targets (sequences, frames, …) of an output as a matrix of an example.
+    """Return targets (sequences, frames, …) of an output as a matrix of an example.
 
     Raises what ``as_supervision`` and, for classes of an objective, ``check_class_output`` do.
     """
@@ -148,15 +149,15 @@ def supervision_of(nnet: Nnet, output: str, target: np.ndarray, has_loss: bool) 
 
 
 class LoaderMinibatches:
-    """The batches of a ``DataLoader`` of PyTorch, or of anything that gives tensors or arrays pass after pass.
+    """Minibatches from a ``DataLoader`` of PyTorch, or from any iterable of tensors or arrays that can be read again.
 
     Parameters
     ----------
     nnet : the network
-    batches : (feats, targets) or (feats, targets, ivectors): (sequences, frames, dim), and integers (sequences, frames)
-        for classes or numbers (sequences, frames, width). Without the axis of frames, sequences of one frame. The first
-        and the last frame are repeated where the network looks beyond them
-    has_loss : as for :func:`nnet3py.training.training_data.training_data`
+    batches : (feats, targets) or (feats, targets, ivectors): features (sequences, frames, dim), and targets, integers
+        (sequences, frames) for classes or numbers (sequences, frames, width). Without the axis of frames, sequences of
+        one frame. The first and the last frame are repeated where the network looks beyond them
+    has_loss : as for :func:`training_data`
 
     Raises
     ------
@@ -168,11 +169,12 @@ class LoaderMinibatches:
         self._inputs = ArrayInputs(nnet)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass; the order is that of the batches, whatever ``seed`` is.
+        """Yield the minibatches of one pass in the order of the batches, whatever ``seed`` is.
 
         Raises
         ------
-        UsageError : batches that are not (feats, targets), or none
+        UsageError : batches that are not (feats, targets)
+        Nnet3Error : there are no batches
         ShapeError : arrays that do not fit the network or each other
         """
         number = -1
@@ -181,7 +183,7 @@ class LoaderMinibatches:
                 yield self._example(batch)
         if number < 0:
             raise Nnet3Error("there is nothing to train on: the loader has no batches (in this pass)",
-                             "an iterator can be read once only; give what makes one, such as the DataLoader itself")
+                             "an iterator can be read once only; give an iterable, such as the DataLoader itself")
 
     def _example(self, batch: Any) -> NnetExample:
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
@@ -198,7 +200,7 @@ class LoaderMinibatches:
 
 
 def _context(nnet: Nnet, output: str) -> tuple[int, int]:
-    """Frames before and after an output frame that one of the network's outputs needs."""
+    """Return the frames before and after an output frame that one of the network's outputs needs."""
     if output == "output":
         return compute_simple_nnet_context(nnet)
     form = copy.copy(nnet)             # shares all parameters; only nodes are changed
@@ -214,7 +216,7 @@ Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
 def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bool = False) -> Minibatches:
-    """Minibatches for a network. Tensors of PyTorch may take the place of arrays.
+    """Return a source of minibatches for a network. Tensors of PyTorch may take the place of arrays.
 
     Parameters
     ----------
@@ -225,21 +227,21 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bo
         - an iterable of ``(feats, targets)`` or ``(feats, targets, ivector)``, one utterance each, of any lengths; or a
           dict of these by name; or a data set of PyTorch. Of a single frame: (dim,), and its class or (width,)
         - a ``DataLoader`` of PyTorch, whose batches are used as they are, (sequences, frames, dim) or (frames, dim), in
-          its own order, and read again in each pass; see :mod:`nnet3py.training.training_data`
-        - ``(feats, targets)``, dicts by name, of the same names: what ``dict(read_matrices("scp:feats.scp"))`` gives
+          its own order, and read again in each pass; see :class:`LoaderMinibatches`
+        - ``(feats, targets)``, dicts with the same names, as ``dict(read_matrices("scp:feats.scp"))`` returns them
         - an iterable of examples, or of (key, example) as ``read_egs`` gives them
         - an rspecifier of examples, read again in each pass: ``"ark:egs.ark"``
         - ``(feats, targets)``, rspecifiers of tables; targets are integer vectors, or matrices with
           ``options.dense_targets``
         - an object with the method ``minibatches(seed)``
 
-    options : how utterances become minibatches. Examples that hold several sequences are taken for minibatches.
+    options : options for making minibatches. Examples that hold several sequences are taken for minibatches.
     has_loss : whether a loss takes the place of the objective of ``output``. Targets that are arrays may then be any
         class, from -1 on, or numbers of any width, and the output need not be a log-softmax
 
     Raises
     ------
-    UsageError : anything else; or targets that are classes, for an output that is no log-softmax
+    UsageError : data of any other kind; targets that are classes, for an output that is no log-softmax
     ShapeError : features or targets of other dimensions than the network's
     """
     if hasattr(data, "minibatches"):
@@ -257,23 +259,23 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bo
     if utterances is not None:
         return _of_utterances(nnet, utterances, options, has_loss)
     if not isinstance(data, Iterable):
-        raise UsageError(f"cannot train on {type(data).__name__}", _WANTED)
+        raise UsageError(f"cannot train on {type(data).__name__}", _EXPECTED)
     items = iter(data)
     first = next(items, None)
     if first is None:
-        raise UsageError("there is nothing to train on: the data is empty", _WANTED)
+        raise UsageError("there is nothing to train on: the data is empty", _EXPECTED)
     items = chain([first], items)
     if _example(first) is not None:
         return ExampleMinibatches([_checked_example(item) for item in items], options.minibatch_size)
     return _of_utterances(nnet, ((str(i), item) for i, item in enumerate(items)), options, has_loss)
 
 
-_WANTED = ("expected arrays (feats, targets), a list of such pairs, examples, or the rspecifier of an archive of "
+_EXPECTED = ("expected arrays (feats, targets), a list of such pairs, examples, or the rspecifier of an archive of "
            "examples such as 'ark:egs.ark'")
 
 
 def _utterances(data: Any) -> Iterable[tuple[str, Pair]] | None:
-    """The utterances of arrays, lists or dicts, with their names; None if it is something else."""
+    """Return the utterances of arrays, lists or dicts, with their names; None for data of another kind."""
     if isinstance(data, Mapping):
         return data.items()
     if not isinstance(data, tuple) or len(data) not in (2, 3):
@@ -296,7 +298,7 @@ def _example(item: Any) -> NnetExample | None:
 def _checked_example(item: Any) -> NnetExample:
     example = _example(item)
     if example is None:
-        raise UsageError(f"expected examples only, found {type(item).__name__} among them", _WANTED)
+        raise UsageError(f"expected examples only, found {type(item).__name__} among them", _EXPECTED)
     return example
 
 
@@ -340,11 +342,11 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
     for key, pair in utterances:
         if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
             raise UsageError(f"utterance {key}: expected (feats, targets) or (feats, targets, ivector), found "
-                             f"{type(pair).__name__}", _WANTED)
+                             f"{type(pair).__name__}", _EXPECTED)
         with within(f"utterance {key}"):
             checked.append((key, *_checked_input(nnet, *map(as_array, pair))))
     if not checked:
-        raise UsageError("there is nothing to train on: the data is empty", _WANTED)
+        raise UsageError("there is nothing to train on: the data is empty", _EXPECTED)
     dim = nnet.output_dim("output")
     if has_loss:
         widths = [target_width(targets) for _, _, targets, _ in checked]
@@ -365,7 +367,7 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
 
 
 def has_no_context(nnet: Nnet) -> bool:
-    """Whether each output row depends only on the input row of the same time."""
+    """Return whether each output row depends only on the input row of the same time."""
     return (nnet.input_dim("ivector") < 0 and nnet.modulus() == 1 and is_local(nnet)
             and compute_simple_nnet_context(nnet) == (0, 0))
 
@@ -399,14 +401,14 @@ def _examples(maker: ExampleMaker, dim: int, key: str, feats: np.ndarray, target
 
 
 class FrameMinibatches:
-    """Frames of all utterances, each a sequence of its own, for networks that look at no others: drawn row by row.
+    """Minibatches of single frames of all utterances, in random order, for networks without context.
 
     Parameters
     ----------
-    utterances : features float32 (frames, dim), and what ``as_supervision`` takes
+    utterances : pairs of features, float32 (frames, dim), and targets as for ``as_supervision``
     dim : columns of the targets, as matrices
-    minibatch_size : the largest number of its rules is the number of frames of a minibatch; what is left over at the
-        end of a pass is a smaller one
+    minibatch_size : rules, of which the largest number is the number of frames in a minibatch; the last one of a pass
+        may be smaller
     """
 
     def __init__(self, utterances: list[tuple[np.ndarray, Any]], dim: int, minibatch_size: str) -> None:
@@ -415,7 +417,7 @@ class FrameMinibatches:
         self._supervision = append_rows([as_supervision(targets, len(feats), dim) for feats, targets in utterances])
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``."""
+        """Yield the minibatches of one pass, in an order that depends on ``seed``."""
         order = philox(seed & (2**64 - 1)).permutation(len(self._feats))
         for begin in range(0, len(order), self._size):
             rows = order[begin:begin + self._size]
@@ -425,19 +427,21 @@ class FrameMinibatches:
 
 
 class ArchiveMinibatches:
-    """Examples of an archive, which is read in each pass, shuffled and merged; minibatches are used as they are.
+    """Minibatches from an archive of examples, which is read in each pass, shuffled and merged.
+
+    Examples that are minibatches already are used as they are.
 
     Parameters
     ----------
-    rspecifier : of the examples
-    minibatch_size : rules for how many are merged
+    rspecifier : rspecifier of the examples
+    minibatch_size : rules for the number of examples in a minibatch
     """
 
     def __init__(self, rspecifier: str, minibatch_size: str) -> None:
         self._rspecifier, self._sizes = rspecifier, MinibatchSizes(minibatch_size)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``; that of minibatches is the archive's.
+        """Yield the minibatches of one pass, in an order that depends on ``seed``, or in the archive's if merged there.
 
         Raises what ``read_egs`` does.
         """
