@@ -173,7 +173,7 @@ def test_supervisions_that_cannot_be_cut() -> None:
     for begin, count in ((-1, 3), (7, 3), (3, 0)):
         with pytest.raises(SupervisionError, match="not within"):
             splitter.frame_range(begin, count)
-    with pytest.raises(SupervisionError, match="have 9 frames; it is to have 8"):
+    with pytest.raises(SupervisionError, match="have 9 frames, expected 8"):
         SupervisionSplitter(dataclasses.replace(supervision, frames_per_sequence=8))
     with pytest.raises(SupervisionError, match="only the supervision of one utterance"):
         SupervisionSplitter(dataclasses.replace(supervision, num_sequences=2))

@@ -27,22 +27,22 @@ logger = logging.getLogger(__name__)
 
 
 _NUM_PASSES = 3
-_FEW_ARCS = 3
+_FEW_ARCS = 3              # states with so many arcs at most are counted in the log
 _LARGEST_COST = 80.0      # exp of minus that is still a float32
 _SHOWN_PDFS = 20          # unseen pdfs that get a warning each
 
 
 def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst) -> Fst:
-    """The denominator graph of a phone language model. Kaldi: chain-make-den-fst.
+    """Make the denominator graph of a phone language model. Kaldi: chain-make-den-fst.
 
     Parameters
     ----------
-    tree, model : of the chain system
+    tree, model : the tree and the transition model of the chain system
     phone_lm : an acceptor of phones with costs; all states must be reachable and reach a final one
 
     Returns
     -------
-    An acceptor of pdf-ids + 1 without epsilons. Its start is any state. States with many arcs come first.
+    An acceptor of pdf-ids + 1 without epsilons. The start may be any state. States with many arcs come first.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
 
 
 def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
-    """FormatError for a phone language model from which no denominator graph can be made."""
+    """Raise FormatError for a phone language model from which no denominator graph can be made."""
     if phone_lm.start < 0 or phone_lm.num_arcs == 0:
         raise FormatError(f"the phone language model has {phone_lm.num_states} states and {phone_lm.num_arcs} arcs, "
                           "expected some of both and a start")
@@ -88,7 +88,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
 
 
 def check_system(tree: ContextDependency, model: TransitionModel) -> None:
-    """FormatError if tree and transition model have different numbers of pdfs."""
+    """Raise FormatError if tree and transition model have different numbers of pdfs."""
     if tree.num_pdfs != model.num_pdfs:
         raise FormatError(f"the tree has {tree.num_pdfs} pdfs, but the transition model {model.num_pdfs}",
                           hint="are tree and model of one system?")
@@ -106,7 +106,7 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def _busiest_first(fst: Fst) -> Fst:
-    """The graph with its states sorted by how many arcs they have, most first."""
+    """Return the graph with its states sorted by their number of arcs, most first."""
     leaving = np.diff(fst.arc_starts)
     entering = np.bincount(fst.next_states, minlength=fst.num_states)
     logger.info("Number of states is %d and arcs %d; number of states with in-degree <= %d is %d and with out-degree "
@@ -141,7 +141,7 @@ def _with_costs(fst: Fst, finals: np.ndarray, weights: np.ndarray) -> Fst:
 
 
 def merge_states(fst: Fst) -> Fst:
-    """The graph with its costs rounded to multiples of 10/1024 and states merged if their arcs are then the same.
+    """Return the graph with costs rounded to multiples of 10/1024 and states merged whose arcs are then the same.
 
     Arcs are the same if label, cost and (after merging) destination are. States whose arcs are in different orders are
     not merged. A merged state takes the place of its first member; its arcs have no duplicates and are sorted by label
@@ -168,7 +168,7 @@ def merge_states(fst: Fst) -> Fst:
 
 
 def _differ_from_before(*columns: np.ndarray) -> np.ndarray:
-    """bool (rows,): which rows are not the same as the row before."""
+    """Return which rows differ from the row before, bool (rows,)."""
     differ = np.zeros(len(columns[0]), dtype=bool)
     differ[:1] = True
     for column in columns:
@@ -182,7 +182,7 @@ def _rounded(costs: np.ndarray) -> np.ndarray:
 
 
 def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (arcs,) and (states,): numbers of (label, cost) and of final costs, as they appear; -1 for not final."""
+    """Return numbers of (label, cost), int64 (arcs,), and of final costs, int64 (states,), as they appear; -1: none."""
     final = np.flatnonzero(fst.is_final)
     labels = np.concatenate((fst.input_labels, np.full(len(final), _EPSILON))).astype(np.int64)
     costs = np.round(np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64) / COST_STEP)
@@ -200,7 +200,7 @@ def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scattered(values: np.ndarray) -> np.ndarray:
-    """uint64: each value hashed to 64 bits (the finalizer of splitmix64)."""
+    """Return each value hashed to 64 bits, uint64 (the finalizer of splitmix64)."""
     bits = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -208,16 +208,16 @@ def _scattered(values: np.ndarray) -> np.ndarray:
 
 
 def _sums(sources: np.ndarray, bits: np.ndarray, num_states: int) -> np.ndarray:
-    """uint64 (states,): the sum of the values of each state. Equal sums stand for equal sets."""
+    """Return the sum of the hashes of each state, uint64 (states,). Equal sums stand for equal sets."""
     total = np.zeros(num_states, dtype=np.uint64)
     np.add.at(total, sources, bits)
     return total
 
 
 def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> np.ndarray:
-    """int64 (states,): equal for states with the same letters in the same order, immediate repetitions counting once.
+    """Return equal classes, int64 (states,), for states with the same letters in the same order.
 
-    A final letter comes last.
+    Immediate repetitions count once. A final letter comes last.
     """
     sources = fst.sources
     begins = _differ_from_before(letters, sources)
@@ -227,15 +227,15 @@ def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> 
     largest = int(max(letters.max(initial=0), final_letters.max())) + 1
     bits = _sums(kept_sources, _scattered(position * largest + kept), fst.num_states)
     last = np.full(fst.num_states, -1, dtype=np.int64)
-    last[kept_sources] = kept                                           # the last one of each state stays
-    ends = np.where(last == final_letters, -1, final_letters)           # a repetition, too
+    last[kept_sources] = kept                                           # the last letter of each state stays
+    ends = np.where(last == final_letters, -1, final_letters)           # a repetition of the last letter
     bits += np.where(ends >= 0, _scattered(counts * largest + ends), np.uint64(0))
     bits += np.where(fst.is_final, np.uint64(0), _NOT_FINAL)
     return np.unique(bits, return_inverse=True)[1]
 
 
 def _refined(fst: Fst, letters: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Classes divided until the states of each have the same letters to the same classes."""
+    """Divide classes until all states of a class have the same letters to the same classes."""
     num_classes = int(classes.max()) + 1
     sources = fst.sources.astype(np.int64)
     while True:

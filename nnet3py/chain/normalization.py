@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def normalization_fst(den_fst: Fst) -> Fst:
-    """The graph whose paths may begin and end anywhere in the denominator graph. Kaldi: normalization.fst.
+    """Make the graph whose paths may begin and end anywhere in the denominator graph. Kaldi: normalization.fst.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def normalization_fst(den_fst: Fst) -> Fst:
 
     Raises
     ------
-    Nnet3Error : what is not a denominator graph
+    Nnet3Error : an FST that cannot be a denominator graph
     """
     probs = initial_probs(den_fst)
     num_states = den_fst.num_states
@@ -57,7 +57,7 @@ def normalization_fst(den_fst: Fst) -> Fst:
 
 
 def sorted_by_label(fst: Fst) -> Fst:
-    """The acceptor with the arcs of each state sorted by label."""
+    """Return the acceptor with the arcs of each state sorted by label."""
     order = np.lexsort((fst.input_labels, fst.sources))
     labels = fst.input_labels[order]
     return dataclasses.replace(fst, input_labels=labels, output_labels=labels, weights=fst.weights[order],
@@ -65,14 +65,16 @@ def sorted_by_label(fst: Fst) -> Fst:
 
 
 class Normalizer:
-    """Normalizes supervisions: adds the costs of the denominator FST's paths to their FSTs.
+    """Normalizer of supervisions, which adds the costs of the denominator graph's paths to their FSTs.
 
     Parameters
     ----------
-    normalization_fst : as chain-make-den-fst writes it
-    scale : of its costs
+    normalization_fst : the graph, as chain-make-den-fst writes it
+    scale : factor of its costs
 
-    Nnet3Error for an FST that cannot be one: without states, with epsilons, not an acceptor, or with invalid costs.
+    Raises
+    ------
+    Nnet3Error : an FST that cannot be a normalization FST: without states, with epsilons, no acceptor, invalid costs
     """
 
     def __init__(self, normalization_fst: Fst, scale: float = 1.0) -> None:
@@ -87,7 +89,7 @@ class Normalizer:
         if not fst.is_final.all():
             logger.warning("Not all states of the normalization FST are final: is it the denominator FST?")
         self._num_pdfs = int(fst.input_labels.max())
-        self._found_costs = False
+        self._warned_of_costs = False
         finals = np.where(fst.is_final, fst.final_weights, np.float32(0.0)) * np.float32(scale)
         acceptor = Acceptor.from_fst(dataclasses.replace(
             fst, weights=fst.weights * np.float32(scale),
@@ -101,10 +103,10 @@ class Normalizer:
             self._arcs.append(by_label)
 
     def __call__(self, supervision: Supervision) -> Supervision:
-        """The supervision with the costs; the argument is left as it is.
+        """Return the supervision with the costs; the argument does not change.
 
-        SupervisionError if no path is possible, or there are too many states; Nnet3Error if the denominator has pdfs
-        that the supervision cannot have. Normalizing twice would count costs twice.
+        Raises SupervisionError if no path is possible, or there are too many states; Nnet3Error if the denominator has
+        pdfs that the supervision cannot have. Normalizing twice would count costs twice.
         """
         if supervision.label_dim < self._num_pdfs:
             raise Nnet3Error(f"the normalization FST has pdfs up to {self._num_pdfs - 1}, but the supervision is of "
@@ -112,10 +114,10 @@ class Normalizer:
         if supervision.fst is None:
             return dataclasses.replace(supervision, e2e_fsts=[self._composed(_prepared(fst)).fst()
                                                               for fst in supervision.e2e_fsts])
-        if not self._found_costs and _looks_normalized(supervision.fst):
+        if not self._warned_of_costs and _looks_normalized(supervision.fst):
             logger.warning("A supervision seems to have the costs of the normalization FST already; they are counted "
                            "twice (this is said once)")
-            self._found_costs = True
+            self._warned_of_costs = True
         acceptor = minimized(determinized(_prepared(supervision.fst)))
         result = minimized(determinized(self._composed(acceptor)))
         return dataclasses.replace(supervision, fst=result.fst())
@@ -128,12 +130,12 @@ class Normalizer:
 
 
 def _looks_normalized(fst: Fst) -> bool:
-    """Newly cut pieces begin with epsilons; normalized ones have costs and no epsilons."""
+    """Return whether an FST has costs and no epsilons: newly cut pieces begin with epsilons."""
     return bool(fst.weights.any() and not (fst.input_labels == 0).any())
 
 
 def _prepared(fst: Fst) -> Acceptor:
-    """An acceptor without epsilons in which a final state can be reached from every state."""
+    """Return an acceptor without epsilons in which a final state can be reached from every state."""
     if not fst.is_acceptor:
         raise SupervisionError("a supervision's FST must be an acceptor")
     is_epsilon = fst.input_labels == 0

@@ -55,7 +55,7 @@ def check_fst(fst: Fst, label_dim: int) -> None:
 
 
 def state_times(fst: Fst) -> np.ndarray:
-    """How many arcs lead to each state, int64 (states,). Kaldi: ``ComputeFstStateTimes``.
+    """Return the number of arcs from the start to each state, int64 (states,). Kaldi: ``ComputeFstStateTimes``.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def state_times(fst: Fst) -> np.ndarray:
     sources, nexts = fst.sources, fst.next_states
     if (nexts <= sources).any():
         raise Nnet3Error("the FST of a supervision is not sorted: an arc leads back, or to the state it leaves")
-    # Each state's path back to the start along the last arc that enters it: twice as far in each round.
+    # The path of each state back to the start along the last arc that enters it: twice as far in each round.
     before = np.arange(fst.num_states)
     before[nexts] = sources
     result = (before != np.arange(fst.num_states)).astype(np.int64)
@@ -88,9 +88,9 @@ class TimedGraphs(NamedTuple):
     ----------
     num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
     row_starts : int64 (rows + 1,), the arcs of each row of the output
-    rows, columns : int32, of each arc's score in the output
-    costs, finals : float32, of arcs and nodes; infinity for a node that is not final
-    tables : what ``chain_numerator`` takes from ``sources`` to ``level_starts``
+    rows, columns : int32 (arcs,), the place of each arc's score in the output
+    costs, finals : float32, costs of arcs and final costs of nodes; infinity for a node that is not final
+    tables : the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
     """
 
     num_graphs: int
@@ -104,11 +104,11 @@ class TimedGraphs(NamedTuple):
 
 
 def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
-    """The graphs of a supervision with times.
+    """Make the tables of a supervision with times.
 
     Raises
     ------
-    Nnet3Error : the FST is not a supervision's
+    Nnet3Error : an FST that cannot be a supervision's
     ShapeError : its paths are not as long as all sequences together
     """
     times, num_rows = state_times(fst), num_sequences * num_frames
@@ -144,10 +144,10 @@ def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
 
 
 def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Final costs of states, and states whose arcs repeat another's, if the sequences can be taken apart; else None.
+    """Return final costs, and states whose arcs repeat another's, if the sequences can be taken apart; else None.
 
-    They can if the states at each time between two of them have the same arcs, up to a weight for each state, which
-    becomes its final cost.
+    Sequences can be taken apart if the states at each time between two of them have the same arcs, up to a weight for
+    each state, which becomes its final cost.
     """
     finals, left_out = fst.final_weights.copy(), np.zeros(fst.num_states, bool)
     states = np.flatnonzero((times % num_frames == 0) & (times > 0) & (times < times.max()))
@@ -180,15 +180,15 @@ def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np
 
 
 class CyclicGraphs(NamedTuple):
-    """The FSTs of sequences without times: any path as long as the sequence counts.
+    """Graphs of sequences without times, in which any path as long as the sequence counts.
 
     Attributes
     ----------
     columns : int32, the pdfs that each sequence uses, in the order of sequences; only these are scored
     first_columns : int64 (sequences + 1,)
-    num_states : of all
-    weights : ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
-    tables : what it takes from ``in_starts`` to ``first_columns``
+    num_states : the number of states of all graphs
+    weights : the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
+    tables : its arguments from ``in_starts`` to ``first_columns``
     """
 
     columns: np.ndarray
@@ -199,11 +199,11 @@ class CyclicGraphs(NamedTuple):
 
 
 def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
-    """The graphs of supervision without times.
+    """Make the tables of a supervision without times.
 
     Raises
     ------
-    Nnet3Error : an FST is not a supervision's
+    Nnet3Error : an FST that cannot be a supervision's
     """
     for fst in fsts:
         check_fst(fst, label_dim)
@@ -231,11 +231,12 @@ _PLACE = kaldi_place("Backward", "chain-numerator.cc", 150)
 
 
 class Numerator(NamedTuple):
-    """The numerator's results.
+    """Results of a numerator.
 
     Attributes
     ----------
-    log_prob : summed over sequences; as in Kaldi times the supervision's weight, except for supervision without times
+    log_prob : the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for
+        supervision without times
     ok : False where some sequence has no path of the right length
     row_starts : int64 (rows + 1,): the posteriors are a sparse matrix like the network's output
     columns : int32 (elements,), the pdf of each
@@ -260,12 +261,12 @@ def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:
 
 
 class QueuedNumerator:
-    """A numerator that the device computes, without the host waiting for it.
+    """A numerator that the device computes while the host goes on.
 
     Attributes
     ----------
-    sums : float64 (graphs, 2) of the device: logs of sums over paths, forward and, with times, backward
-    posteriors : row_starts, columns and values of a sparse matrix, of the device
+    sums : array of the device, float64 (graphs, 2): logs of sums over paths, forward and, with times, backward
+    posteriors : row_starts, columns and values of a sparse matrix, arrays of the device
     """
 
     def __init__(self, ops: Ops, supervision: Supervision, sums: Any, posteriors: Sequence[Any]) -> None:
@@ -277,7 +278,7 @@ class QueuedNumerator:
         self._ops.copy_from_sparse(matrix, *self.posteriors)
 
     def result(self, sums: np.ndarray) -> tuple[float, bool]:
-        """``log_prob`` and ``ok`` of a :class:`Numerator`, from a host copy of ``sums``; warns if passes disagree."""
+        """Return ``log_prob`` and ``ok`` of a Numerator from a host copy of ``sums``; warn if passes disagree."""
         if self._supervision.is_end_to_end:
             log_probs = sums[:, 0]
             ok = bool(np.isfinite(log_probs).all())
@@ -296,13 +297,13 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
     Parameters
     ----------
     ops : the device's operations
-    supervision : of all sequences
+    supervision : the supervision of all sequences
     output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
 
     Raises
     ------
     ShapeError : the supervision is for another output
-    Nnet3Error : its FST holds epsilons, or is not a supervision's
+    Nnet3Error : its FST holds epsilons, or cannot be a supervision's
     """
     check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
@@ -313,11 +314,11 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
 
 
 def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator:
-    """The numerator of a minibatch, on the CPU: how likely the supervision is, and posteriors of pdfs.
+    """Compute the numerator of a minibatch, on the CPU: log-probability of the supervision, and posteriors of pdfs.
 
     Parameters
     ----------
-    supervision : of all sequences of the minibatch
+    supervision : the supervision of all sequences of the minibatch
     output : float32 (frames sequences, pdfs), the network's output: the first frame of all sequences, then the next
 
     Returns

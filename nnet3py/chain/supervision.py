@@ -15,10 +15,10 @@ import numpy as np
 from nnet3py.chain.acceptor import (
     Acceptor,
     SupervisionError,
-    behind_first,
     determinized,
     minimized,
     pushed_to_start,
+    reverse_topological_order,
 )
 from nnet3py.egs.chain_example import Supervision
 from nnet3py.errors import Nnet3Error
@@ -33,13 +33,13 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import breadth_first, connected, without_epsilons
 
-_UNKNOWN = -1               # the time of a state that is not reached
+_UNREACHED = -1             # the time of a state that no path reaches
 _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
 
 
 @dataclass(frozen=True)
 class SupervisionOptions:
-    """How supervisions are made (Kaldi: SupervisionOptions).
+    """Options for making supervisions. Kaldi: SupervisionOptions.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class SupervisionOptions:
     convert_to_pdfs: bool = True
 
     def __post_init__(self) -> None:
-        """Nnet3Error for incompatible options."""
+        """Raise Nnet3Error for incompatible options."""
         left, right, factor = self.left_tolerance, self.right_tolerance, self.frame_subsampling_factor
         if left < 0 or right < 0:
             raise Nnet3Error(f"--left-tolerance={left} and --right-tolerance={right} must not be negative")
@@ -69,13 +69,13 @@ class SupervisionOptions:
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """Which phones an utterance may consist of.
+    """The phones that an utterance may have in each frame, and their possible orders.
 
     Attributes
     ----------
-    phones : int (different phones,), ascending
-    allowed : bool (output frames, different phones), whether a phone may occur in a frame
-    fst : an acceptor of phones
+    phones : the distinct phones, int (distinct phones,), ascending
+    allowed : whether a phone may occur in a frame, bool (output frames, distinct phones)
+    fst : an acceptor of the possible sequences of phones
     """
 
     phones: np.ndarray
@@ -84,30 +84,30 @@ class ProtoSupervision:
 
     @property
     def num_frames(self) -> int:
-        """Frames of the output."""
+        """The number of frames of the output."""
         return len(self.allowed)
 
     def allowed_phones(self) -> list[list[int]]:
-        """The phones of each output frame, ascending."""
+        """Return the phones that each output frame may have, ascending."""
         return [self.phones[frame].tolist() for frame in self.allowed]
 
 
 def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
-    """Which phones an utterance may have in each frame, by its alignment.
+    """Return the phones that an utterance may have in each frame, from its alignment.
 
     Parameters
     ----------
     phones : int (phones,), from 1 on
-    durations : int (phones,), the frames of each
+    durations : int (phones,), the number of frames of each phone
     options : tolerances, subsampling
 
     Returns
     -------
-    For :class:`SupervisionMaker`.
+    The argument of :meth:`SupervisionMaker.make`.
 
     Raises
     ------
-    SupervisionError : what is not an alignment
+    SupervisionError : phones and durations that are no alignment
     """
     if not len(phones):
         raise SupervisionError("it has no phones")
@@ -122,7 +122,7 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
 
 
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
-    """Which phones an utterance may have in each frame, by a lattice whose labels are phones.
+    """Return the phones that an utterance may have in each frame, from a lattice whose labels are phones.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
 
     Returns
     -------
-    For :class:`SupervisionMaker`.
+    The argument of :meth:`SupervisionMaker.make`.
 
     Raises
     ------
@@ -147,11 +147,11 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
                         lattice.next_states)
     times = _state_times(fst, lattice.lengths)
     begin, end = times[lattice.sources], times[lattice.next_states]
-    used = begin > _UNKNOWN
+    used = begin > _UNREACHED
     if (lattice.labels[used] <= 0).any():
         raise SupervisionError("the lattice has an arc without a phone",
                                "make it with lattice-align-phones --replace-output-symbols=true")
-    ends = times[is_final & (times > _UNKNOWN)]
+    ends = times[is_final & (times > _UNREACHED)]
     num_frames = int(times.max())
     if not len(ends) or (ends != num_frames).any() or lattice.final_lengths[is_final].any():
         raise SupervisionError("the lattice is not phone-aligned: a final state is not at its last frame",
@@ -167,16 +167,16 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
 
 
 def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
-    """int64 (states,): the frame at which each state lies if arcs have ``lengths``; -1 for one that is not reached."""
+    """Return the frame of each state, int64 (states,), if arcs have ``lengths``; -1: no path reaches the state."""
     if fst.start < 0 or not fst.num_arcs:
         raise SupervisionError("the lattice is empty")
     starts, targets, frames = fst.arc_starts.tolist(), fst.next_states.tolist(), lengths.tolist()
-    times = [_UNKNOWN] * fst.num_states
+    times = [_UNREACHED] * fst.num_states
     times[fst.start] = 0
-    for state in reversed(behind_first(Acceptor.from_fst(fst))):
+    for state in reversed(reverse_topological_order(Acceptor.from_fst(fst))):
         for arc in range(starts[state], starts[state + 1]):
             time = times[state] + frames[arc]
-            if times[targets[arc]] not in (_UNKNOWN, time):
+            if times[targets[arc]] not in (_UNREACHED, time):
                 raise SupervisionError(f"paths of {times[targets[arc]]} and of {time} frames lead to one state of the "
                                        "lattice")
             times[targets[arc]] = time
@@ -185,7 +185,7 @@ def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
 
 def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames: int,
              options: SupervisionOptions) -> tuple[np.ndarray, np.ndarray]:
-    """The different phones, and bool (output frames, phones): spans of frames widened by the tolerances."""
+    """Return the distinct phones, and bool (output frames, phones): spans of frames widened by the tolerances."""
     if num_frames > _MOST_FRAMES:
         raise SupervisionError(f"it has {num_frames} frames; more than {_MOST_FRAMES} are not possible")
     factor = options.frame_subsampling_factor
@@ -200,11 +200,11 @@ def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames:
 
 
 class SupervisionMaker:
-    """Makes the supervisions of utterances.
+    """Maker of the supervisions of utterances.
 
     Parameters
     ----------
-    tree, model : of the chain system; transition probabilities are not used
+    tree, model : the tree and the transition model of the chain system; transition probabilities are not used
     convert_to_pdfs : labels are pdf-ids plus 1; otherwise transition-ids
     """
 
@@ -216,13 +216,13 @@ class SupervisionMaker:
         self._label_dim = model.num_pdfs if convert_to_pdfs else model.num_transition_ids
 
     def make(self, proto: ProtoSupervision) -> Supervision:
-        """The supervision: an FST in which each state belongs to one output frame, numbered breadth first.
+        """Make a supervision, in whose FST each state belongs to one output frame, numbered breadth first.
 
-        SupervisionError if there are too few frames for the phones. Nnet3Error if tree, model and phones do not belong
-        together.
+        Raises SupervisionError if there are too few frames for the phones, Nnet3Error if tree, model and phones do not
+        belong together.
         """
         graph = self.transition_ids(proto.fst)
-        fst = breadth_first(connected(_in_time(graph, self._allowed(graph, proto), proto.num_frames)))
+        fst = breadth_first(connected(_unrolled(graph, self._allowed(graph, proto), proto.num_frames)))
         if fst.start < 0 or not fst.num_arcs:
             raise SupervisionError("Supervision FST is empty (too many phones for too few frames?)")
         labels = self._label_of[fst.input_labels]
@@ -230,20 +230,20 @@ class SupervisionMaker:
         return Supervision(frames_per_sequence=proto.num_frames, label_dim=self._label_dim, fst=fst)
 
     def transition_ids(self, phones: Fst) -> Fst:
-        """The graph of phones expanded to transition-ids, which have no costs."""
+        """Return a graph of phones expanded to transition-ids, which have no costs."""
         windows_graph, windows = expand_context(phones, self._tree.context_width, self._tree.central_position)
         graph = expand_hmms(windows_graph, windows, self._tree, self._model, 0.0)
         graph = add_self_loops(graph, self._model, 0.0)
         return without_epsilons(graph) if (graph.input_labels == 0).any() else graph
 
     def _allowed(self, graph: Fst, proto: ProtoSupervision) -> np.ndarray:
-        """bool (output frames, arcs): whether an arc of the graph may be taken in a frame."""
+        """Return whether an arc of the graph may be taken in a frame, bool (output frames, arcs)."""
         phones = self._phone_of[graph.input_labels]
         return proto.allowed[:, np.searchsorted(proto.phones, phones)]
 
 
-def _in_time(graph: Fst, allowed: np.ndarray, num_frames: int) -> Fst:
-    """The graph unrolled in time: one state for each of its states in each frame in which it can be reached."""
+def _unrolled(graph: Fst, allowed: np.ndarray, num_frames: int) -> Fst:
+    """Unroll a graph in time: one state for each of its states in each frame in which the state can be reached."""
     starts, targets = graph.arc_starts.tolist(), graph.next_states.tolist()
     arcs_of = [range(first, end) for first, end in zip(starts, starts[1:], strict=False)]
     frame_states = [graph.start]
@@ -271,9 +271,9 @@ def _in_time(graph: Fst, allowed: np.ndarray, num_frames: int) -> Fst:
 
 
 def fst_state_times(fst: Fst) -> np.ndarray:
-    """int64 (states,): the frame that each state of a time-constrained FST belongs to, never falling.
+    """Return the frame of each state of a time-constrained FST, int64 (states,), never falling.
 
-    SupervisionError for an FST in which a state belongs to no frame or to several, or paths differ in length.
+    Raises SupervisionError for an FST in which a state belongs to no frame or to several, or paths differ in length.
     """
     if fst.start != 0 or (fst.input_labels == 0).any() or not fst.is_acceptor:
         raise SupervisionError("a supervision's FST must start in state 0 and be an acceptor without epsilons")
@@ -292,15 +292,15 @@ def fst_state_times(fst: Fst) -> np.ndarray:
 
 
 class SupervisionSplitter:
-    """Cuts pieces out of a supervision. Kaldi: SupervisionSplitter.
+    """Splitter of a supervision into pieces. Kaldi: SupervisionSplitter.
 
     Parameters
     ----------
-    supervision : of one utterance, with times
+    supervision : the supervision of one utterance, with times
 
     Raises
     ------
-    SupervisionError : one of several sequences, one without times (end-to-end), or one whose FST does not match its
+    SupervisionError : a supervision of several sequences, without times (end-to-end), or whose FST does not match its
         frames
     """
 
@@ -310,14 +310,14 @@ class SupervisionSplitter:
         self._supervision, self._fst = supervision, supervision.fst
         self._times = fst_state_times(self._fst)
         if self._times[-1] != supervision.frames_per_sequence:
-            raise SupervisionError(f"the paths of a supervision's FST have {self._times[-1]} frames; it is to have "
+            raise SupervisionError(f"the paths of a supervision's FST have {self._times[-1]} frames, expected "
                                    f"{supervision.frames_per_sequence}")
 
     def frame_range(self, begin: int, num_frames: int) -> Supervision:
-        """The supervision of frames ``begin`` … ``begin + num_frames`` - 1, with all states allowed at both ends.
+        """Return the supervision of ``num_frames`` frames from ``begin`` on, with all states allowed at both ends.
 
-        Its FST has epsilon arcs from the start: it must be normalized, or made unconstrained, before use. Kaldi:
-        GetFrameRange.
+        The FST has epsilon arcs from the start: the supervision must be normalized, or made unconstrained, before use.
+        Kaldi: GetFrameRange.
         """
         end = begin + num_frames
         if not 0 <= begin < end <= self._supervision.frames_per_sequence:
@@ -340,9 +340,9 @@ class SupervisionSplitter:
 
 
 def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
-    """A training graph, whose input labels are transition-ids, as an acceptor of pdf-ids plus 1 without epsilons.
+    """Return a training graph of transition-ids as an acceptor of pdf-ids plus 1 without epsilons.
 
-    SupervisionError for a graph without a path; FormatError for labels that are not transition-ids of the model.
+    Raises SupervisionError for a graph without a path, FormatError for labels that are not transition-ids of the model.
     """
     labels = graph.input_labels
     acceptor = dataclasses.replace(graph, output_labels=labels, stored=None)
@@ -353,13 +353,13 @@ def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
 
 
 def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) -> Supervision:
-    """The supervision of an utterance without times. Kaldi: TrainingGraphToSupervisionE2e.
+    """Make the supervision of an utterance without times. Kaldi: TrainingGraphToSupervisionE2e.
 
     Parameters
     ----------
     graph : the utterance's training graph, of transition-ids
-    model : whose they are
-    num_frames : of the network's output
+    model : the transition model of these
+    num_frames : the number of frames of the network's output
 
     Returns
     -------
@@ -367,7 +367,7 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
 
     Raises
     ------
-    SupervisionError : the graph has no path, or none so short
+    SupervisionError : the graph has no path, or only longer ones
     FormatError : labels that are not transition-ids of the model
     """
     fst = pdf_graph(graph, model)
@@ -383,7 +383,7 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
 
 
 def shortest_path(fst: Fst) -> int | None:
-    """How many arcs the shortest path from the start to a final state has; None if there is none."""
+    """Return the number of arcs of the shortest path from the start to a final state; None if there is no path."""
     starts, targets, is_final = fst.arc_starts.tolist(), fst.next_states.tolist(), fst.is_final.tolist()
     reached = {fst.start}
     states, length = ([fst.start] if fst.start >= 0 else []), 0
@@ -397,12 +397,13 @@ def shortest_path(fst: Fst) -> int | None:
 
 
 def unconstrained(supervision: Supervision, model: TransitionModel, random: np.random.Generator) -> Supervision:
-    """A newly cut supervision without its times: one FST with cycles. Kaldi: ConvertSupervisionToUnconstrained.
+    """Take the times out of a newly cut supervision: one FST with cycles. Kaldi: ConvertSupervisionToUnconstrained.
 
     Parameters
     ----------
-    supervision : of transition-ids, as :class:`SupervisionMaker` makes them with ``convert_to_pdfs=False``
-    model : whose they are
+    supervision : a supervision of transition-ids, as :class:`SupervisionMaker` makes it with
+        ``convert_to_pdfs=False``
+    model : the transition model of these
     random : draws the path that becomes ``alignment_pdfs``
 
     Returns
@@ -411,7 +412,7 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
 
     Raises
     ------
-    SupervisionError : nothing is left, or there are too many states
+    SupervisionError : no path is left, or there are too many states
     Nnet3Error : labels that are not the model's transition-ids
     """
     fst = supervision.fst
@@ -434,7 +435,7 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
 
 
 def _check_self_loops(fst: Fst, model: TransitionModel, is_loop: np.ndarray) -> None:
-    """Nnet3Error if a self-loop follows a transition of another state: the labels are not transition-ids, then."""
+    """Raise Nnet3Error if a self-loop follows a transition of another state: labels are no transition-ids then."""
     states = model.transition_id_to_state[fst.input_labels].astype(np.int64)
     width = model.num_transition_states + 1
     entered = fst.next_states.astype(np.int64) * width + states
@@ -449,7 +450,7 @@ def _relabeled(fst: Fst, labels: np.ndarray) -> Fst:
 
 
 def _random_path(fst: Fst, random: np.random.Generator) -> np.ndarray:
-    """int32, the labels of a random path on which all arcs of a state are equally likely."""
+    """Return the labels of a random path, int32, on which all arcs of a state are equally likely."""
     labels, state = [], fst.start
     while fst.arc_starts[state] < fst.arc_starts[state + 1]:
         arc = int(random.integers(fst.arc_starts[state], fst.arc_starts[state + 1]))
@@ -464,5 +465,5 @@ def _minimized_cyclic(fst: Fst) -> Fst:
     kaldifst.minimize(graph)
     result = fst_operations.breadth_first(fst_operations.connected(from_openfst(graph)))
     if result.start < 0:
-        raise SupervisionError("nothing is left of the supervision without times")
+        raise SupervisionError("the supervision without times has no path left after minimization")
     return result

@@ -30,15 +30,15 @@ from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 class SupervisionSplitter:
-    """Cuts pieces out of the lattice and the alignment of an utterance.
+    """Splitter of the lattice and the alignment of an utterance into pieces.
 
     Parameters
     ----------
     options : see :class:`SplittingOptions`
-    model : of the transition-ids
+    model : the transition model of the transition-ids
     alignment : int32 (frames,), the reference's transition-ids
     lattice : of the same frames, with a transition-id on each arc that is not an epsilon
-    weight : of the pieces
+    weight : weight of the pieces in the objective
 
     Raises
     ------
@@ -67,7 +67,7 @@ class SupervisionSplitter:
         self._alphas, self._betas, self._total = sums.alphas, sums.betas, float(sums.betas[0])
 
     def frame_range(self, begin: int, num_frames: int, normalize: bool) -> DiscriminativeSupervision:
-        """The supervision of frames ``begin`` … ``begin + num_frames`` - 1.
+        """Return the supervision of frames ``begin`` … ``begin + num_frames`` - 1.
 
         With ``normalize`` the sum over its lattice's paths is 1, before arcs are merged; else that of the utterance.
         ShapeError for frames that the utterance does not have. Kaldi: GetFrameRange.
@@ -90,7 +90,7 @@ class SupervisionSplitter:
                                          num_frames)
 
     def _cut(self, begin: int, end: int, normalize: bool) -> Fst:
-        """The states of these frames between a new start, state 0, and a new end, the last one; words are left out."""
+        """Return the states of these frames between a new start, state 0, and a new end, without words."""
         first, second, last = np.searchsorted(self._times, [begin, begin + 1, end]).tolist()
         lattice, final = self._lattice, last - first + 1
         arcs = slice(int(lattice.arc_starts[first]), int(lattice.arc_starts[last]))
@@ -109,7 +109,7 @@ class SupervisionSplitter:
                                              np.where(leaves, final, nexts - first + 1))), lattice.arc_type)
 
     def _collapsed(self, piece: Fst) -> Fst:
-        """Arcs with the same frame and pdf get the transition-id of the first of them."""
+        """Give arcs with the same frame and pdf the transition-id of the first of them."""
         piece = top_sorted(piece)
         frames = state_times(piece)[piece.sources].astype(np.int64)
         keys = frames * self._model.num_pdfs + self._model.transition_id_to_pdf[piece.input_labels]
@@ -118,7 +118,7 @@ class SupervisionSplitter:
 
 
 def without_epsilons(lattice: Fst) -> Fst:
-    """A top sorted lattice without epsilon arcs; of several ways between two states by one label the best is kept.
+    """Return a top-sorted lattice without epsilon arcs, with the best way between two states by each label.
 
     States that can no longer be reached are left out, the others keep their order. Kaldi: RemoveEpsilons.
     """
@@ -149,7 +149,7 @@ def without_epsilons(lattice: Fst) -> Fst:
 
 def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Among arcs with the same ends and label, the one with least cost; of equal ones the one with least graph cost."""
+    """Return the arcs of least cost, then of least graph cost, among those with equal ends and label."""
     order = np.lexsort((weights[:, 0], weights.sum(axis=1), labels, nexts, sources))
     sources, nexts, labels, weights = sources[order], nexts[order], labels[order], weights[order]
     first = np.ones(len(order), bool)
@@ -158,14 +158,14 @@ def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: n
 
 
 def _determinized(lattice: Fst) -> Fst:
-    """One path for each sequence of labels, the best one."""
+    """Determinize a lattice: the best path for each sequence of labels remains."""
     compact = determinize(_with_labels(lattice, np.zeros_like(lattice.input_labels), lattice.input_labels))
     return trimmed(Fst(compact.start, compact.final_weights, compact.arc_starts, compact.labels, compact.labels,
                        compact.weights, compact.next_states, lattice.arc_type))
 
 
 def _reversed(lattice: Fst) -> Fst:
-    """The reversed lattice; epsilon arcs lead from a new start to what were ends."""
+    """Return the reversed lattice; epsilon arcs lead from a new start to what were ends."""
     ends, num_states = np.flatnonzero(lattice.is_final), lattice.num_states
     finals = np.full((num_states + 1, 2), NO_WEIGHT, np.float32)
     finals[lattice.start] = 0.0
@@ -185,7 +185,7 @@ def _with_labels(lattice: Fst, inputs: np.ndarray, outputs: np.ndarray) -> Fst:
 
 
 def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
-    """The lattice with its acoustic costs multiplied; states that are not final stay so."""
+    """Return the lattice with its acoustic costs multiplied; states that are not final stay so."""
     factors = np.array([1.0, scale])
     finals = np.where(lattice.is_final[:, None], lattice.final_weights * factors, NO_WEIGHT)
     return Fst(lattice.start, finals.astype(np.float32), lattice.arc_starts, lattice.input_labels,
@@ -194,7 +194,7 @@ def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
 
 
 def _in_order_of_time(lattice: Fst, times: np.ndarray) -> Fst:
-    """The lattice whose states are sorted by time; those of a frame keep their order."""
+    """Return the lattice whose states are sorted by time; those of a frame keep their order."""
     if not math.isfinite(float(lattice.weights.sum())):
         raise LatticeError("the lattice has a cost that is not a finite number")
     return with_states(lattice, np.argsort(times, kind="stable"))
@@ -204,13 +204,13 @@ _LEAST_FRAMES = 2           # output frames of an example that can be stored
 
 
 class DiscriminativeExampleMaker:
-    """Cuts utterances, their lattices and their alignments into examples.
+    """Maker of examples from utterances, their lattices and their alignments.
 
     Parameters
     ----------
     splitter : decides where to cut
     options : how lattices are cut
-    model : of the transition-ids
+    model : the transition model of the transition-ids
     compress : whether inputs are compressed
     online_ivector_period : frames per row of the iVector matrices
 

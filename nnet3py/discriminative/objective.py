@@ -48,7 +48,7 @@ class LatticeGraphs(NamedTuple):
     times : int32 (arcs,), the frame in sequence-major order; -1 for an epsilon arc
     ids : int32 (arcs,), transition-ids; 0 for an epsilon arc
     costs, finals : float32, graph costs of arcs and of nodes; infinity for a node that is not final
-    tables : what ``chain_numerator`` and ``lattice_accuracies`` take from ``sources`` to ``level_starts``
+    tables : the arguments of ``chain_numerator`` and ``lattice_accuracies`` from ``sources`` to ``level_starts``
     """
 
     num_graphs: int
@@ -61,7 +61,7 @@ class LatticeGraphs(NamedTuple):
 
 
 def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionModel) -> LatticeGraphs:
-    """The tables of a supervision's lattice; its acoustic costs are left out.
+    """Return the tables of a supervision's lattice; its acoustic costs are left out.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def _tables(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervis
 
 
 def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervision) -> np.ndarray:
-    """The first state of each sequence but the first, if the lattice can be cut before all of them; else none.
+    """Return the first state of each sequence but the first, if the lattice can be cut before all of them; else none.
 
     It is one that only epsilon arcs enter, from final states of the sequence before, and that no path bypasses.
     """
@@ -136,7 +136,7 @@ def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupe
 
 def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarray,
             supervision: DiscriminativeSupervision) -> tuple[np.ndarray, int | None]:
-    """The level of each state in its graph, and the last one; None if epsilon arcs are left in a graph."""
+    """Return the level of each state in its graph, and the last one; None if epsilon arcs are left in a graph."""
     if (lattice.input_labels[~between] == 0).any():
         return times, None
     if not len(cut):
@@ -147,7 +147,7 @@ def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarra
 
 
 def _one_graph(lattice: Fst, times: np.ndarray, finals: np.ndarray) -> LatticeGraphs:
-    """The lattice as it is, with a state after all ends; each state is a level, since they are in order."""
+    """Return the lattice as it is, with a state after all ends; each state is a level, since they are in order."""
     ends, end = np.flatnonzero(lattice.is_final), lattice.num_states
     ids = np.concatenate((lattice.input_labels, np.zeros(len(ends), np.int32))).astype(np.int32)
     sources = np.concatenate((lattice.sources, ends)).astype(np.int32)
@@ -161,7 +161,7 @@ def _one_graph(lattice: Fst, times: np.ndarray, finals: np.ndarray) -> LatticeGr
 
 
 def output_rows(times: np.ndarray, supervision: DiscriminativeSupervision) -> np.ndarray:
-    """The rows of a network's output, frame-major, for frames in the order of the supervision, sequence-major."""
+    """Return rows of a network's output (frame-major) for frames in the supervision's order (sequence-major)."""
     sequences, frames = np.divmod(times, supervision.frames_per_sequence)
     rows: np.ndarray = frames * supervision.num_sequences + sequences
     return rows
@@ -174,7 +174,7 @@ def _arc_tables(sources: np.ndarray, nexts: np.ndarray, num_nodes: int,
 
 
 def _by_group(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """int32, the order that sorts things stably by group, in a time linear in both numbers."""
+    """Return int32, the order that sorts things stably by group, in a time linear in both numbers."""
     from scipy.sparse import csr_matrix
 
     numbers = np.arange(len(groups), dtype=np.int32)
@@ -193,12 +193,13 @@ _PLACE = kaldi_place("ComputeObjfAndDeriv", "discriminative-training.cc", 251)
 
 @dataclass
 class DiscriminativeTotals:
-    """Sums over minibatches.
+    """Sums over the frames of minibatches.
 
     Attributes
     ----------
-    frames : their number; ``weight`` : with the weights of the supervisions
-    numerator : MMI's reference scores; ``objective`` : what is maximized, both weighted; ``l2_term``
+    frames, weight : the number of frames, and their weight by the supervisions' weights
+    numerator, objective : the scores of MMI's reference, and the objective to maximize, both weighted
+    l2_term : the l2 term of the output, 0 or less
     num_count, den_count : sums of the derivative's positive elements and of the negative ones, without weights
     gradients, outputs : float64 (pdfs,), sums of the derivative and of exp(output), or (0,) where not asked for
     """
@@ -221,7 +222,7 @@ class DiscriminativeTotals:
             setattr(self, part.name, more if is_first else mine + more)
 
     def average(self) -> float:
-        """The objective per frame, without the l2 term; NaN if there was no weight."""
+        """Return the objective per frame, without the l2 term; NaN if there was no weight."""
         return self.objective / self.weight if self.weight else math.nan
 
 
@@ -240,7 +241,7 @@ class _Entries(NamedTuple):
 
 
 def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The distinct places, all below ``size``, in order, and for each array the numbers of its places among them."""
+    """Return the distinct places below ``size`` in order, and for each array the numbers of its places among them."""
     if size > MOST_MARKED:
         distinct, which = np.unique(np.concatenate(places), return_inverse=True)
         return distinct, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
@@ -254,7 +255,7 @@ def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarr
 
 
 class DiscriminativeObjective:
-    """Computes one objective for one model.
+    """Computation of one objective for one model.
 
     Parameters
     ----------
@@ -275,7 +276,7 @@ class DiscriminativeObjective:
 
     def compute(self, supervision: DiscriminativeSupervision, output: DeviceArray,
                 deriv: DeviceArray | None = None) -> DiscriminativeTotals:
-        """The objective of one minibatch, and its derivative into ``deriv``.
+        """Return the objective of one minibatch, and its derivative into ``deriv``.
 
         Parameters
         ----------
@@ -318,7 +319,7 @@ class DiscriminativeObjective:
         return totals
 
     def pdfs(self, alignment: np.ndarray) -> np.ndarray:
-        """int32, the pdfs of transition-ids."""
+        """Return int32, the pdfs of transition-ids."""
         pdfs: np.ndarray = self._model.transition_id_to_pdf[alignment]
         return pdfs
 
@@ -334,7 +335,7 @@ class DiscriminativeObjective:
                              f"{supervision.frames_per_sequence} frames, but the output has {output.shape[0]} rows")
 
     def _entries(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision, num_pdfs: int) -> _Entries:
-        """The elements of the output that a minibatch's arcs and reference stand for."""
+        """Return the elements of the output that a minibatch's arcs and reference stand for."""
         emits, num_frames = graphs.ids != 0, len(supervision.num_ali)
         arcs = output_rows(graphs.times[emits].astype(np.int64), supervision) * num_pdfs + self.pdfs(graphs.ids[emits])
         reference = output_rows(np.arange(num_frames), supervision) * num_pdfs + self.pdfs(supervision.num_ali)
@@ -345,7 +346,7 @@ class DiscriminativeObjective:
         return _Entries(rows, columns, starts_by(rows, num_frames), of_arcs, of_reference)
 
     def _scores(self, output: np.ndarray, entries: _Entries) -> np.ndarray:
-        """float32 (entries + 1,): scaled log-likelihoods of elements of the output, and 0 for epsilon arcs."""
+        """Return float32 (entries + 1,): scaled log-likelihoods of elements of the output, and 0 for epsilon arcs."""
         floored = int(np.count_nonzero(output < LOWEST_LOG_PROB))
         if floored:
             logger.warning(f"Floored {floored} probabilities from nnet.", extra=_PLACE)
@@ -360,7 +361,7 @@ class DiscriminativeObjective:
 
     def _sums(self, graphs: LatticeGraphs, entries: _Entries, scores: np.ndarray,
               supervision: DiscriminativeSupervision) -> tuple[DiscriminativeTotals, np.ndarray]:
-        """The objective, and float32 (entries,): the derivative's elements."""
+        """Return the objective, and float32 (entries,): the derivative's elements."""
         is_mmi, num_frames = self.options.criterion == "mmi", len(supervision.num_ali)
         totals = DiscriminativeTotals(num_frames, num_frames * supervision.weight)
         result, arc_values = self._over_paths(graphs, scores[entries.of_arcs], supervision)
@@ -386,7 +387,7 @@ class DiscriminativeObjective:
 
     def _over_paths(self, graphs: LatticeGraphs, scores: np.ndarray,
                     supervision: DiscriminativeSupervision) -> tuple[float, np.ndarray]:
-        """MMI: the log of the sum over all paths, and arcs' posteriors; else expected accuracy, and its derivatives."""
+        """Return the log of the sum over paths and arcs' posteriors (MMI), or expected accuracy and its derivatives."""
         ops, is_mmi = self.ops, self.options.criterion == "mmi"
         costs = graphs.costs - self._boosts(graphs, supervision) if is_mmi else graphs.costs
         accuracies = np.zeros(0, np.float32) if is_mmi else self._accuracies(graphs, supervision)
@@ -412,13 +413,13 @@ class DiscriminativeObjective:
         return float(np.float32(sums_of_graphs[:, 0 if is_mmi else 2].sum())), arc_values
 
     def _boosts(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """float32 (arcs,): how much an arc's graph cost is reduced for a wrong phone other than silence."""
+        """Return float32 (arcs,): how much an arc's graph cost is reduced for a wrong phone other than silence."""
         phones, reference = self._phones(graphs, supervision)
         wrong = (phones != reference) & ~np.isin(phones, self._silence) & (graphs.ids != 0)
         return np.float32(self.options.boost) * wrong.astype(np.float32)
 
     def _accuracies(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """float32 (arcs,): 1 for an arc that is right by the criterion, else 0."""
+        """Return float32 (arcs,): 1 for an arc that is right by the criterion, else 0."""
         phones, reference_phones = self._phones(graphs, supervision)
         is_silence = np.isin(phones, self._silence)
         if self.options.criterion == "mpfe":
@@ -430,7 +431,7 @@ class DiscriminativeObjective:
         return (right & (graphs.ids != 0)).astype(np.float32)
 
     def _phones(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> tuple[np.ndarray, np.ndarray]:
-        """The phone of each arc and that of the reference in its frame; arbitrary for epsilon arcs."""
+        """Return the phone of each arc and that of the reference in its frame; arbitrary for epsilon arcs."""
         phone_of = self._model.transition_id_to_phone
         return phone_of[graphs.ids], phone_of[supervision.num_ali[graphs.times]]
 

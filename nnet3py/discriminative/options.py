@@ -13,7 +13,7 @@ CRITERIA = ("mmi", "mpfe", "smbr")
 
 @dataclass
 class DiscriminativeOptions:
-    """Names and defaults of Kaldi's."""
+    """Options of the objectives; names and defaults are Kaldi's."""
 
     criterion: str = opt("criterion", "smbr", "The objective: mmi, mpfe or smbr")
     acoustic_scale: float = opt("acoustic-scale", 0.1, "Factor of the network's log-likelihoods against the graph's")
@@ -48,7 +48,7 @@ class DiscriminativeOptions:
 
 @dataclass
 class SplittingOptions:
-    """Names and defaults of Kaldi's."""
+    """Options for cutting lattices; names and defaults are Kaldi's."""
 
     acoustic_scale: float = opt("acoustic-scale", 0.1, "Factor of acoustic costs when paths are compared; must be that "
                                 "of the training")

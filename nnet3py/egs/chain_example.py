@@ -31,13 +31,13 @@ SMALLEST_FST = {True: 70, False: 2}       # bytes; in binary a header, in text t
 
 @dataclass
 class Supervision:
-    """The paths of a time-constrained FST, or (end to end) of one FST per sequence that says nothing about time.
+    """Supervision of chain training: an FST with times, or, end to end, an FST without times for each sequence.
 
     Attributes
     ----------
-    weight : of this supervision in the objective
-    num_sequences : sequences, which follow each other in ``fst``
-    frames_per_sequence : frames of each at the network's output
+    weight : factor of the objective
+    num_sequences : the number of sequences, which follow each other in ``fst``
+    frames_per_sequence : the frames of each sequence at the network's output; -1: not known
     label_dim : labels are 1 to ``label_dim``: pdf-ids plus 1, or transition-ids
     fst : an acceptor whose paths have ``num_sequences frames_per_sequence`` arcs; None end to end
     e2e_fsts : an acceptor for each sequence, end to end; else empty
@@ -113,7 +113,7 @@ class Supervision:
 
 
 def merge_supervisions(supervisions: Sequence[Supervision]) -> Supervision:
-    """The supervision of all sequences, one after the other. Kaldi: ``MergeSupervision``.
+    """Return the supervision of all sequences, one after the other. Kaldi: ``MergeSupervision``.
 
     One supervision is returned as it is. Merging drops ``alignment_pdfs``. ShapeError if they differ in
     weight, frames per sequence, labels or kind, which Kaldi does not merge either.
@@ -152,7 +152,7 @@ SUPERVISION: Holder[Supervision] = Holder("supervision", Supervision.read, lambd
 
 
 def read_supervisions(rspecifier: str) -> Iterator[tuple[str, Supervision]]:
-    """The supervisions of a table, as chain-get-supervision writes it: yields (key, Supervision)."""
+    """Read the supervisions of a table, as chain-get-supervision writes it; yields (key, Supervision)."""
     with SequentialReader(rspecifier, SUPERVISION) as reader:
         yield from reader
 
@@ -184,14 +184,14 @@ Example = TypeVar("Example", bound="SequenceExample")
 
 @dataclass
 class SequenceOutput:
-    """One output of an example.
+    """Base of the outputs of chain and discriminative examples.
 
     Attributes
     ----------
-    name : of the network's output node
+    name : the name of the network's output node
     indexes : int32 (rows, 3): row i S + n is (n, t0 + i step, 0), for frame i of sequence n of S
-    supervision : what the output should be
-    deriv_weights : float32 (rows,), what the derivatives are multiplied with; empty: 1
+    supervision : the supervision of all sequences
+    deriv_weights : factors of the derivatives, float32 (rows,); empty: 1
     """
 
     TAG: ClassVar[str]                # in files
@@ -277,18 +277,18 @@ class SequenceExample:
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[tuple[tuple[str, tuple[int, int], bytes], ...], tuple[tuple[str, bytes], ...]]:
-        """What examples that can be merged share: names and indexes, and the dimensions of inputs."""
+        """Return what examples must have in common to be merged: names, indexes and the dimensions of inputs."""
         return (tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.inputs),
                 tuple((output.name, output.indexes.tobytes()) for output in self.outputs))
 
     def size(self) -> int:
-        """The largest number of indexes of any input or output."""
+        """Return the largest number of indexes of any input or output."""
         return max(len(part.indexes) for part in (*self.inputs, *self.outputs))
 
 
 def rows_problem(name: str, indexes: np.ndarray, num_sequences: int, frames_per_sequence: int,
                  deriv_weights: np.ndarray) -> str | None:
-    """Why rows cannot belong to that many sequences of that many frames, or None.
+    """Return the reason why rows cannot be those of ``num_sequences`` of ``frames_per_sequence``, or None.
 
     Row ``i num_sequences + n`` must be (n, t0 + i step, 0) for frame i of sequence n, and there must be a weight of 0
     or more for each row, or none at all. Kaldi: ``CheckDim``.
@@ -318,7 +318,7 @@ def _count(reader: TokenReader, tag: str) -> int:
 
 @dataclass
 class NnetChainSupervision(SequenceOutput):
-    """One output of a chain example. In files its weights may be floats, bytes (older), or missing (older still)."""
+    """Output of a chain example. In files its weights may be floats, bytes (older), or missing (older still)."""
 
     TAG, SUPERVISION = "NnetChainSup", Supervision
     supervision: Supervision
@@ -348,7 +348,7 @@ CHAIN_EXAMPLE: Holder[NnetChainExample] = Holder("chain example", NnetChainExamp
 
 
 def read_chain_egs(rspecifier: str) -> Iterator[tuple[str, NnetChainExample]]:
-    """The chain examples of a table, one after the other.
+    """Read the chain examples of a table, one after the other.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def read_chain_egs(rspecifier: str) -> Iterator[tuple[str, NnetChainExample]]:
     Raises
     ------
     SpecifierError : an rspecifier that cannot be used
-    FormatError : bytes that are no chain examples
+    FormatError : bytes that hold no chain examples
     Nnet3Error : a file that cannot be read
 
     Kaldi: SequentialNnetChainExampleReader.

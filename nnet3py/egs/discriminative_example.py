@@ -22,14 +22,14 @@ from nnet3py.transducers.lattice import read_lattice, write_lattice
 
 @dataclass
 class DiscriminativeSupervision:
-    """The reference and its competitors.
+    """Supervision of discriminative training: the reference alignment and a lattice of competitors.
 
     Attributes
     ----------
     num_ali : int32 (frames,), the transition-ids of the reference, sequence after sequence
-    den_lat : the lattice of what was recognized; its states are in topological order
-    weight : of this supervision in the objective
-    num_sequences, frames_per_sequence : what ``num_ali`` holds
+    den_lat : the lattice of recognized paths; its states are in topological order
+    weight : factor of the objective
+    num_sequences, frames_per_sequence : the number of sequences in ``num_ali``, and of frames of each; -1: not known
     """
 
     num_ali: np.ndarray
@@ -79,7 +79,7 @@ class DiscriminativeSupervision:
 
 
 def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
-    """The supervision of all sequences, one after the other: lattices are joined by epsilon arcs.
+    """Return the supervision of all sequences, one after the other: lattices are joined by epsilon arcs.
 
     One supervision is returned as it is. ShapeError if they differ in weight or frames per sequence. Kaldi:
     ``AppendSupervision``.
@@ -131,7 +131,7 @@ DISCRIMINATIVE_EXAMPLE: Holder[NnetDiscriminativeExample] = Holder(
 
 
 def read_discriminative_egs(rspecifier: str) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
-    """The discriminative examples of a table: yields (key, NnetDiscriminativeExample).
+    """Read the discriminative examples of a table; yields (key, NnetDiscriminativeExample).
 
     Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialNnetDiscriminativeExampleReader.
     """

@@ -32,7 +32,7 @@ class NnetIo(Shown):
 
     Attributes
     ----------
-    name : of the network's input or output node
+    name : the name of the network's input or output node
     indexes : int32 (rows, 3): n, t, x of each row; replace the array to change it, since examples may share it
     features : a matrix of as many rows: float32 array, CompressedMatrix or SparseMatrix
     """
@@ -71,7 +71,7 @@ class NnetIo(Shown):
 
 @dataclass(repr=False)
 class NnetExample(Shown):
-    """An example: what goes into a network, and what should come out.
+    """A frame-level example: inputs of a network, and supervision of its outputs.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class NnetExample(Shown):
         writer.token("</Nnet3Eg>")
 
     def find(self, name: str) -> NnetIo | None:
-        """The io of that name, or None."""
+        """Return the io of that name, or None."""
         return next((io for io in self.io if io.name == name), None)
 
     def compress(self) -> None:
@@ -116,11 +116,11 @@ class NnetExample(Shown):
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[tuple[str, tuple[int, int], bytes], ...]:
-        """What examples that can be merged share: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
+        """Return names, indexes and dimensions; merged examples agree in them. Kaldi: NnetExampleStructure."""
         return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
 
     def size(self) -> int:
-        """The largest number of indexes of any io. Kaldi: GetNnetExampleSize."""
+        """Return the largest number of indexes of any io. Kaldi: GetNnetExampleSize."""
         return max((len(io.indexes) for io in self.io), default=0)
 
 
@@ -128,7 +128,7 @@ EXAMPLE: Holder[NnetExample] = Holder("training example", NnetExample.read, lamb
 
 
 def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
-    """The examples of a table, one after the other.
+    """Read the examples of a table, one after the other.
 
     Parameters
     ----------
@@ -194,18 +194,18 @@ def _decompressed(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any
 
 
 def _inputs(example: Any) -> list[Any]:
-    """The parts of an example that have features: in ordinary training all inputs and outputs, else the inputs."""
+    """Return the ``NnetIo`` of an example: all inputs and outputs of a frame-level example, else the inputs."""
     return example.io if hasattr(example, "io") else example.inputs
 
 
 def num_merged(entry: tuple[str, Any]) -> int:
-    """How many examples were merged into the one of a (key, example): 1 + the n of its first input's last index."""
+    """Return the number of sequences of a (key, example): 1 + the n of its first input's last index."""
     inputs = _inputs(entry[1])
     return int(inputs[0].indexes[-1, 0]) + 1 if inputs and len(inputs[0].indexes) else 1
 
 
 def num_bytes(example: Any) -> int:
-    """About how much memory an example takes."""
+    """Return roughly the bytes of memory of an example."""
     total = 0
     for io in _inputs(example):
         features = io.features

@@ -33,9 +33,10 @@ LONGEST_CHUNK = 10_000_000     # frames, more than a day of speech
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """How examples are cut (Kaldi: ExampleGenerationConfig). ``-1`` for the initial and final contexts: as elsewhere.
+    """Options for cutting utterances. Kaldi: ExampleGenerationConfig.
 
-    ``num_frames`` are the chunk lengths in frames, the first being the principal one; (-1,) leaves utterances whole.
+    Contexts at the beginning and the end of utterances are the same as elsewhere if they are -1. ``num_frames`` are the
+    chunk lengths in frames, the first one being the principal one; (-1,) leaves utterances whole.
     """
 
     left_context: int = 0
@@ -48,7 +49,7 @@ class SplitOptions:
 
     @classmethod
     def parse(cls, num_frames: str, **others: int) -> SplitOptions:
-        """Options with ``num_frames`` as typed; lengths are rounded up to multiples of the subsampling factor."""
+        """Return options with ``num_frames`` as typed, rounded up to multiples of the subsampling factor."""
         factor = others.get("frame_subsampling_factor", 1)
         try:
             lengths = tuple(int(part) for part in num_frames.split(","))
@@ -88,7 +89,7 @@ class Chunk:
 
 
 class UtteranceSplitter:
-    """Cuts utterances into chunks, and counts what it did.
+    """Splitter of utterances into chunks, with counts for a report.
 
     Which of several equally good splits is taken is random; ``seed`` is that of the C library (1: unseeded).
     """
@@ -108,7 +109,7 @@ class UtteranceSplitter:
         return philox(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def chunks(self, utterance_length: int) -> list[Chunk]:
-        """The chunks of an utterance of that many frames, in order of time; none if it is too short.
+        """Return the chunks of an utterance of that many frames, in order of time; none if it is too short.
 
         Kaldi: GetChunksForUtterance.
         """
@@ -142,7 +143,7 @@ class UtteranceSplitter:
         return sizes[::-1] if self.random.integer(0, 1) == 0 else sizes
 
     def _gaps(self, utterance_length: int, sizes: list[int]) -> list[int]:
-        """Frames between one chunk's end and the next one's start (negative where they overlap), the first included."""
+        """Return the frames before the first chunk and between chunks, negative where chunks overlap."""
         if not sizes:
             return []
         factor = self.options.frame_subsampling_factor
@@ -173,7 +174,7 @@ class UtteranceSplitter:
     # -- checking and reporting -----------------------------------------------------------------------------------
 
     def lengths_match(self, utterance: str, utterance_length: int, supervision_length: int, tolerance: int = 0) -> bool:
-        """Whether a supervision of that many frames fits the utterance; a warning if not. Kaldi: LengthsMatch."""
+        """Return whether a supervision of that many frames fits the utterance; warn if not. Kaldi: LengthsMatch."""
         factor = self.options.frame_subsampling_factor
         expected = -(-utterance_length // factor)
         if abs(expected - supervision_length) <= tolerance:
@@ -196,7 +197,7 @@ class UtteranceSplitter:
             self.num_overlap += max(0, before.first_frame + before.num_frames - after.first_frame)
 
     def report(self) -> list[str]:
-        """What Kaldi logs at the end: how much was cut into how many chunks of which sizes."""
+        """Return Kaldi's closing lines: numbers of utterances and frames, and the sizes of chunks."""
         frames = self.num_frames or float("nan")
         overlap, output = 100 * self.num_overlap / frames, 100 * self.num_chunk_frames / frames
         average = self.num_chunk_frames / (self.num_chunks or float("nan"))
@@ -219,7 +220,7 @@ class UtteranceSplitter:
 
 
 def _shares(total: int, weights: Sequence[int]) -> list[int]:
-    """``total`` divided in proportion to ``weights``, rounded down, the units left over going to the first ones."""
+    """Return ``total`` divided in proportion to ``weights``, rounded down; the first ones get the remaining units."""
     shares = [total * weight // sum(weights) for weight in weights]
     for i in range(total - sum(shares)):
         shares[i] += 1
@@ -230,7 +231,7 @@ def _shares(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
-    """For every utterance length 0 … the largest one treated here, the splits (chunk sizes) to choose from.
+    """Return, for each utterance length up to the largest one treated here, the splits (chunk sizes) to choose from.
 
     Kaldi: InitSplitForLength.
     """
@@ -248,7 +249,7 @@ def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
 
 
 def _candidate_splits(options: SplitOptions, ceiling: float) -> list[tuple[int, ...]]:
-    """At most two chunks of other than the principal length, and principal ones up to a duration of ``ceiling``."""
+    """Return splits with two chunks at most of other than the principal length, of a duration up to ``ceiling``."""
     lengths = options.num_frames
     splits = set()
     alternates = [(), *((length,) for length in lengths[1:])]
@@ -262,7 +263,7 @@ def _candidate_splits(options: SplitOptions, ceiling: float) -> list[tuple[int, 
 
 
 def _default_duration(split: tuple[int, ...], options: SplitOptions) -> np.float32:
-    """Frames that chunks of these sizes (ascending) cover with the usual overlap between neighbors."""
+    """Return the frames that chunks of these sizes (ascending) cover with the usual overlap between neighbors."""
     overlap = np.float32(options.num_frames_overlap) / np.float32(options.num_frames[0])
     duration = np.float32(sum(split))
     for size in split[:-1]:
@@ -271,11 +272,11 @@ def _default_duration(split: tuple[int, ...], options: SplitOptions) -> np.float
 
 
 class ExampleMaker:
-    """Cuts utterances into examples.
+    """Maker of examples from utterances.
 
     Parameters
     ----------
-    splitter : decides where
+    splitter : decides where utterances are cut
     compress : whether dense matrices are compressed
     num_pdfs : columns of the outputs made from posteriors
     online_ivector_period : frames per row of the iVector matrices
@@ -313,7 +314,7 @@ class ExampleMaker:
             yield self._example(utterance, features, chunk, rows, ivectors)
 
     def ivectors_fit(self, utterance: str, num_frames: int, num_ivectors: int, tolerance: int) -> bool:
-        """Whether an iVector matrix is as long as the utterance, within ``tolerance`` frames; a warning if not."""
+        """Return whether an iVector matrix is as long as the utterance, within ``tolerance`` frames; warn if not."""
         if num_ivectors and abs(num_frames - num_ivectors * self._ivector_period) <= tolerance:
             return True
         logger.warning("Length difference between feats %d and iVectors %d exceeds tolerance %d (utterance %s)",
@@ -322,7 +323,7 @@ class ExampleMaker:
 
     @staticmethod
     def check_finite(features: GeneralMatrix, ivectors: np.ndarray | None) -> None:
-        """NumericError if features or iVectors hold NaN or infinity."""
+        """Raise NumericError if features or iVectors hold NaN or infinity."""
         check_finite(features, "the feature matrix")
         if ivectors is not None:
             check_finite(ivectors, "the iVector matrix")
@@ -334,7 +335,7 @@ class ExampleMaker:
                              f"{self._num_pdfs} pdfs", "are --num-pdfs and the alignments of the same model?")
 
     def chunks(self, utterance: str, num_frames: int) -> list[Chunk]:
-        """The pieces of an utterance, with a warning if it is too short to have any."""
+        """Return the pieces of an utterance, with a warning if it is too short to have any."""
         chunks = self.splitter.chunks(num_frames)
         if not chunks:
             logger.warning("Not producing egs for utterance %s because it is too short: %d frames.", utterance,
@@ -342,7 +343,7 @@ class ExampleMaker:
         return chunks
 
     def output_span(self, chunk: Chunk) -> tuple[int, int]:
-        """First output frame and their number; both count subsampled frames, as do posteriors and targets.
+        """Return the first output frame and the number of output frames, counted in subsampled frames as in posteriors.
 
         Kaldi's nnet3-get-egs looks posteriors up at the full rate although it checks their length at the subsampled
         one; without subsampling it is the same.
@@ -368,7 +369,7 @@ class ExampleMaker:
         return f"{utterance}-{chunk.first_frame}", example
 
     def inputs(self, features: GeneralMatrix, chunk: Chunk, ivectors: np.ndarray | None) -> list[NnetIo]:
-        """``input``, padded with copies of the first or last frame, and with ``ivectors`` an ``ivector``."""
+        """Return ``input``, padded with copies of the first or last frame, and with ``ivectors`` an ``ivector``."""
         first = chunk.first_frame - chunk.left_context
         count = chunk.left_context + chunk.num_frames + chunk.right_context
         io = [NnetIo("input", time_indexes(-chunk.left_context, count), row_range(features, first, count))]
@@ -377,21 +378,21 @@ class ExampleMaker:
         return io
 
     def _ivector(self, ivectors: np.ndarray, first: int, num_frames: int) -> np.ndarray:
-        """A random row, as Kaldi draws it: over a span as long as the utterance that starts with the chunk's input."""
+        """Return a random row, drawn as in Kaldi: over the utterance's length, from the chunk's first input on."""
         frame = self.splitter.random.integer(first, first + num_frames - 1)
         row = min(max(int(frame / self._ivector_period), 0), len(ivectors) - 1)
         return ivectors[row:row + 1]
 
 
 def time_indexes(first: int, count: int, step: int = 1) -> np.ndarray:
-    """``count`` indexes with t = first, first + step, …: int32 (count, 3)."""
+    """Return ``count`` indexes with t = first, first + step, …: int32 (count, 3)."""
     indexes = np.zeros((count, 3), dtype=np.int32)
     indexes[:, 1] = first + step * np.arange(count)
     return indexes
 
 
 def simple_example(parts: list[tuple[str, GeneralMatrix]]) -> NnetExample:
-    """An example of whole matrices, t = 0, 1, … for the rows of each. Kaldi: nnet3-get-egs-simple."""
+    """Return an example of whole matrices, t = 0, 1, … for the rows of each. Kaldi: nnet3-get-egs-simple."""
     if not parts:
         raise ShapeError("an example needs at least one input or output")
     return NnetExample([NnetIo(name, time_indexes(0, matrix.shape[0]), matrix) for name, matrix in parts])
@@ -402,16 +403,16 @@ _LARGEST = 2**31 - 1
 
 
 class SpeakerRange(NamedTuple):
-    """A line of a ranges file: which frames make an example, where it goes, and whose voice it is."""
+    """A line of a ranges file: the frames of an example, its archive, and the label of its speaker."""
 
-    key: str                 # of the example
+    key: str                 # key of the example
     archive: int
     first_frame: int
     num_frames: int
     label: int
 
     def example(self, features: np.ndarray, num_pdfs: int, compress: bool = True) -> NnetExample | None:
-        """The example of these frames of an utterance; None if the utterance has fewer.
+        """Return the example of these frames of an utterance; None if the utterance has fewer.
 
         Frames that would lie beyond its end are taken earlier. ``features`` is float32 (frames, dim), ``num_pdfs`` the
         number of labels. ShapeError for a label that is too large, NumericError for NaN or infinity.
@@ -433,7 +434,7 @@ class SpeakerRange(NamedTuple):
 
 
 def read_speaker_ranges(rxfilename: str, num_archives: int) -> dict[str, list[SpeakerRange]]:
-    """The ranges of each utterance, in the file's order; FormatError for any other line.
+    """Read the ranges of each utterance, in the file's order; raise FormatError for any other line.
 
     A line has six fields: utterance, relative archive index (of ``num_archives``, from 0), absolute archive index
     (ignored), first frame, number of frames, label.

@@ -36,7 +36,7 @@ _PLANS = 64                                    # plans of minibatches that are k
 
 
 class _Sparse(NamedTuple):
-    """How a sparse matrix's elements must be: where each begins, whether it continues a row, and its columns."""
+    """The elements of a sparse matrix in bytes: where each begins, whether it continues a row; number of columns."""
 
     places: np.ndarray
     continues: np.ndarray
@@ -65,16 +65,16 @@ class PackedLayout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether examples of this layout can be merged as bytes."""
+        """True if examples of this layout can be merged as bytes."""
         names = {node_io.name for node_io in self.example.io}
         kinds = {part.kind for part in self.parts}
         return (len(names) == len(self.example.io) and "DM" not in kinds
                 and all(node_io.features.shape[0] for node_io in self.example.io))
 
     def num_sound(self, examples: np.ndarray) -> int:
-        """How many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
+        """Return how many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
 
-        Only elements of sparse matrices can be wrong: all else is the same in each, or may be anything.
+        Only elements of sparse matrices can be wrong: other bytes are the same in each example, or may be anything.
         """
         count = len(examples)
         for places, continues, num_cols in self._sparse:
@@ -96,21 +96,21 @@ class PackedExample:
         self.data, self.layout = data, layout
 
     def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged share."""
+        """Return the structure, in which examples must agree to be merged."""
         return self.layout.structure
 
     def size(self) -> int:
-        """The largest number of indexes of any input or output."""
+        """Return the largest number of indexes of any input or output."""
         return self.layout.size
 
 
 def decoded(data: bytes) -> NnetExample:
-    """The example that these bytes are in a file, without the header. Raises FormatError."""
+    """Return the example that these bytes are in a file, without the header. Raises FormatError."""
     return NnetExample.read(TokenReader(io.BytesIO(data), binary=True))
 
 
 def as_written(*values: str | int | np.ndarray) -> bytes:
-    """Tokens, integers and indexes as they stand in a binary file."""
+    """Return tokens, integers and indexes as they stand in a binary file."""
     stream = io.BytesIO()
     writer = TokenWriter(stream, binary=True)
     for value in values:
@@ -130,7 +130,7 @@ def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
 
 
 class PackingSkimmer(Skimmer):
-    """Finds the examples of an archive. What reading would refuse counts as unusual."""
+    """Skimmer that finds the examples of an archive; bytes that reading would refuse count as unusual."""
 
     block_bytes = 1 << 17            # twice as much as where nothing is done with the entries found
 
@@ -139,7 +139,7 @@ class PackingSkimmer(Skimmer):
         self._packed: dict[bytes, PackedLayout] = {}
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
+        """Return key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
         entries, consumed, unusual = super().entries(data)
         values: list[Entry] = []
         ends = [*(first for first, _ in self.runs[1:]), len(entries)]
@@ -150,11 +150,11 @@ class PackingSkimmer(Skimmer):
         return values, consumed, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """None: single values are read, since each may have a layout of its own."""
+        """Return None: single values are read, since each may have a layout of its own."""
         return None
 
     def _run(self, entries: list[Entry], layout: Layout | None) -> list[Entry]:
-        """The entries of one layout up to the first that cannot be read."""
+        """Return the entries of one layout up to the first that cannot be read."""
         packed = None
         try:
             if layout is not None:
@@ -200,7 +200,7 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
 
 
 def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces | NnetExample:
-    """One example made of several PackedExample and NnetExample, to be written in binary.
+    """Return one example made of several PackedExample and NnetExample, to be written in binary.
 
     The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and the same errors are raised.
     """
@@ -228,7 +228,7 @@ _spare = np.empty(0, dtype=np.float32)
 
 
 def _memory(size: int) -> np.ndarray:
-    """Uninitialized float32 (size,): the memory of the last minibatch if that is not needed any more.
+    """Return uninitialized float32 (size,): the memory of the last minibatch if that is not needed any more.
 
     Fresh memory of this size comes from the system, page by page, which takes as long as decoding into it.
     """
@@ -269,7 +269,7 @@ class _Rows(NamedTuple):
 
 
 class PackedSelector:
-    """Applies an :class:`ExampleSelector` to each PackedExample, in its bytes, and to each NnetExample as usual.
+    """Selector that applies an :class:`ExampleSelector` to the bytes of a PackedExample, or to an NnetExample.
 
     The result, to be written in binary, is the same to the bit; so are errors and warnings.
     """
@@ -280,7 +280,7 @@ class PackedSelector:
         self._cuts: dict[tuple[PackedLayout, int, int], list[_Piece] | None] = {}
 
     def __call__(self, example: PackedExample | NnetExample) -> BytePieces | NnetExample | None:
-        """What is kept of an example; None if it has no frame of that number. Raises Nnet3Error."""
+        """Return the selected frames of an example; None if it has no frame of that number. Raises Nnet3Error."""
         if not isinstance(example, PackedExample):
             return self._selector(example)
         layout, data = example.layout, example.data
@@ -300,7 +300,7 @@ class PackedSelector:
         return BytePieces([b"".join([data[piece] if isinstance(piece, slice) else piece for piece in pieces])])
 
     def _cut(self, layout: PackedLayout, low: int, high: int) -> list[_Piece] | None:
-        """The pieces of what is kept of examples of this layout; None if some of it has to be computed."""
+        """Return the pieces of what is kept of examples of this layout; None if some of it has to be computed."""
         whole, kept = layout.example, self._selector.cut(layout.example, low, high)
         pieces: list[_Piece] = [as_written("<Nnet3Eg>", "<NumIo>", len(kept.io))]
         for before, after, part in zip(whole.io, kept.io, layout.parts, strict=True):
@@ -313,14 +313,14 @@ class PackedSelector:
 
 
 def _rows_kept(whole: NnetIo, kept: NnetIo) -> _Rows | None:
-    """The rows of ``whole`` that ``kept`` has; None if others stand between them."""
+    """Return the rows of ``whole`` that ``kept`` has; None if others stand between them."""
     count = len(kept.indexes)
     first = int((whole.indexes == kept.indexes[0]).all(axis=1).argmax())
     return _Rows(first, count) if np.array_equal(whole.indexes[first:first + count], kept.indexes) else None
 
 
 def _matrix_pieces(part: Part, whole: NnetIo, rows: _Rows) -> list[_Piece] | None:
-    """The pieces of these rows of a matrix; None for some rows of a compressed one, which become dense."""
+    """Return the pieces of these rows of a matrix; None for some rows of a compressed one, which become dense."""
     num_rows, num_cols = whole.features.shape
     if rows.number == num_rows:
         return [slice(part.first, part.end)]

@@ -47,7 +47,7 @@ def walk_discriminative_example(walk: Walk) -> None:
 
 
 def _walk_sequences(walk: Walk, example: bytes, output: bytes, walk_output: Callable[[Walk], None]) -> None:
-    """An example with these tokens around it and around each of its outputs."""
+    """Pass over an example with these tokens around it and around each of its outputs."""
     for _ in range(walk.integer(b"<%b> <NumInputs> " % example)):
         _walk_io(walk)
     for _ in range(walk.integer(b"<NumOutputs> ")):
@@ -85,7 +85,7 @@ def _walk_io(walk: Walk) -> None:
 
 
 def _walk_indexes(walk: Walk) -> None:
-    """A list of indexes: most take a byte, those after an escape byte many more."""
+    """Pass over a list of indexes: most take a byte, those after an escape byte many more."""
     count = walk.integer(b"<I1V> ")
     while count > 0:
         codes = walk.take(count)
@@ -121,7 +121,7 @@ def _walk_supervision(walk: Walk) -> None:
 
 
 def _walk_fst_header(walk: Walk, kinds: bytes) -> int:
-    """Pass the head of a binary FST of these kinds; returns its number of states."""
+    """Pass over the head of a binary FST of these kinds; return its number of states."""
     walk.expect(kinds)
     flags, _, _, num_states, _ = _FST_HEADER.unpack(walk.take(_FST_HEADER.size))
     if flags or num_states < 0:                    # symbol tables, or padding
@@ -152,7 +152,7 @@ def _write_raw(writer: TokenWriter, value: RawExample) -> None:
 
 
 def _reading_of(load: Callable[[], Holder], walk: Callable[[Walk], None]) -> Callable[[TokenReader], RawExample]:
-    """Reads examples: binary ones are their bytes, those in text, or that cannot be walked over, are decoded."""
+    """Return a reader of examples: binary ones are their bytes, those in text are decoded."""
     def read(reader: TokenReader) -> RawExample:
         value = walked(reader, walk) if reader.binary else None
         if value is not None:
@@ -197,12 +197,12 @@ _DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
 
 
 def are_binary(*wspecifiers: str) -> bool:
-    """Whether everything is written in binary to tables of these wspecifiers. Raises SpecifierError."""
+    """Return whether everything is written in binary to tables of these wspecifiers. Raises SpecifierError."""
     return all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
 
 
 def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
-    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else a decoding one."""
+    """Return a holder for examples to be moved: ``raw`` if everything is written in binary, else a decoding one."""
     return raw if are_binary(*wspecifiers) else _DECODING[raw]()
 
 
@@ -210,14 +210,14 @@ Item = TypeVar("Item")
 
 
 def shuffle(items: Iterable[Item], seed: int = 0) -> Iterator[Item]:
-    """All of ``items`` in random order; everything is held in memory."""
+    """Return all of ``items`` in random order; everything is held in memory."""
     held = list(items)
     for position in shuffled(len(held), seed):
         yield held[position]
 
 
 def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) -> Iterator[Item]:
-    """``items`` in an order that is random within about ``buffer_size`` positions, which is how many are held.
+    """Return ``items`` in an order that is random within about ``buffer_size`` positions, which is how many are held.
 
     What is left at the end comes in the order of the buffer. ``seed`` is the C library's; 1 is the unseeded state,
     which Kaldi's programs use except for chain examples.
@@ -234,7 +234,7 @@ def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) 
 
 
 def subset(items: Iterable[Item], count: int, seed: int = 0, randomize_order: bool = True) -> tuple[list[Item], int]:
-    """``count`` random ones of ``items`` (all, if there are fewer), and how many items there were.
+    """Return ``count`` random ones of ``items`` (all, if there are fewer), and how many items there were.
 
     The choice does not depend on ``seed``, as in Kaldi; the order does.
     """

@@ -23,7 +23,7 @@ from nnet3py.index import sort_order
 
 
 def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = False) -> NnetChainExample:
-    """One chain example made from several, which stay as they are.
+    """Return one chain example made from several, which stay as they are.
 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
@@ -31,7 +31,7 @@ def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = 
 
 
 def merge_chain_outputs(outputs: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
-    """One output of a chain example made from those of several examples, which stay as they are.
+    """Return one output of a chain example made from those of several examples, which stay as they are.
 
     ShapeError if they were merged before, or differ in name, weight, or frames per sequence.
     """
@@ -41,7 +41,7 @@ def merge_chain_outputs(outputs: Sequence[NnetChainSupervision]) -> NnetChainSup
 
 def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
                                   compress: bool = False) -> NnetDiscriminativeExample:
-    """One discriminative example made from several, which stay as they are.
+    """Return one discriminative example made from several, which stay as they are.
 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
@@ -50,7 +50,7 @@ def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
 
 
 def language_of(key: str) -> str | None:
-    """The language that an example's key names by ``?lang=LANG`` at its end, or None. Kaldi: ParseFromQueryString."""
+    """Return the language at the end of an example's key, ``?lang=LANG``, or None. Kaldi: ParseFromQueryString."""
     for part in key.rpartition("?")[2].split("&") if "?" in key else ():
         name, equals, language = part.partition("=")
         if name == "lang" and equals and language:
@@ -77,7 +77,7 @@ def rename_outputs(example: NnetChainExample, language: str) -> None:
 
 
 def language_ending(example: NnetChainExample) -> str:
-    """The end of the key of a minibatch of one language: ``?lang=LANG``."""
+    """Return the end of the key of a minibatch of one language: ``?lang=LANG``."""
     _, dash, language = example.outputs[0].name.partition("-")
     return f"?lang={language}" if dash else ""
 
@@ -87,7 +87,7 @@ def _inputs(examples: Sequence[Any], compress: bool) -> list[NnetIo]:
 
 
 def _outputs(examples: Sequence[Any], merge_supervisions: Callable[[Sequence[Any]], Any]) -> list[Any]:
-    """The outputs that the examples have at each place, merged."""
+    """Return the outputs that the examples have at each place, merged."""
     return [_output(parts, merge_supervisions)
             for parts in zip(*(example.outputs for example in examples), strict=True)]
 
@@ -106,7 +106,7 @@ def _output(parts: Sequence[Any], merge_supervisions: Callable[[Sequence[Any]], 
 
 
 def _deriv_weights(parts: Sequence[Any]) -> np.ndarray:
-    """float32 (rows,), frame after frame; empty if no part has any. A part without weights has weights of 1."""
+    """Return float32 (rows,), frame after frame; empty if no part has any. A part without weights has weights of 1."""
     if not any(len(part.deriv_weights) for part in parts):
         return np.zeros(0, dtype=np.float32)
     weights = [part.deriv_weights if len(part.deriv_weights) else np.ones(len(part.indexes), dtype=np.float32)
@@ -115,7 +115,7 @@ def _deriv_weights(parts: Sequence[Any]) -> np.ndarray:
 
 
 class SequenceSelector:
-    """Shifts examples in time and removes context, one after the other.
+    """Selector that shifts examples in time and removes context, one after the other.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class SequenceSelector:
         return self._shift == 0 and not self._limits
 
     def __call__(self, example: Any) -> Any:
-        """The example changed; the argument is left as it is, since it may be copied several times.
+        """Return the changed example; the argument does not change, since it may be copied several times.
 
         Nnet3Error for an example whose context cannot be limited: merged already, or without ``input`` and ``output``.
         """
@@ -150,7 +150,7 @@ class SequenceSelector:
 
 
 def _output_shift(output: Any, frame_shift: int) -> int:
-    """The multiple of the frames' distance that is closest to ``frame_shift``, the higher one of two."""
+    """Return the multiple of the frames' distance that is closest to ``frame_shift``, the higher one of two."""
     later = output.indexes[output.indexes[:, 1] > output.indexes[:1, 1], 1]
     if not len(later):
         raise Nnet3Error(f"output '{output.name}' of an example has no rising times, so it cannot be shifted")
@@ -168,13 +168,13 @@ def _output_times(example: Any) -> tuple[int, int]:
 
 
 def scale_supervision(example: NnetChainExample, weight: float) -> None:
-    """Multiply the weight of every supervision named ``output``, in place; Nnet3Error if there is none."""
+    """Multiply the weight of every supervision named ``output``, in place; raise Nnet3Error if there is none."""
     for output in _named_output(example, "weighted"):
         output.supervision.weight = float(np.float32(output.supervision.weight) * np.float32(weight))
 
 
 def rename_supervision(example: NnetChainExample, name: str) -> None:
-    """Rename every output called ``output``, in place; Nnet3Error if there is none."""
+    """Rename every output called ``output``, in place; raise Nnet3Error if there is none."""
     for output in _named_output(example, "renamed"):
         output.name = name
 

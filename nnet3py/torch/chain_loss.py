@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from nnet3py import extras
 from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
 from nnet3py.egs.chain_example import NnetChainSupervision, Supervision, merge_supervisions
 from nnet3py.errors import ShapeError, UsageError, within
@@ -22,6 +23,9 @@ from nnet3py.transducers.fst import Fst
 if TYPE_CHECKING:
     import torch as _torch
     from torch.autograd import function as _function
+else:
+    _torch = extras.load("torch", "nnet3py.torch needs", "torch")
+    _function = extras.load("torch.autograd.function", "nnet3py.torch needs", "torch", "torch")
 
 
 Supervised: TypeAlias = Supervision | NnetChainSupervision

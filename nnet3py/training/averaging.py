@@ -69,7 +69,7 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
                              "only networks of one training can be averaged")
         result.add(weight, nnet)
     if result is None:
-        raise UsageError("expected one model or more to average, found none")
+        raise UsageError("no models to average")
     return result
 
 

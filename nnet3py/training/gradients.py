@@ -111,7 +111,7 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
     Nnet3Error : a node that the network does not have, a file that cannot be read
     """
     if sum(given is not None for given in (output_deriv, loss, targets)) != 1:
-        raise UsageError("expected exactly one of output_deriv, loss and targets",
+        raise UsageError("expected one of output_deriv, loss and targets",
                          "gradients(nnet, feats, targets=classes), or loss=lambda y: (value, derivative)")
     nnet = network_or_file(model)
     factor = subsampling_beside(nnet.path) if frame_subsampling_factor is None else frame_subsampling_factor

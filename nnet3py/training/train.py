@@ -308,7 +308,7 @@ def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, fi
         if not holds:
             raise UsageError(f"{name}={value} must be {wanted}")
     if final_learning_rate is not None and learning_rate is None:
-        raise UsageError(f"final_learning_rate={final_learning_rate} needs a learning_rate to fall from")
+        raise UsageError("final_learning_rate needs learning_rate", "give learning_rate, the rate of the first pass")
     if patience and validation is None:
         raise UsageError(f"patience={patience} needs validation data")
 
