@@ -18,9 +18,9 @@ from nnet3py.ops import get_ops
 from nnet3py.training.loss_function import Loss
 from nnet3py.training.objectives import (
     Frames,
+    LossTarget,
     ObjectiveStats,
     OutputObjectives,
-    LossTarget,
     check_supervision,
     compute_objective,
 )
