@@ -103,7 +103,7 @@ def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> Dis
 
 @dataclass
 class NnetDiscriminativeSupervision(SequenceOutput):
-    """One output of a discriminative example. Its weights lie between 0 and 1, and are stored as 1/255ths."""
+    """Output of a discriminative example. Its weights lie between 0 and 1, and are stored as 1/255ths."""
 
     TAG, SUPERVISION = "NnetDiscriminativeSup", DiscriminativeSupervision
     supervision: DiscriminativeSupervision

@@ -28,7 +28,7 @@ MAX_IO = 1_000_000             # more inputs and outputs in one example are take
 
 @dataclass(repr=False)
 class NnetIo(Shown):
-    """One input or output of an example.
+    """Input or output of an example.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ class MinibatchSizes:
         return min(self.rules, key=lambda rule: abs(rule.eg_size - eg_size))
 
     def size(self, eg_size: int, available: int, ended: bool) -> int:
-        """How many of the ``available`` examples of that size to merge now, 0 for none. Kaldi: MinibatchSize."""
+        """Return the number of ``available`` examples of a size to merge now, 0 for none. Kaldi: MinibatchSize."""
         rule = self.rule(eg_size)
         if ended:
             return rule.size_at_end(available)
