@@ -128,8 +128,7 @@ def rate(label: str, num_bytes: int, work: Callable[[], object], runs: int) -> N
 
 def measure_reading(runs: int, feature_bytes: int) -> None:
     """Print how fast tables are read in one process, after its first run, with numba loaded."""
-    from nnet3py.egs.example import read_egs
-    from nnet3py.egs.reading_ahead import examples_ahead
+    from nnet3py.egs.example import examples_ahead, read_egs
     from nnet3py.formats.holders import read_matrices
 
     run("nnet3-merge-egs", "--minibatch-size=64", "ark:egs.ark", "ark:merged.ark")
@@ -155,8 +154,7 @@ def measure_reading(runs: int, feature_bytes: int) -> None:
 
 def measure_parts(runs: int) -> None:
     """Print what the parts of the commands take that are slower than Kaldi's, beside starting and loading libraries."""
-    from nnet3py.egs.merger import ExampleMerger
-    from nnet3py.egs.minibatch_size import MinibatchSizes
+    from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
     from nnet3py.egs.raw_example import RAW_EXAMPLE
     from nnet3py.formats.layouts import dense_runs

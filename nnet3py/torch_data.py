@@ -25,8 +25,8 @@ from nnet3py import extras
 from nnet3py.advice import elsewhere
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.egs.reorder import shuffle_with_buffer
-from nnet3py.egs.sequence_merger import merge_chain_outputs
+from nnet3py.egs.raw_example import shuffle_with_buffer
+from nnet3py.egs.sequence_egs import merge_chain_outputs
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.formats.holders import Holder

@@ -421,10 +421,9 @@ def every_type_config() -> Iterator[tuple[str, str]]:
 @functools.cache
 def samples() -> tuple[Sample, ...]:
     """Every kind of file, in binary and in text where it has both."""
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.example import EXAMPLE
-    from nnet3py.egs.supervision import SUPERVISION
     from nnet3py.network.nnet import Nnet
 
     files = good_files()

@@ -14,22 +14,19 @@ from paths import ROOT
 from runtime_cases import LSTM, TDNN, training_request
 
 import nnet3py
-from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import BACKPROPS, WITHOUT_CALL, Command, CommandType, Computation, command
 from nnet3py.compiler.computation import CommandType as C
-from nnet3py.compiler.fuse import PASSES, fuse, passes
+from nnet3py.compiler.fuse import PASSES, passes
 from nnet3py.compiler.fuse.fusion import FuseBackprop, FuseSums, Fusion, Scope
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.nonlinear import RectifiedLinearComponent
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine
-from nnet3py.errors import CompileError, UsageError
+from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
-from nnet3py.ops.cpu import CpuOps
 from nnet3py.report.requests import natural_request
-from nnet3py.runtime.binding import Arena, BoundComputation
 from nnet3py.runtime.calls import FUSED_CALLS, Call
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.looped import LoopedComputer
@@ -49,23 +46,6 @@ def test_passes_are_switched_by_name() -> None:
 def test_nothing_is_fused_without_optimization() -> None:
     nnet = Nnet.from_config(LAYER, 3)
     assert not nnet3py.compile(nnet, training_request_of(nnet), optimize=False).parts
-
-
-class PoorOps(CpuOps):
-    """A device without one operation."""
-
-    lacks = frozenset(("spliced_affine",))
-
-
-def test_passes_are_chosen_by_what_the_device_can_do() -> None:
-    nnet, poor = Nnet.from_config(LAYER, 3), PoorOps()
-    plain = compiled(nnet, True, "none")
-    assert fusions(fuse(plain, nnet, lacks=poor.lacks)) == ["fuse-backprop"]
-    compiler = CachingCompiler(nnet)
-    with pytest.raises(CompileError, match="the device has no operation for a command of 'fuse-affine'"):
-        BoundComputation(compiled(nnet, True, "all"), nnet, poor, Arena(poor), nnet, None)
-    assert "fuse-affine" not in fusions(compiler.compile(training_request_of(nnet), poor.lacks))
-    assert "fuse-affine" in fusions(compiler.compile(training_request_of(nnet)))
 
 
 def training_request_of(nnet: Nnet) -> nnet3py.ComputationRequest:

@@ -42,13 +42,12 @@ def shared_files() -> tuple[Path, ...]:
     files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules
              and path.stem != "option_groups"]
     files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
-              ROOT / "nnet3py/egs/splitter.py"]
+              ROOT / "nnet3py/egs/make.py"]
     files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
               for path in (ROOT / "nnet3py" / room).glob("*.py")]
     files += [ROOT / f"nnet3py/feat/{name}_options.py" for name in ("speech", "pitch")]
     files += [ROOT / "nnet3py/__init__.py"]
-    for declaring in ("recognition/option_tables.py", "discriminative/options.py",
-                      "discriminative/splitting_options.py"):
+    for declaring in ("recognition/option_tables.py", "discriminative/options.py"):
         files.remove(ROOT / "nnet3py" / declaring)
     return tuple(files)                  # options of features are given by their names
 

@@ -30,7 +30,7 @@ PLACES = (
     ("nnet3py.training.max_change", "update_with_max_change", "max-change"),
     ("nnet3py.network.whole_model", "constrain_orthonormal", "orthonormal"),
     ("nnet3py.training.trainer", "MinibatchTrainer._apply_l2", "l2"),
-    ("nnet3py.training.objective", "compute_objective", "objective"),
+    ("nnet3py.training.objectives", "compute_objective", "objective"),
     ("nnet3py.network.model_file", "read_nnet", "model files"),
     ("nnet3py.network.nnet", "Nnet.write", "model files"),
     ("nnet3py.network.inference", "prepare_for_test", "model files"),

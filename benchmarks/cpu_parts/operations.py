@@ -19,7 +19,7 @@ def of_training(model: str, examples: str) -> int:
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.report.costs import Costs
-    from nnet3py.training.example_request import example_request
+    from nnet3py.training.example_computation import example_request
 
     nnet = read_nnet(model)
     counts = Counter(example_request(nnet, example, need_model_derivative=True, store_component_stats=True)

@@ -36,7 +36,7 @@ def _operations(nnet: Any, request: Any) -> int:
 def train(text: str, sizes: Sizes, plain: bool, repeats: int = REPEATS) -> Measured:
     """A step of training, on minibatches that are in the host's memory; ``plain``: without natural gradient."""
     from nnet3py import Nnet
-    from nnet3py.training.example_request import example_request
+    from nnet3py.training.example_computation import example_request
     from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 
     if plain:

@@ -77,18 +77,14 @@ class CachingCompiler:
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "shortcut expansion": 0.0, "checking": 0.0}
         self.seconds_total = self.seconds_io = 0.0
         self._kept: OrderedDict[_Key, Computation] = OrderedDict()
-        self._fused: dict[_Key, dict[frozenset[str], Computation]] = {}     # by the operations that a device lacks
+        self._fused: dict[_Key, Computation] = {}     # the computations as they are handed out
         self._loaded: set[_Key] = set()         # computations from files
         self._unused: set[_Key] = set()         # computations from files that nobody has asked for
         self._disk = disk_cache(cache_dir)
         self._structure = -1, b""               # the network's version, and the digest of its structure
 
-    def compile(self, request: ComputationRequest, lacks: frozenset[str] = frozenset()) -> Computation:
+    def compile(self, request: ComputationRequest) -> Computation:
         """Return the computation for a request: the very same object for an equal request, as long as it is kept.
-
-        Parameters
-        ----------
-        lacks : the operations that the device which will run it lacks (``ops.lacks``)
 
         Raises
         ------
@@ -96,24 +92,24 @@ class CachingCompiler:
         Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
         """
         start, io_before = perf_counter(), self.seconds_io
-        computation = self._fuse(request, self._find(request), lacks)
+        computation = self._fuse(request, self._find(request))
         self.seconds_total += perf_counter() - start - (self.seconds_io - io_before)
         return computation
 
-    def _fuse(self, request: ComputationRequest, plain: Computation, lacks: frozenset[str]) -> Computation:
+    def _fuse(self, request: ComputationRequest, plain: Computation) -> Computation:
         """Return the computation in the form that runs; made again if a component that it left out now does something.
         """
         key = self.nnet.version, request
-        computation = self._fused.get(key, {}).get(lacks)
+        computation = self._fused.get(key)
         if computation is not None and computation.fits(self.nnet):
             return computation
         computation = plain
-        for name, computation in fusion_steps(plain, self.nnet, self.options, lacks):
+        for name, computation in fusion_steps(plain, self.nnet, self.options):
             if verbose() >= CHECK_EVERY_PASS:
                 self._check(computation, name, thorough=True)
         for changed in (plain, computation):
             changed.invalidate_caches()
-        self._fused.setdefault(key, {})[lacks] = computation
+        self._fused[key] = computation
         return computation
 
     def _find(self, request: ComputationRequest, take_loaded: bool = True) -> Computation:

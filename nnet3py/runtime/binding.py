@@ -26,7 +26,6 @@ from nnet3py.compiler.computation import (
     Computation,
     SubMatrix,
 )
-from nnet3py.compiler.fuse.passes import fusion_named
 from nnet3py.components.base import Component, Memo, Precomputed, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
@@ -140,10 +139,10 @@ class BoundComputation:
         self.host = host_of(nnet)
         self.nnet = on_device(nnet, ops)
         self.update, self.stats = (None if network is None else on_device(network, ops) for network in (update, stats))
-        self.networks = list({id(network): network for network in (self.nnet, self.update, self.stats)
-                              if network is not None}.values())
+        self.stores = list({id(store): store for store in (self.nnet, self.update, self.stats)
+                            if store is not None}.values())
         self.plan: MemoryPlan = plan_memory(computation)
-        self.versions = [network.version for network in self.networks]
+        self.versions = [store.version for store in self.stores]
         self._bind()
 
     def stages(self) -> list[Stage]:
@@ -154,7 +153,7 @@ class BoundComputation:
         Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
             that only copied its input, such as dropout without a proportion, changes it now
         """
-        if [network.version for network in self.networks] != self.versions:
+        if [store.version for store in self.stores] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after an edit")
         if not self.computation.fits(self.host):
@@ -167,9 +166,8 @@ class BoundComputation:
 
     def take_settings(self) -> None:
         """Copy the settings of the networks' components to the device."""
-        for network in self.networks:
-            if isinstance(network, ParameterStore):
-                network.take_settings()
+        for store in self.stores:
+            store.take_settings()
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
@@ -215,9 +213,8 @@ class BoundComputation:
     def _capture_stages(self) -> None:
         from nnet3py.runtime.stage_runners import StageRunner
 
-        stores = [network for network in self.networks if isinstance(network, ParameterStore)]
         for stage in self._stages:
-            stage.runner = StageRunner(self.ops, stage.calls, stores)
+            stage.runner = StageRunner(self.ops, stage.calls, self.stores)
 
     def _hand_over(self, command: Command) -> Call:
         """Return the call that copies the second matrix to the first at the end of a loop's round.
@@ -262,11 +259,9 @@ class BoundComputation:
 
     def _bind_fused(self, command: Command) -> Call:
         name, commands = self.computation.parts[command.args[0]]
-        fusion = fusion_named(name)
         parts = [call for part in commands if (call := self._call(part)) is not None]
-        if fusion is None or name not in FUSED_CALLS or fusion.operation in self.ops.lacks:
-            raise CompileError(f"the device has no operation for a command of '{name}'",
-                               "compile for it: compiler.compile(request, ops.lacks)")
+        if name not in FUSED_CALLS:
+            raise CompileError(f"no pass makes fused commands of the name '{name}'", "this is a fault of the compiler")
         return FUSED_CALLS[name](self.ops, parts)
 
     def view(self, s: int) -> DeviceArray | None:

@@ -72,8 +72,7 @@ class Computer:
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
         self._pulled = _stores(*changed) if _changes_networks(computation) else []   # copied to the host after each run
         self._pushed = _stores((self._bound.nnet, nnet), *changed) if ops is None else []   # copied before each pass
-        checks = update is not None and (self.ops.device == "cpu" or self._pulled)
-        self._preconditioners = named_preconditioners(host_of(update)) if checks and update is not None else []
+        self._preconditioners = named_preconditioners(host_of(update)) if self._pulled and update is not None else []
         self._next_stage = 0
         self._pending: set[str] = set()
         self._stage: Stage | None = None
@@ -147,16 +146,16 @@ class Computer:
             self.ops.random.begin_minibatch(0, self._num_passes)
             self._num_passes += 1
         if self._next_stage == 0:
-            for network in self._pushed:
-                network.push()
+            for store in self._pushed:
+                store.push()
         self._stage = stage
         self._bound.take_settings()
         if self._debug:
             run_traced(self._bound, self._stage)
         else:
             self._stage.run()
-        for network in self._pulled:
-            network.pull()
+        for store in self._pulled:
+            store.pull()
         if self._preconditioners:
             check_preconditioners(self.ops, self._preconditioners)()
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
@@ -186,10 +185,10 @@ class Computer:
         return self._bound.stages()[self._next_stage].inputs[name]
 
 
-def _stores(*pairs: tuple[Nnet | ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
+def _stores(*pairs: tuple[ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
     """Return from pairs of bound and given networks the bound stores that stand for a given network; each once."""
     return list({id(bound): bound for bound, given in pairs
-                 if isinstance(bound, ParameterStore) and bound is not given}.values())
+                 if bound is not None and bound is not given}.values())
 
 
 def _changes_networks(computation: Computation) -> bool:
@@ -238,7 +237,7 @@ class ComputerCache:
         """Return a computer at the start of the computation for ``request``."""
         computer = self._computers.get(request)
         if computer is None or not computer.computation.fits(host_of(self.nnet)):
-            computation = self.compiler.compile(request, self.ops.lacks)
+            computation = self.compiler.compile(request)
             computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena,
                                 debug=self._debug)
             self._computers[request] = computer

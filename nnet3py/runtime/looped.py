@@ -162,7 +162,7 @@ class LoopedComputer(Advising):
             computation = self._plain
             if size != num_sequences(computation):
                 computation = expand_computation(computation, self.nnet, size)
-            computation = fuse(computation, self.nnet, self._options, self._ops.lacks)
+            computation = fuse(computation, self.nnet, self._options)
             self._batches[size] = ChunkBatch(computation, self._carried, self.nnet, self._ops, self._arena,
                                              self._states, self._debug)
             computation.invalidate_caches()

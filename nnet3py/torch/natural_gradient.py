@@ -14,8 +14,8 @@ from nnet3py.components.natural_gradient import OnlineNaturalGradient, natural_g
 from nnet3py.components.updatable import default_rank_in, default_rank_out
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.network.whole_model import check_ratio, constrain_matrix
+from nnet3py.runtime.parameter_store import limiting_factors
 from nnet3py.torch.memory import matrix_of, operations_for, wait
-from nnet3py.training.max_change import limiting_factors
 
 if TYPE_CHECKING:
     import torch as _torch

@@ -60,10 +60,10 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
-    from nnet3py.training.chain_outputs import graph_folder, one_graph
-    from nnet3py.training.combination import CombineOptions, combine_nnets
-    from nnet3py.training.example_request import XENT
+    from nnet3py.training.chain_objective import graph_folder, one_graph
+    from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
+    from nnet3py.training.diagnostics import CombineOptions, combine_nnets
+    from nnet3py.training.example_computation import XENT
 
     den_fst, *sources, egs_name, target = args
     objective = chain_options(options)

@@ -162,7 +162,7 @@ def acc_lda(args: list[str], options: Options) -> int:
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
-    from nnet3py.training.lda_accumulator import LdaAccumulator
+    from nnet3py.training.lda_stats import LdaAccumulator
 
     accumulator = LdaAccumulator(options.rand_prune)
     model = read_object(args[0], TransitionModel.read)

@@ -28,7 +28,7 @@ def combine(args: list[str], options: Options) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.combination import CombineOptions, combine_nnets
+    from nnet3py.training.diagnostics import CombineOptions, combine_nnets
 
     *sources, examples, target = args
     combine_options = CombineOptions(

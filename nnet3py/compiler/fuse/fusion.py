@@ -49,11 +49,9 @@ class Pass:
     Attributes
     ----------
     name : the name that ``--optimization.fuse`` takes
-    operation : the operation (``ops/table.py``) that the device must have; None for none
     """
 
     name = ""
-    operation: str | None = None
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
         """Return the computation after the pass; the given one is not changed."""
@@ -152,7 +150,6 @@ class FuseSums(Fusion):
     """MATRIX_COPY and MATRIX_ADD with one target become ``sum_mats``, which writes the target once."""
 
     name = "fuse-sums"
-    operation = "sum_mats"
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
         """Return 2 for a copy and an addition to the copy, of anything but the copy itself."""
@@ -224,7 +221,6 @@ class FuseAffine(Fusion):
     """
 
     name = "fuse-affine"
-    operation = "spliced_affine"
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
         """Return the number of commands: the affine map and its followers.
@@ -271,7 +267,6 @@ class FuseBackprop(Fusion):
     """
 
     name = "fuse-backprop"
-    operation = "batch_norm_relu_backprop"
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
         """Return 2 for the two commands if nothing else needs the derivative between them."""

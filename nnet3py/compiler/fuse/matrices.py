@@ -110,7 +110,6 @@ class SharePlaces(Pass):
     """
 
     name = "share-places"
-    operation = FuseBackprop.operation
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
         """Return the computation with fewer matrices; a loop as it is."""

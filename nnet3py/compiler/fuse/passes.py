@@ -1,7 +1,7 @@
-"""The order of the passes that fuse commands, and the choice of those that run: wanted, and possible on the device."""
+"""The order of the passes that fuse commands, and the choice of those that run."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.fuse.fusion import FuseAffine, FuseBackprop, FuseSums, Fusion, Pass
@@ -14,21 +14,18 @@ from nnet3py.network.nnet import Nnet
 PASSES: tuple[Pass, ...] = (OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop(), SharePlaces())
 
 
-def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,
-         lacks: Collection[str] = ()) -> Computation:
+def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
     """Return the computation in the form that runs; ``computation`` itself, in Kaldi's commands, is not changed.
 
     Parameters
     ----------
     options : ``options.fuse`` names the passes that may run; none do without ``options.optimize``
-    lacks : the operations that the device does not have (``ops.lacks``); passes that need one of them are left out
     """
-    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions(), lacks))
+    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions()))
     return steps[-1][1] if steps else computation
 
 
-def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
-                 lacks: Collection[str] = ()) -> Iterator[tuple[str, Computation]]:
+def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
     """Yield the name of each pass that runs, and its result; parameters as for :func:`fuse`.
 
     A computation from one of Kaldi's cache files first loses the swaps and marks of Kaldi's form.
@@ -38,9 +35,8 @@ def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
     if plain is not computation:
         yield OMIT_MARKS, plain
     for fusion in passes:
-        if fusion.operation not in lacks:
-            plain = fusion.run(plain, nnet)
-            yield fusion.name, plain
+        plain = fusion.run(plain, nnet)
+        yield fusion.name, plain
 
 
 def wanted_passes(options: OptimizeOptions) -> list[Pass]:

@@ -338,7 +338,7 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
         assert self._comparisons is not None
         yield NnetIo("input", self._request(eg).inputs[0].indexes, self._comparisons.vectors[self._comparisons.inputs])
 
-    def _parts(self, eg: WordMinibatch) -> Iterable[IoSpecification]:
+    def _node_rows(self, eg: WordMinibatch) -> Iterable[IoSpecification]:
         return self._request(eg).inputs
 
     def _process_outputs(self, computer: Computer, eg: WordMinibatch, suffix: str) -> None:

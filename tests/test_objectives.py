@@ -1,19 +1,106 @@
-"""nnet3py/training/output_objectives.py: a loss trains as the objective does that it stands for."""
+"""nnet3py/training/objectives.py: kinds of supervision, losses in their place, and lines that recipes parse."""
 from __future__ import annotations
+
+import logging
 
 import numpy as np
 import pytest
-from runtime_cases import TDNN, TDNN_CONTEXT, class_example, dense_example, parameters, plain
+from runtime_cases import ROUNDING, TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, parameters, plain
 
 import nnet3py
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, to_dense
 from nnet3py.network.nnet import Nnet
+from nnet3py.ops import get_ops
 from nnet3py.training.loss_function import Loss
-from nnet3py.training.output_objectives import Frames, OutputObjectives, Wanted
+from nnet3py.training.objectives import (
+    Frames,
+    LossTarget,
+    ObjectiveStats,
+    OutputObjectives,
+    check_supervision,
+    compute_objective,
+)
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+ROWS, DIM = 7, 5
+SPARSE = SparseMatrix.from_rows(
+    [[(1, 1.0)], [(0, 0.25), (4, 0.75)], [], [(3, 2.0)], [(2, -0.5)], [(4, 1.0)], [(0, 0.125), (1, 0.5), (2, 0.25)]],
+    DIM)
+
+
+def kinds() -> dict[str, GeneralMatrix]:
+    compressed = CompressedMatrix.compress(SPARSE.to_dense())
+    return {"sparse": SPARSE, "dense": SPARSE.to_dense(), "double": SPARSE.to_dense().astype(np.float64),
+            "compressed": compressed}
+
+
+def output() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((ROWS, DIM), dtype=np.float32)
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("with_deriv", [True, False])
+def test_linear(kind, with_deriv):
+    supervision = kinds()[kind]
+    s = to_dense(supervision)
+    y, deriv = output(), np.full((ROWS, DIM), 9.0, dtype=np.float32) if with_deriv else None
+    found = compute_objective(get_ops("cpu"), "linear", supervision, y, deriv)
+    assert found.weight == pytest.approx(float(s.sum(dtype=np.float64)), rel=ROUNDING)
+    assert found.value == pytest.approx(float((y.astype(np.float64) * s).sum()), rel=ROUNDING)
+    if deriv is not None:
+        np.testing.assert_array_equal(deriv, s)
+    np.testing.assert_array_equal(y, output())
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("with_deriv", [True, False])
+def test_quadratic(kind, with_deriv):
+    supervision = kinds()[kind]
+    s = to_dense(supervision)
+    y, deriv = output(), np.full((ROWS, DIM), 9.0, dtype=np.float32) if with_deriv else None
+    found = compute_objective(get_ops("cpu"), "quadratic", supervision, y, deriv)
+    assert found.weight == ROWS
+    assert found.value == pytest.approx(-0.5 * float(((s - y).astype(np.float64) ** 2).sum()), rel=ROUNDING)
+    if deriv is not None:
+        assert_close(deriv, s - y)
+    np.testing.assert_array_equal(y, output())
+
+
+@pytest.mark.parametrize("kind", ["linear", "quadratic"])
+def test_the_derivative_is_that_of_the_value(kind):
+    y, deriv = output(), np.empty((ROWS, DIM), dtype=np.float32)
+    compute_objective(get_ops("cpu"), kind, SPARSE, y, deriv)
+    step = np.zeros_like(y)
+    for row, col in ((0, 1), (1, 4), (3, 0), (6, 2)):
+        step[:] = 0
+        step[row, col] = 0.5
+        high, low = (compute_objective(get_ops("cpu"), kind, SPARSE, y + sign * step, None).value for sign in (1, -1))
+        assert high - low == pytest.approx(deriv[row, col], abs=1e-5)    # a quadratic: exact but for rounding
+
+
+@pytest.mark.parametrize("kind", ["linear", "quadratic"])
+def test_bad_supervision_is_named(kind):
+    dense = SPARSE.to_dense()
+    dense[4, 2] = np.nan
+    with pytest.raises(NumericError, match="the supervision has nan in row 4, column 2"):
+        compute_objective(get_ops("cpu"), kind, dense, output(), None)
+    sparse = SparseMatrix.from_rows([[(0, np.inf)]], DIM)
+    with pytest.raises(NumericError, match="the supervision.* has inf"):
+        compute_objective(get_ops("cpu"), kind, sparse, output()[:1], None)
+
+
+def test_supervision_must_fit():
+    for supervision in kinds().values():
+        check_supervision("output", supervision, (ROWS, DIM))
+        message = r"dimension \(num-classes\) mismatch for 'output': 6 \(nnet\) vs. 5 \(egs\)"
+        with pytest.raises(ShapeError, match=message):
+            check_supervision("output", supervision, (ROWS, 6))
+        with pytest.raises(ShapeError, match="supervision of 'output' has 7 rows for 8 output frames"):
+            check_supervision("output", supervision, (8, DIM))
+
 
 MEANS = 1e-5        # of the largest parameter: derivatives divided by the number of frames, and multiplied again
 
@@ -240,7 +327,74 @@ def test_targets_of_another_width() -> None:
 
 def test_wanted_of_arrays() -> None:
     frames = Frames(2, 2)
-    wanted = Wanted.of_array(frames, np.array([[0, -1], [2, 3]]), 7.0)
+    wanted = LossTarget.of_array(frames, np.array([[0, -1], [2, 3]]), 7.0)
     assert wanted.weights is not None and wanted.weights.tolist() == [1, 0, 1, 1] and wanted.num_frames == 7.0
     for other in (np.zeros((2, 2, 1), np.float32), np.zeros((2, 2, 1), int), ["anything"]):
-        assert Wanted.of_array(frames, other).weights is None
+        assert LossTarget.of_array(frames, other).weights is None
+
+
+def test_whole_phases(caplog):
+    caplog.set_level(logging.INFO)
+    stats = ObjectiveStats("output", 3)
+    for minibatch in range(7):
+        stats.add(minibatch, 8.0, -8.0 * (minibatch + 1))
+        assert len(caplog.messages) == minibatch // 3
+    assert caplog.messages == [
+        "Average objective function for 'output' for minibatches 0-2 is -2 over 24 frames.",
+        "Average objective function for 'output' for minibatches 3-5 is -5 over 24 frames."]
+    assert [record.kaldi_place[2] for record in caplog.records] == [278, 278]       # lines of nnet-training.cc
+
+
+def test_a_phase_with_gaps_lacks_the_closing_quote(caplog):
+    caplog.set_level(logging.INFO)
+    stats = ObjectiveStats("out-2", 10)
+    stats.add(0, 2.0, -1.0)
+    stats.add(7, 2.0, -1.0)
+    stats.add(31, 2.0, -3.0)      # the next minibatch with this output: three phases later
+    stats.add(32, 2.0, -3.0)
+    stats.add(45, 1.0, 0.0)
+    assert caplog.messages == [
+        "Average objective function for 'out-2 using 2 minibatches in minibatch range 0-29 is -0.5 over 4 frames.",
+        "Average objective function for 'out-2 using 2 minibatches in minibatch range 30-39 is -1.5 over 4 frames."]
+
+
+def test_first_seen_in_a_later_phase(caplog):
+    """Kaldi reports the empty phase 0 then."""
+    caplog.set_level(logging.INFO)
+    stats = ObjectiveStats("output", 5)
+    stats.add(12, 1.0, -1.0)
+    assert caplog.messages == [
+        "Average objective function for 'output using 0 minibatches in minibatch range 0-9 is nan over 0 frames."]
+
+
+def test_totals_and_their_form(caplog):
+    caplog.set_level(logging.INFO)
+    stats = ObjectiveStats("output", 100)
+    stats.add(0, 1000000.0, -1234567.0)
+    stats.add(1, 500000.0, -765433.0)
+    stats.log_total()
+    assert caplog.messages == [
+        "Overall average objective function for 'output' is -1.33333 over 1.5e+06 frames.",
+        "[this line is to be parsed by a script:] log-prob-per-frame=-1.33333"]
+    assert [record.kaldi_place[2] for record in caplog.records] == [317, 324]       # lines of nnet-training.cc
+    assert stats.average() == pytest.approx(-4 / 3)
+
+
+def test_no_weight_is_nan(caplog):
+    caplog.set_level(logging.INFO)
+    stats = ObjectiveStats("output", 100)
+    stats.add(0, 0.0, 0.0)
+    stats.log_total()
+    assert caplog.messages == ["Overall average objective function for 'output' is nan over 0 frames.",
+                               "[this line is to be parsed by a script:] log-prob-per-frame=nan"]
+
+
+def test_lines_name_kaldi_s_functions(caplog):
+    caplog.set_level(logging.INFO)
+    stats = ObjectiveStats("output", 1)
+    for minibatch in range(2):
+        stats.add(minibatch, 1.0, -1.0)
+    stats.log_total()
+    places = [vars(record) for record in caplog.records]
+    text = [" ".join(str(value) for value in place.values()) for place in places]
+    assert "PrintStatsForThisPhase" in text[0] and "PrintTotalStats" in text[1] and "nnet-training.cc" in text[1]

@@ -1,20 +1,28 @@
-"""What to compute for one example. Kaldi: ``GetComputationRequest``."""
+"""Computing a network for examples: the request that an example makes, and outputs in training mode.
+
+Kaldi: ``GetComputationRequest``, ``GetChainComputationRequest``, ``NnetComputerFromEg``.
+"""
 from __future__ import annotations
 
+import numpy as np
+
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
+from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.computer import ComputerCache
 
-HIDDEN = "__"        # begins the names of inputs that are not for the network
-XENT = "-xent"       # ends the name of an output that is trained with cross-entropy beside a chain output
+HIDDEN = "__"        # prefix of the names of inputs that are not for the network
+XENT = "-xent"       # suffix of an output that is trained with cross-entropy beside the output of the plain name
 
 
 def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
                     store_component_stats: bool) -> ComputationRequest:
-    """The request that has the example's inputs as inputs and its supervised nodes as outputs.
+    """Return the request that has the example's inputs as inputs and its supervised nodes as outputs.
 
     Raises
     ------
@@ -38,12 +46,12 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
 
 def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, need_model_derivative: bool,
                   store_component_stats: bool, use_xent: bool) -> ComputationRequest:
-    """The request for a chain or discriminative example.
+    """Return the request for a chain or discriminative example.
 
     Kaldi: ``GetChainComputationRequest``, ``GetDiscriminativeComputationRequest``.
 
-    With ``use_xent`` each supervised output NAME is computed together with its companion NAME-xent. Inputs whose names
-    begin with ``__`` are not for the network.
+    With ``use_xent`` the output NAME-xent is computed beside each supervised output NAME. Inputs whose names begin with
+    ``__`` are not for the network.
 
     Raises
     ------
@@ -67,3 +75,42 @@ def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, 
 
 def _io_names(nnet: Nnet) -> list[str]:
     return [name for i, name in enumerate(nnet.node_names) if nnet.is_input(i) or nnet.is_output(i)]
+
+
+class ExampleOutputs:
+    """Computation of a network's outputs at the supervised frames of examples.
+
+    Parameters
+    ----------
+    nnet : the network, used as it is: no test mode is set, so that batch normalization uses each (merged) example's own
+        statistics
+    device : "cpu" or "cuda"
+    compiler_options : options of the compiler
+    """
+
+    def __init__(self, nnet: Nnet, device: str = "cpu", compiler_options: CompilerOptions | None = None) -> None:
+        self.nnet = nnet
+        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, OptimizeOptions())
+        self._computers = ComputerCache(nnet, self.compiler, device=device)
+
+    def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
+        """Return the output ``output_name``, float32 (rows, dim), a row for each index in the example's order.
+
+        Raises
+        ------
+        Nnet3Error : the example does not fit the network, or has no supervision of this output
+        """
+        if isinstance(eg, NnetDiscriminativeExample):
+            request, inputs = chain_request(self.nnet, eg, False, False, use_xent=False), eg.inputs
+        else:
+            request = example_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False)
+            inputs = [io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name))]
+        names = [io.name for io in request.outputs]
+        if output_name not in names:
+            raise Nnet3Error(f"the example does not supervise an output '{output_name}'; it has {', '.join(names)}",
+                             "choose one with --output-name, where the command has it")
+        computer = self._computers.next_example(request)
+        for io in inputs:
+            computer.accept_input(io.name, to_dense(io.features))
+        computer.run()
+        return computer.output(output_name)

@@ -1,11 +1,11 @@
-"""Shuffling and subsampling."""
+"""nnet3py/egs/raw_example.py: random orders and subsets; tests/test_skim.py has walking over bytes."""
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.egs.reorder import shuffle, shuffle_with_buffer, subset
-from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+from nnet3py.egs.make import SplitOptions, UtteranceSplitter
+from nnet3py.egs.raw_example import shuffle, shuffle_with_buffer, subset
 
 # Keys in tools/get-egs-uncompressed of the reference material: Kaldi's choice of 30 examples out of 2856.
 KALDI_SUBSET = [

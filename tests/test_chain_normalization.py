@@ -11,13 +11,15 @@ from graph_systems import SYSTEMS
 from paths import DATA
 
 from nnet3py.chain.acceptor import Acceptor, SupervisionError
-from nnet3py.chain.make_supervision import SupervisionMaker
-from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.normalize import Normalizer
-from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_phones
-from nnet3py.chain.supervision_splitter import SupervisionSplitter, fst_state_times
-from nnet3py.egs.chain_example import read_chain_egs
-from nnet3py.egs.supervision import Supervision, merge_supervisions, read_supervisions
+from nnet3py.chain.normalization import Normalizer, normalization_fst
+from nnet3py.chain.supervision import (
+    SupervisionMaker,
+    SupervisionOptions,
+    SupervisionSplitter,
+    fst_state_times,
+    proto_from_phones,
+)
+from nnet3py.egs.chain_example import Supervision, merge_supervisions, read_chain_egs, read_supervisions
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.object_files import read_object
 from nnet3py.transducers.fst import Fst
@@ -171,7 +173,7 @@ def test_supervisions_that_cannot_be_cut() -> None:
     for begin, count in ((-1, 3), (7, 3), (3, 0)):
         with pytest.raises(SupervisionError, match="not within"):
             splitter.frame_range(begin, count)
-    with pytest.raises(SupervisionError, match="have 9 frames; it is to have 8"):
+    with pytest.raises(SupervisionError, match="have 9 frames, expected 8"):
         SupervisionSplitter(dataclasses.replace(supervision, frames_per_sequence=8))
     with pytest.raises(SupervisionError, match="only the supervision of one utterance"):
         SupervisionSplitter(dataclasses.replace(supervision, num_sequences=2))

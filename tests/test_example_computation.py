@@ -1,4 +1,4 @@
-"""nnet3py/training/example_request.py: what an example asks a network for."""
+"""nnet3py/training/example_computation.py: the request that an example makes."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +7,7 @@ from runtime_cases import dense_example, plain
 
 from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
-from nnet3py.training.example_request import example_request
+from nnet3py.training.example_computation import example_request
 
 
 @pytest.mark.parametrize("train", [True, False])

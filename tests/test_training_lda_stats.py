@@ -1,4 +1,4 @@
-"""nnet3py/training/lda_accumulator.py: LDA statistics of classified vectors."""
+"""nnet3py/training/lda_stats.py: LDA statistics of classified vectors."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix
-from nnet3py.training.lda_accumulator import LdaAccumulator
+from nnet3py.training.lda_stats import LdaAccumulator
 
 ROWS, CLASSES, DIM = 50, 4, 3
 DOUBLE = 1e-10

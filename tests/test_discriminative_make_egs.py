@@ -1,4 +1,4 @@
-"""Pieces of lattices: Kaldi's, and what must hold of any."""
+"""nnet3py/discriminative/make_egs.py: pieces of lattices and alignments."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.main import load
-from nnet3py.discriminative.splitting import SupervisionSplitter, without_epsilons
-from nnet3py.discriminative.splitting_options import SplittingOptions
+from nnet3py.discriminative.make_egs import SupervisionSplitter, without_epsilons
+from nnet3py.discriminative.options import SplittingOptions
 from nnet3py.egs.discriminative_example import DiscriminativeSupervision, read_discriminative_egs
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.holders import INT_VECTOR
