@@ -19,9 +19,8 @@ import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.chain.denominator import DenominatorComputation
-from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision, Supervision, merge_supervisions
 from nnet3py.egs.example import NnetIo
-from nnet3py.egs.supervision import Supervision, merge_supervisions
 from nnet3py.engine import threads
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops

@@ -25,7 +25,7 @@ logging.getLogger('nnet3py.components').setLevel(logging.ERROR)      # these net
 sys.path.insert(0, sys.argv[1])
 from compiling import CAPACITY, CONTEXT, NETS, chunk_requests, training_request
 from nnet3py.compiler import CachingCompiler
-from nnet3py.compiler import cache_entry, cache_key, check_loaded, disk_cache, shortcut    # not to be counted
+from nnet3py.compiler import check, disk_cache, shortcut    # not to be counted
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.network.nnet import Nnet
 name, kind, folder = sys.argv[2:]

@@ -27,8 +27,8 @@ import numpy as np
 from cpu_parts import kaldi
 
 import nnet3py
-from nnet3py.compiler import CachingCompiler
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.compiler.cache import CachingCompiler
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.cutting import Shape, Utterance

@@ -21,8 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
 from nnet3py.io.tables import TableWriter
 
 ROOT = Path(__file__).resolve().parent.parent

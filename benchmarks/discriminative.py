@@ -74,8 +74,7 @@ def seconds(run: Callable[[], Any], runs: int) -> float:
 
 def lines(num_sequences: int, num_frames: int, arcs_per_second: int, runs: int) -> Iterator[str]:
     """The report, as it is measured."""
-    from nnet3py.discriminative.lattice_graphs import lattice_graphs
-    from nnet3py.discriminative.objective import DiscriminativeObjective
+    from nnet3py.discriminative.objective import DiscriminativeObjective, lattice_graphs
     from nnet3py.discriminative.options import DiscriminativeOptions
     from nnet3py.egs.discriminative_example import merge_supervisions
     from nnet3py.ops import get_ops

@@ -14,7 +14,7 @@ import numpy as np
 
 import nnet3py
 from nnet3py.compiler.cache import CachingCompiler
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 
 NODES = (3750, 7500, 15000, 30000)
 COMPONENT = "component name={} type=AffineComponent input-dim={} output-dim=4"

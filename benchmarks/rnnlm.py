@@ -6,13 +6,16 @@
 Lattices are made up: 2.5 words a second; at each border between words a few states, and from each to the next border's
 arcs with likely and less likely words, 50 a second. The networks have random parameters: a small one of one layer, and
 the TDNN-LSTM of Kaldi's LibriSpeech recipe, with 200,000 words. The old model is a const-ARPA of all words and as many
-pairs. Three ways of rescoring: vosk's (order 4, a beam of 3, at most 3000 arcs), that of Kaldi's scripts (order 4, a
-beam of 8), both of which take the old model's costs off, and all paths of a lattice with the new model's costs added
-(order 3). Times are processor time. Histories are the states of the network that were computed.
+pairs. Four ways of rescoring. Three replace the old model's costs within a beam: vosk's (order 4, a beam of 3, at most
+3000 arcs), that of Kaldi's rnnlm/lmrescore_pruned.sh (order 4, a beam of 4) and that of
+lattice-lmrescore-kaldi-rnnlm-pruned without options (order 3, a beam of 6). The last one adds the new model's costs on
+all paths (order 3). Times are processor time. Histories are the states of the network that were computed.
 """
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,15 +23,15 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.engine.threads import set_num_threads
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.fst.arpa import Arpa, Section
 from nnet3py.fst.const_arpa import build_const_arpa
-from nnet3py.lattices.deterministic_lm import ConstArpaLm
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm
 from nnet3py.lattices.states import top_sorted, trimmed
 from nnet3py.network.nnet import Nnet
+from nnet3py.rnnlm.folder import RnnlmOptions
 from nnet3py.rnnlm.network import History, RnnlmNetwork
-from nnet3py.rnnlm.options import RnnlmOptions
 from nnet3py.rnnlm.rescoring import rescored_with_rnnlm, rescored_within_beam
 from nnet3py.rnnlm.word_embedding import WordEmbedding
 from nnet3py.transducers.compact_lattice import CompactLattice
@@ -61,7 +64,7 @@ output-layer name=output include-log-softmax=false param-stddev=0.05 dim=1024
 """)}
 
 
-WAYS = {"vosk": "vosk's, beam 3", "scripts": "scripts', beam 8", "all": "all paths"}
+WAYS = {"vosk": "vosk's, beam 3", "script": "script's, beam 4", "program": "program's, beam 6", "all": "all paths"}
 
 
 class Way(NamedTuple):
@@ -105,8 +108,7 @@ def make_lattice(num_words: int, rng: np.random.Generator) -> tuple[CompactLatti
     rows = []
     for place in range(places):
         likely = FIRST_WORD + rng.choice(num_words - FIRST_WORD, 10, replace=False)
-        sources = [0] if place == 0 else range(1 + (place - 1) * BORDER_STATES, 1 + place * BORDER_STATES)
-        for source in sources:
+        for source in [0] if place == 0 else range(1 + (place - 1) * BORDER_STATES, 1 + place * BORDER_STATES):
             others = likely[1:][rng.permutation(9)[:per_state - 1]]
             targets = 1 + place * BORDER_STATES + rng.integers(0, BORDER_STATES, per_state)
             costs = np.concatenate(([0.0], MARGIN / 2 + rng.exponential(MARGIN, per_state - 1)))
@@ -122,9 +124,12 @@ def make_lattice(num_words: int, rng: np.random.Generator) -> tuple[CompactLatti
 
 def ways_of(network: RnnlmNetwork, old: ConstArpaLm) -> list[Way]:
     """All of them."""
-    vosk, scripts = PrunedCompositionOptions(beam=3.0, max_arcs=3000), PrunedCompositionOptions(beam=8.0)
-    return [Way("vosk", lambda lattice: rescored_within_beam(lattice, old, network, 0.5, 4, vosk)),
-            Way("scripts", lambda lattice: rescored_within_beam(lattice, old, network, 0.5, 4, scripts)),
+    def within_beam(key: str, order: int, options: PrunedCompositionOptions) -> Way:
+        return Way(key, lambda lattice: rescored_within_beam(lattice, old, network, 0.5, order, options))
+
+    return [within_beam("vosk", 4, PrunedCompositionOptions(beam=3.0, max_arcs=3000)),
+            within_beam("script", 4, PrunedCompositionOptions(beam=4.0)),
+            within_beam("program", 3, PrunedCompositionOptions()),
             Way("all", lambda lattice: rescored_with_rnnlm(lattice, network, 1.0, 3))]
 
 
@@ -164,6 +169,12 @@ def measure(name: str, num_lattices: int, only: str | None) -> None:
                   "second are left", flush=True)
 
 
+def load() -> str:
+    """Return the mean number of running processes of the last one and fifteen minutes."""
+    minute, _, quarter = os.getloadavg()
+    return f"load {minute:.1f} in the last minute, {quarter:.1f} in the last quarter of an hour"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lattices", type=int, default=1000)
@@ -171,9 +182,11 @@ def main() -> None:
     parser.add_argument("--way", choices=tuple(WAYS))
     arguments = parser.parse_args()
     set_num_threads(1)
+    print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores, one thread; {load()}")
     for name in NETWORKS:
         if arguments.only in (None, name):
             measure(name, arguments.lattices, arguments.way)
+    print(f"at the end: {load()}")
 
 
 if __name__ == "__main__":

@@ -61,8 +61,7 @@ def make_inputs(data: Path, feature_bytes: int, utterances: int) -> str:
     Examples are made of the first ``utterances`` utterances, features repeated until they are so many bytes.
     """
     sys.path.insert(0, str(ROOT))
-    from nnet3py.formats.holders import FLOAT_MATRIX
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
     from nnet3py.io.tables import TableWriter
 
     run("subset-feats", f"--n={utterances}", f"ark:{data}/feats.ark", "ark:some.ark")
@@ -129,9 +128,8 @@ def rate(label: str, num_bytes: int, work: Callable[[], object], runs: int) -> N
 
 def measure_reading(runs: int, feature_bytes: int) -> None:
     """Print how fast tables are read in one process, after its first run, with numba loaded."""
-    from nnet3py.egs.example import read_egs
-    from nnet3py.egs.reading_ahead import examples_ahead
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.egs.example import examples_ahead, read_egs
+    from nnet3py.formats.holders import read_matrices
 
     run("nnet3-merge-egs", "--minibatch-size=64", "ark:egs.ark", "ark:merged.ark")
     block = np.ones(feature_bytes // 4, dtype=np.float32)
@@ -156,13 +154,11 @@ def measure_reading(runs: int, feature_bytes: int) -> None:
 
 def measure_parts(runs: int) -> None:
     """Print what the parts of the commands take that are slower than Kaldi's, beside starting and loading libraries."""
-    from nnet3py.egs.merger import ExampleMerger
-    from nnet3py.egs.minibatch_size import MinibatchSizes
+    from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
     from nnet3py.egs.raw_example import RAW_EXAMPLE
-    from nnet3py.formats.decoded_matrix import decoded_matrix
-    from nnet3py.formats.moving import dense_runs
-    from nnet3py.formats.raw_matrix import RAW_MATRIX
+    from nnet3py.formats.layouts import dense_runs
+    from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix
     from nnet3py.io.skim import Skimmer
     from nnet3py.io.streams import open_input
     from nnet3py.io.tables import SequentialReader, TableWriter

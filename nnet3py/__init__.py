@@ -13,6 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from nnet3py.version import __version__ as __version__
+
 if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
     from nnet3py.acoustic_model import AcousticModel as AcousticModel
     from nnet3py.acoustic_model import read_model as read_model
@@ -21,7 +23,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.compiler.request import IoSpecification as IoSpecification
     from nnet3py.components.base import Component as Component
     from nnet3py.components.base import Properties as Properties
-    from nnet3py.components.function import FunctionComponent as FunctionComponent
+    from nnet3py.components.nonlinear import FunctionComponent as FunctionComponent
     from nnet3py.components.registry import register_component as register_component
     from nnet3py.decoding.decoder_options import DecoderOptions as DecoderOptions
     from nnet3py.decoding.decoding_graph import DecodingGraph as DecodingGraph
@@ -42,25 +44,25 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.export.torch_module import from_torch as from_torch
     from nnet3py.export.torch_module import to_torch as to_torch
     from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
-    from nnet3py.formats.matrix_files import read_alignments as read_alignments
-    from nnet3py.formats.matrix_files import read_matrices as read_matrices
-    from nnet3py.formats.matrix_files import write_matrices as write_matrices
+    from nnet3py.formats.holders import read_alignments as read_alignments
+    from nnet3py.formats.holders import read_matrices as read_matrices
+    from nnet3py.formats.holders import write_matrices as write_matrices
     from nnet3py.hmm.transition_model import TransitionModel as TransitionModel
     from nnet3py.hmm.transition_model import read_transition_model as read_transition_model
-    from nnet3py.inspection.comparison import compare as compare
     from nnet3py.inspection.inspect import inspect as inspect
+    from nnet3py.inspection.summary import compare as compare
     from nnet3py.inspection.summary import summary as summary
     from nnet3py.log import show_log as show_log
     from nnet3py.model_info import info as info
     from nnet3py.network.edits import apply_edits as apply_edits
-    from nnet3py.network.freezing import freeze as freeze
-    from nnet3py.network.freezing import unfreeze as unfreeze
     from nnet3py.network.inference import for_inference as for_inference
     from nnet3py.network.model_file import read_nnet as read_nnet
     from nnet3py.network.nnet import Nnet as Nnet
+    from nnet3py.network.whole_model import freeze as freeze
     from nnet3py.network.whole_model import set_batchnorm_test_mode as set_batchnorm_test_mode
     from nnet3py.network.whole_model import set_dropout_test_mode as set_dropout_test_mode
     from nnet3py.network.whole_model import set_learning_rate as set_learning_rate
+    from nnet3py.network.whole_model import unfreeze as unfreeze
     from nnet3py.recognition.aligning import AlignedText as AlignedText
     from nnet3py.recognition.aligning import Aligner as Aligner
     from nnet3py.recognition.aligning import align as align
@@ -101,10 +103,10 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.training.train import train as train
     from nnet3py.training.trainer import NnetTrainer as NnetTrainer
     from nnet3py.transducers.compact_lattice import CompactLattice as CompactLattice
-    from nnet3py.transducers.lattice_tables import read_lattices as read_lattices
-    from nnet3py.transducers.lattice_tables import write_lattices as write_lattices
+    from nnet3py.transducers.lattice import read_lattices as read_lattices
+    from nnet3py.transducers.lattice import write_lattices as write_lattices
 
-__version__ = "1.0.0"
+globals().pop("version")       # the submodule: ``nnet3py.version`` is answered with advice (names_elsewhere.py)
 
 _PUBLIC = {
     # networks and model files
@@ -117,13 +119,13 @@ _PUBLIC = {
     "info": "nnet3py.model_info",
     "summary": "nnet3py.inspection.summary",
     "inspect": "nnet3py.inspection",
-    "compare": "nnet3py.inspection.comparison",
+    "compare": "nnet3py.inspection.summary",
     "for_inference": "nnet3py.network.inference",
     "set_batchnorm_test_mode": "nnet3py.network.whole_model",
     "set_dropout_test_mode": "nnet3py.network.whole_model",
     "set_learning_rate": "nnet3py.network.whole_model",
-    "freeze": "nnet3py.network.freezing",
-    "unfreeze": "nnet3py.network.freezing",
+    "freeze": "nnet3py.network.whole_model",
+    "unfreeze": "nnet3py.network.whole_model",
     "apply_edits": "nnet3py.network.edits",
     # computing
     "compute": "nnet3py.runtime.compute",
@@ -149,11 +151,11 @@ _PUBLIC = {
     "read_egs": "nnet3py.egs.example",
     "write_egs": "nnet3py.egs.example",
     "read_chain_egs": "nnet3py.egs.chain_example",
-    "read_matrices": "nnet3py.formats.matrix_files",
-    "write_matrices": "nnet3py.formats.matrix_files",
-    "read_alignments": "nnet3py.formats.matrix_files",
-    "read_lattices": "nnet3py.transducers.lattice_tables",
-    "write_lattices": "nnet3py.transducers.lattice_tables",
+    "read_matrices": "nnet3py.formats.holders",
+    "write_matrices": "nnet3py.formats.holders",
+    "read_alignments": "nnet3py.formats.holders",
+    "read_lattices": "nnet3py.transducers.lattice",
+    "write_lattices": "nnet3py.transducers.lattice",
     # the compiler
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",
@@ -201,7 +203,7 @@ _PUBLIC = {
     # components of one's own
     "Component": "nnet3py.components.base",
     "Properties": "nnet3py.components.base",
-    "FunctionComponent": "nnet3py.components.function",
+    "FunctionComponent": "nnet3py.components.nonlinear",
     "register_component": "nnet3py.components.registry",
     # errors and the log
     "Nnet3Error": "nnet3py.errors",
@@ -213,9 +215,13 @@ _SUBMODULES = ("chain", "feat", "ivectors", "lattices", "sklearn", "torch", "tor
 
 __all__ = ["__version__", *_PUBLIC]
 
+# Functions of later stages that methods of earlier ones call, by nnet3py/provided.py: nnet(feats), nnet.summary(), and
+# displays of notebooks.
+_PROVIDED = {"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html_of": "nnet3py.inspection.notebook"}
+
 
 def _advice(name: str) -> str | None:
-    """What to type instead of a name, or None."""
+    """Return the hint for a missing name, or None."""
     if name.startswith("_"):
         return None
     from nnet3py.config_line import did_you_mean
@@ -225,7 +231,7 @@ def _advice(name: str) -> str | None:
 
 
 def _submodule(name: str) -> ModuleType:
-    """A public submodule; AttributeError with the command that installs what it needs, if that is missing."""
+    """Return a public submodule. Raises AttributeError, with the command that installs it, for a missing package."""
     from nnet3py.errors import Nnet3Error
 
     try:

@@ -10,17 +10,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.advice import Advising, elsewhere
+from nnet3py.advice import Advising
 from nnet3py.components.base import Component
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.names_elsewhere import ACOUSTIC_MODEL, NETWORK
 from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.shortcuts import ELSEWHERE
 
 _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
                "inputs, 'ivector' among them")
@@ -28,32 +28,19 @@ _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an 
 
 @dataclass(eq=False)
 class AcousticModel(CallableModel, Advising):
-    """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
+    """Network with transition model and priors, in one file. Kaldi: ``TransitionModel`` and ``AmNnetSimple``.
 
     Attributes
     ----------
-    transition_model : from transition-ids to pdfs
-    nnet : must be simple: an ``input``, an ``output``, perhaps an ``ivector``
-    priors : float32 (pdfs,), or (0,) for none
+    transition_model : TransitionModel
+        Map from transition-ids to pdfs.
+    nnet : Nnet
+        Network with nodes ``input``, ``output`` and perhaps ``ivector``.
+    priors : float32 (pdfs,), prior probabilities of pdfs; (0,) for none
     """
 
     _WHAT: ClassVar[str] = "an acoustic model"
-    _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
-        "forward predict run compute infer": "model(feats), or nnet3py.compute(model, feats)",
-        "fit train": "nnet3py.train(model, (feats, targets))",
-        "eval inference": "nothing is to be done: model(feats) computes in test mode",
-        "save dump to_file": "model.write('final.mdl')",
-        "load from_file from_pretrained": "nnet3py.read_model('final.mdl')",
-        "layers modules children named_modules": "for name in model: model[name]; or model.summary()",
-        "parameters named_parameters state_dict weights": "for name in model: model[name].parameters()",
-        "num_pdfs phones topology": "model.transition_model.num_pdfs, model.transition_model.topology.phones",
-        "tree": "it is a file of its own, beside the model",
-        "compare diff equal equals": "nnet3py.compare(model, other); or model == other",
-        "decode recognize transcribe": "nnet3py.decode(model, feats, graph); nnet3py.decode_phones(model, feats)",
-        "export_onnx to_onnx export": "nnet3py.export_onnx(model, 'final.onnx')",
-        "to_torch as_torch": "nnet3py.to_torch(model)",
-        "clone": "model.copy()"})
-
+    _ELSEWHERE: ClassVar[Mapping[str, str]] = ACOUSTIC_MODEL
     _FROM_FILE: ClassVar[str] = "nnet3py.read_model('final.mdl') reads a file"
 
     transition_model: TransitionModel
@@ -65,56 +52,56 @@ class AcousticModel(CallableModel, Advising):
         return f"<AcousticModel: {self.transition_model!r}, {self.nnet!r}, {priors}>"
 
     def __eq__(self, other: object) -> bool:
-        """Whether transition models, networks (as ``nnet == other`` compares them) and priors are the same."""
+        """Return whether transition models, networks (as by ``nnet == other``) and priors are equal."""
         if not isinstance(other, AcousticModel):
             return NotImplemented
         return self is other or (self.transition_model == other.transition_model and self.nnet == other.nnet
                                  and np.array_equal(self.priors, other.priors))
 
-    __hash__ = object.__hash__          # of the object: models change
+    __hash__ = object.__hash__          # by identity, since models are mutable
 
     def __getitem__(self, name: str) -> Component:
-        """A component of its network: ``nnet[name]``."""
+        """Return a component of the network: ``nnet[name]``."""
         return self.nnet[name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether a component or a node of its network has that name."""
+        """Return whether a component or a node of the network has this name."""
         return name in self.nnet
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the components of its network."""
+        """Return an iterator over the names of the network's components."""
         return iter(self.nnet)
 
     def __len__(self) -> int:
-        """How many components its network has."""
+        """Return the number of components of the network."""
         return len(self.nnet)
 
     def _advice(self, name: str) -> str | None:
-        """What to type instead of an attribute: its network has it, or what a network's advice says."""
+        """Return the hint for a missing attribute: the network has it, or its own hint for a network."""
         if name in self._ELSEWHERE or name.startswith("_") or "nnet" not in self.__dict__:
             return self._ELSEWHERE.get(name)
         if hasattr(self.nnet, name):
             return f"its network has, model.nnet.{name}"
-        return f"with nnet = model.nnet: {ELSEWHERE[name]}" if name in ELSEWHERE else super()._advice(name)
+        return f"with nnet = model.nnet: {NETWORK[name]}" if name in NETWORK else super()._advice(name)
 
     def copy(self) -> AcousticModel:
-        """A deep copy."""
+        """Return a deep copy."""
         return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
         """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
-        from nnet3py.compiler.context import compute_simple_nnet_context
+        from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)
 
     def with_network(self, nnet: Nnet) -> AcousticModel:
-        """An acoustic model of another network, with this one's transition model and priors.
+        """Return an acoustic model of another network, with the transition model and priors of this one.
 
         Raises
         ------
-        ShapeError : the network's output has another dimension than the transition model has pdfs
-        Nnet3Error : the network is not simple
+        ShapeError : an output whose dimension is not the number of pdfs
+        Nnet3Error : a network that is not simple
         """
         check_is_simple(nnet)
         dim, num_pdfs = nnet.output_dim("output"), self.transition_model.num_pdfs
@@ -125,7 +112,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
-        """Read transition model, network, contexts (which are ignored) and priors; the header is consumed."""
+        """Read transition model, network, contexts (which are ignored) and priors, after the header of the file."""
         if isinstance(reader, str | os.PathLike):
             raise UsageError("AcousticModel.read takes an open file",
                              "nnet3py.read_model('final.mdl') reads one by its name")
@@ -133,7 +120,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read_after(cls, transition_model: TransitionModel, reader: TokenReader) -> AcousticModel:
-        """Read what follows a transition model that has been read already."""
+        """Read network and priors, which follow the transition model."""
         nnet = Nnet.read(reader)
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)
@@ -144,7 +131,7 @@ class AcousticModel(CallableModel, Advising):
         return cls(transition_model, nnet, priors)
 
     def write_to(self, writer: TokenWriter) -> None:
-        """Write the parts one after the other, with contexts computed anew."""
+        """Write transition model, network, contexts, which are computed anew, and priors."""
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)
@@ -156,12 +143,12 @@ class AcousticModel(CallableModel, Advising):
         write_vector(writer, self.priors)
 
     def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
-        """Write to a file of its own (``path`` may be any wxfilename)."""
+        """Write the model to ``path``, which may be any wxfilename."""
         write_object(path, self.write_to, binary)
 
 
 def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
-    """Raise an error (FormatError with a reader) if the network cannot be that of an acoustic model."""
+    """Raise an error (FormatError with a reader) for a network that an acoustic model cannot have."""
     if nnet.is_simple():
         return
     if reader is not None:
@@ -170,7 +157,7 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> AcousticModel:
-    """Read an acoustic model (``.mdl``), text or binary; of a model folder, its acoustic model.
+    """Read an acoustic model (``.mdl``), text or binary, from a file or a model folder.
 
     Parameters
     ----------
@@ -178,7 +165,7 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
     Returns
     -------
-    The model: ``.nnet``, ``.transition_model``, ``.priors``; it computes as its network does.
+    The model, with ``.nnet``, ``.transition_model``, ``.priors``; ``model(feats)`` computes the network.
 
     Raises
     ------
@@ -189,15 +176,12 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
 
 def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
-    """The model itself, or that of a file or a folder; raises as :func:`read_model`."""
+    """Return a model as it is, or read it from a file or a folder; raises as :func:`read_model`."""
     return model if isinstance(model, AcousticModel) else read_model(model)
 
 
 def read_network_or_model(path: str | os.PathLike[str]) -> Nnet | AcousticModel:
-    """Read a raw network, or an acoustic model as such; of a model folder, the one that it has.
-
-    Raises as :func:`read_model`, but takes raw networks.
-    """
+    """Read a raw network or an acoustic model, whichever a file or a model folder has; raises as :func:`read_model`."""
     return read_object(model_in(path), lambda reader: Nnet.read(reader) if reader.peek_token() == "N"
                        else AcousticModel.read(reader))
 

@@ -1,4 +1,4 @@
-"""What to type instead, for those who try a name that other libraries have: attributes, and arguments of functions."""
+"""Hints for users of other libraries, on attributes and arguments that are called otherwise here."""
 from __future__ import annotations
 
 import functools
@@ -16,9 +16,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class AdvisingType(type):
-    """The type of classes that say what to type instead of ``Nnet.load`` and ``Nnet("final.raw")``.
+    """Metaclass of classes with hints for attributes such as ``Nnet.load`` and calls such as ``Nnet("final.raw")``.
 
-    Classes have ``_FROM_FILE``, how one is read from a file, and ``_ELSEWHERE`` as :class:`Advising`.
+    Classes have ``_FROM_FILE``, a hint on reading objects from files, and ``_ELSEWHERE`` as :class:`Advising`.
     """
 
     _ELSEWHERE: Mapping[str, str] = {}
@@ -26,28 +26,27 @@ class AdvisingType(type):
 
     if not TYPE_CHECKING:        # to a type checker, any attribute would be there, and any argument be right
         def __getattr__(cls, name: str) -> Any:
-            """AttributeError, which says what to type instead."""
+            """Raise AttributeError, with a hint if there is one."""
             raise NoSuchAttribute(f"{cls.__name__} has no '{name}'", lambda: cls._ELSEWHERE.get(name))
 
         def __call__(cls, *arguments: Any, **settings: Any) -> Any:
-            """An object of this class; UsageError for a path."""
+            """Return an object of this class. Raises UsageError for a path."""
             if cls._FROM_FILE and arguments and isinstance(arguments[0], str | os.PathLike):
                 raise UsageError(f"{cls.__name__}() does not take a path", cls._FROM_FILE)
             return super().__call__(*arguments, **settings)
 
         @property
         def __signature__(cls) -> inspect.Signature:
-            """For ``help`` and editors: how a class is made, which is not the signature of the call above."""
+            """Signature of the constructor, for ``help`` and editors, in place of that of the call above."""
             signature = inspect.signature(cls.__init__)
             return signature.replace(parameters=list(signature.parameters.values())[1:],
                                      return_annotation=inspect.Signature.empty)
 
 
 class Advising:
-    """A base class whose AttributeErrors say what to type instead.
+    """Base of classes whose AttributeErrors have hints.
 
-    Classes have ``_WHAT``, what their objects are called, and ``_ELSEWHERE``: names of other libraries, each with what
-    to type.
+    Classes have ``_WHAT``, a noun for their objects, and ``_ELSEWHERE``, names of other libraries, each with a hint.
     """
 
     _WHAT: ClassVar[str] = ""
@@ -55,12 +54,12 @@ class Advising:
 
     if not TYPE_CHECKING:        # to a type checker, any attribute would be there
         def __getattr__(self, name: str) -> Any:
-            """AttributeError, which says what to type instead."""
+            """Raise AttributeError, with a hint if there is one."""
             raise NoSuchAttribute(f"{self._WHAT or type(self).__name__} has no '{name}'",
                                   lambda: self._advice(name))
 
     def _advice(self, name: str) -> str | None:
-        """What to type instead of an attribute, or None."""
+        """Return the hint for a missing attribute, or None."""
         if name.startswith("_"):
             return None
         in_lower_case = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()         # Kaldi's names are like NumParameters
@@ -70,7 +69,7 @@ class Advising:
 
 
 def elsewhere(**table: str) -> dict[str, str]:
-    """A table for ``_ELSEWHERE``: several names, with blanks between them, may have the same advice.
+    """Return a table of hints for ``_ELSEWHERE``, in which names with blanks between them share a hint.
 
     >>> elsewhere(**{"fit train": "nnet3py.train(nnet, feats, targets)"})
     """
@@ -78,13 +77,13 @@ def elsewhere(**table: str) -> dict[str, str]:
 
 
 def arguments_elsewhere(*settings: Any, **table: str) -> Callable[[Function], Function]:
-    """A decorator: an argument by a name that the function does not have is a UsageError that says what to type.
+    """Return a decorator that turns an unknown argument of a function into a UsageError with a hint.
 
     Parameters
     ----------
     settings : dataclasses whose fields are arguments of the function, too
-    table : names of other libraries, each with what to type; several, with ``_or_`` between them, may have the same.
-        A text that ends with ``=`` is an argument's name: it becomes a question
+    table : names of other libraries, each with a hint; names with ``_or_`` between them share one. A hint that ends
+        with ``=`` is the name of an argument, and becomes a question
     """
     texts = {name: f"did you mean {text}?" if text.endswith("=") else text
              for names, text in table.items() for name in names.split("_or_")}

@@ -1,7 +1,7 @@
-"""``functools.cached_property`` without the lock that it has before Python 3.12.
+"""``functools.cached_property`` without the lock that it has before Python 3.12. Light.
 
-That lock is one for all objects of a class. A child that is forked while another thread holds it waits for ever; and
-threads that compute the same property of different objects wait for each other. Light.
+The lock is shared by all objects of a class. A child that is forked while another thread holds the lock waits for ever,
+and threads that compute the same property of different objects wait for each other.
 """
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from functools import cached_property as cached_property
 else:
     class cached_property(Generic[Value]):      # noqa: N801 - the library's name
-        """A property that is computed once for each object; assigning to it replaces it, ``del`` forgets it.
+        """Property that is computed once for each object; assignment replaces the value, ``del`` removes it.
 
-        Threads that ask at the same time may compute it twice; all are given the same object.
+        Concurrent threads may compute the value twice, but all get the same object.
         """
 
         def __init__(self, function: Callable[[Any], Value]) -> None:

@@ -1,4 +1,4 @@
-"""One line of a config file: a first word, then ``key=value`` pairs that are read with a type and checked off.
+"""Lines of config files: a first word, then ``key=value`` pairs, which are read with types and marked as used.
 
 Kaldi: ``ConfigLine`` and ``ReadConfigLines`` of ``util/text-utils.h``.
 """
@@ -23,13 +23,13 @@ _INT32 = range(-2**31, 2**31)
 
 
 def is_valid_name(name: str) -> bool:
-    """True if ``name`` may name a node, a component or a key: a letter or ``_``, then letters, digits, ``_-.``."""
+    """Return whether ``name`` may name a node, component or key: a letter or ``_``, then letters, digits, ``_-.``."""
     return _NAME.match(name) is not None
 
 
 def did_you_mean(word: str, possible: list[str]) -> str | None:
-    """A hint that names the word of ``possible`` most like ``word``, or None if nothing is like it."""
-    import difflib  # rare: only errors need it
+    """Return a hint with the word of ``possible`` that is most similar to ``word``, or None if none is similar."""
+    import difflib  # slow to load, and needed for errors only
 
     close = difflib.get_close_matches(word, possible, n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else None
@@ -44,23 +44,24 @@ def _fits_float32(value: float) -> bool:
 
 
 class ConfigLine:
-    """A parsed line. Every ``get_…`` marks its key as used; :meth:`check_all_used` complains about the others.
+    """Parsed config line. Each ``get_…`` marks its key as used; :meth:`check_all_used` reports the others.
 
     Parameters
     ----------
-    line : the text, without comment
-    path : the file it stands in, for messages
-    number : its line number there, from 1
-    prefix : what stands before the parsed text in ``whole_line``
+    line : text of the line, without comment
+    path : file of the line, for messages
+    number : line number in the file, from 1
 
     Attributes
     ----------
-    first_token : the first word, ``""`` if the line begins with a pair
-    whole_line : the text
+    first_token : str
+        First word, ``""`` if the line begins with a pair.
+    whole_line : str
+        Text of the line.
 
     Raises
     ------
-    ConfigError : text that is not a first word and pairs
+    ConfigError : anything but a first word and pairs
     """
 
     def __init__(self, line: str, path: str | None = None, number: int | None = None) -> None:
@@ -88,7 +89,7 @@ class ConfigLine:
             yield key, value
 
     def _value(self, begin: int) -> tuple[str, int]:
-        """The value that begins at ``begin``, and the position after it."""
+        """Return the value that begins at position ``begin``, and the position after it."""
         text = self.whole_line
         quote = text[begin:begin + 1]
         if quote in ("'", '"') and quote:
@@ -96,7 +97,7 @@ class ConfigLine:
             if end < 0:
                 raise self.error(f"Error parsing config line: {text}", f"the closing {quote} is missing")
             return text[begin + 1:end], end + 1
-        # An unquoted value may hold blanks: it ends at the last blank before the next '='.
+        # An unquoted value may contain blanks: it ends at the last blank before the next '='.
         end, next_equals = len(text), text.find("=", begin)
         if next_equals >= 0:
             blank = max(text.rfind(" ", begin, next_equals), text.rfind("\t", begin, next_equals))
@@ -107,18 +108,18 @@ class ConfigLine:
     # -- typed reads -------------------------------------------------------------------------------------------------
 
     def has(self, key: str) -> bool:
-        """True if the line gives ``key``; does not mark it as used."""
+        """Return whether the line has ``key``, without marking the key as used."""
         return key in self._values
 
     def get_string(self, key: str, default: str | None = None) -> str:
-        """The value as it stands, quotes removed. Raises ConfigError if it is missing and has no default."""
+        """Return a text without quotes. Raises ConfigError for a missing key without default."""
         if key not in self._values:
             return self._default(key, default)
         self._used.add(key)
         return self._values[key]
 
     def get_int(self, key: str, default: int | None = None) -> int:
-        """A 32-bit integer. Raises ConfigError for anything else, or if it is missing and has no default."""
+        """Return a 32-bit integer. Raises ConfigError for another text, or a missing key without default."""
         if key not in self._values:
             return self._default(key, default)
         value = _as_integer(self._values[key])
@@ -128,7 +129,7 @@ class ConfigLine:
         return value
 
     def get_float(self, key: str, default: float | None = None) -> float:
-        """A real number that fits into float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
+        """Return a real number within float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         text = self._values[key].strip(_BLANKS)
@@ -141,7 +142,7 @@ class ConfigLine:
         return value
 
     def get_bool(self, key: str, default: bool | None = None) -> bool:
-        """True for a value that begins with t or T, False for f or F. Raises ConfigError as :meth:`get_int`."""
+        """Return True for a text that begins with t or T, False for f or F. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         letter = self._values[key][:1].lower()
@@ -151,7 +152,7 @@ class ConfigLine:
         return letter == "t"
 
     def get_ints(self, key: str, default: list[int] | None = None) -> list[int]:
-        """Integers separated by ``:`` or ``,``. Raises ConfigError as :meth:`get_int`."""
+        """Return integers separated by ``:`` or ``,``. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         text = self._values[key]
@@ -172,7 +173,7 @@ class ConfigLine:
         return [key for key in self._values if key not in self._used]
 
     def unused_values(self) -> str:
-        """The pairs that nothing has read, as ``k=v k=v`` in the order of their keys."""
+        """Return the pairs that were not read, as ``k=v k=v`` in the order of their keys."""
         return " ".join(f"{key}={self._values[key]}" for key in sorted(self._unused()))
 
     def check_all_used(self) -> None:
@@ -186,7 +187,7 @@ class ConfigLine:
                           f"{key} must be {expected}")
 
     def error(self, message: str, hint: str | None = None) -> ConfigError:
-        """A ConfigError with ``message`` and the place of this line; for the caller to raise."""
+        """Return a ConfigError for the caller to raise, with ``message`` and the place of this line."""
         place = [self.path] if self.path else []
         if self.number is not None:
             place.append(f"line {self.number}")
@@ -195,18 +196,18 @@ class ConfigLine:
 
 def _as_integer(text: str) -> int | None:
     text = text.strip(_BLANKS)
-    # The length bounds the work: no int32 has more digits, leading zeros aside.
+    # No int32 has more digits, apart from leading zeros; conversion of longer texts would take time.
     if not _INTEGER.match(text) or len(text.lstrip("+-0")) > 10 or int(text) not in _INT32:
         return None
     return int(text)
 
 
 def parse_config_lines(text: str, path: str | None = None) -> list[ConfigLine]:
-    """The lines of ``text`` without comments (from ``#`` on, wherever it stands) and without blank lines.
+    """Return the lines of ``text`` without comments (from any ``#`` on) and without blank lines.
 
     Raises
     ------
-    ConfigError : a line that is not a first word and ``key=value`` pairs; names ``path`` and the line's number
+    ConfigError : a line that is anything but a first word and ``key=value`` pairs; the message has path and line number
     """
     lines = ((number, line.partition("#")[0].strip(_BLANKS)) for number, line in enumerate(text.split("\n"), 1))
     return [ConfigLine(line, path, number) for number, line in lines if line]

@@ -1,7 +1,7 @@
-"""The exceptions of nnet3py.
+"""Exceptions of nnet3py.
 
-Everything a caller may want to catch derives from :class:`Nnet3Error`. A message says what was found, what was
-expected, where, and what to try. The command line turns one into a single ``ERROR`` line and an exit status.
+All errors that a caller may want to catch derive from :class:`Nnet3Error`. A message has what was found, what was
+expected, where, and what to try. Commands print the message as a single ``ERROR`` line and exit with a status.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Nnet3Error(Exception):
     hint : what to try, or None
     """
 
-    exit_code = 255   # what Kaldi's programs return after a fatal error
+    exit_code = 255   # exit status of Kaldi's programs after a fatal error
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class Nnet3Error(Exception):
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Errors raised in the block begin with ``where`` they happened, such as the utterance."""
+    """Prefix messages of errors in the block with ``where``, such as the key of an utterance."""
     try:
         yield
     except Nnet3Error as error:
@@ -44,21 +44,21 @@ class UsageError(Nnet3Error):
 
 
 class ArgumentsError(UsageError):
-    """Too few or too many arguments, or no such command: what Kaldi's programs answer with their usage and status 1."""
+    """Too few or too many arguments, or an unknown command: Kaldi's programs print their usage and exit with 1."""
 
     exit_code = 1
 
 
 class ConfigError(Nnet3Error):
-    """A network config line that cannot be used."""
+    """Unusable line of a network config."""
 
 
 class DescriptorError(ConfigError):
-    """The ``input=`` expression of a node that cannot be parsed or normalized."""
+    """Descriptor, the ``input=`` of a node, that cannot be parsed or normalized."""
 
 
 class FormatError(Nnet3Error):
-    """A file whose bytes are not what its format asks for.
+    """File whose bytes do not follow its format.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class FormatError(Nnet3Error):
     offset : byte offset in it
     component : the network component being read
     hint : what to try
-    field : the tag that it follows, such as ``<Dim>``
+    field : tag before the faulty bytes, such as ``<Dim>``
     """
 
     def __init__(self, message: str, path: str | None = None, offset: int | None = None,
@@ -82,26 +82,26 @@ class FormatError(Nnet3Error):
 
 
 class SpecifierError(FormatError):
-    """An rspecifier, wspecifier, rxfilename or wxfilename that cannot be used."""
+    """Unusable rspecifier, wspecifier, rxfilename or wxfilename."""
 
 
 class NotComputableError(Nnet3Error):
-    """A request whose outputs cannot be computed from its inputs."""
+    """Request whose outputs cannot be computed from its inputs."""
 
 
 class CompileError(Nnet3Error):
-    """A computation that the compiler cannot make (not the user's fault, except in exotic networks)."""
+    """Computation that the compiler cannot make, for an unusual network or by a fault of the compiler."""
 
 
 class CheckError(CompileError):
-    """A command list that breaks one of the checker's rules.
+    """Command list that violates a rule of the checker.
 
     Parameters
     ----------
-    message : what is wrong
-    rule : the rule's name, that of the function that checks it
-    command : the command's number, or None if it is a matrix or a list that is wrong
-    after : the optimizer's pass, or whatever else made the command list; empty if unknown
+    message : description of the fault
+    rule : name of the rule, that of the function that checks it
+    command : number of the faulty command; None for a fault of a matrix or a list
+    after : pass of the optimizer, or other function, that made the command list; empty if unknown
     """
 
     def __init__(self, message: str, hint: str | None = None, rule: str = "", command: int | None = None,
@@ -111,24 +111,24 @@ class CheckError(CompileError):
 
 
 class ShapeError(Nnet3Error, ValueError):
-    """A matrix whose dimensions are not those that the network or the request asks for."""
+    """Matrix whose dimensions differ from those of the network or the request."""
 
 
 class NumericError(Nnet3Error):
-    """NaN or infinity where a number is needed."""
+    """NaN or infinity in place of a number."""
 
 
 class DeviceError(Nnet3Error):
-    """A compute device that cannot be used."""
+    """Unusable compute device."""
 
 
 class NoSuchAttribute(AttributeError):
-    """An AttributeError with a hint that is made when it is shown: ``hasattr`` and imports ask for many names in vain.
+    """AttributeError whose hint is only made when it is printed, since ``hasattr`` and imports often fail silently.
 
     Parameters
     ----------
-    message : which object lacks which attribute
-    advice : gives what to type instead, or None
+    message : object and missing attribute
+    advice : function that returns the hint, or None
     """
 
     def __init__(self, message: str, advice: Callable[[], str | None]) -> None:

@@ -1,7 +1,4 @@
-"""Packages that only some things need: which are there, and the command that installs them for this copy of nnet3py.
-
-Light: code that reports that one is missing uses this.
-"""
+"""Optional packages: whether they are installed, and the command that installs them for this copy of nnet3py. Light."""
 from __future__ import annotations
 
 import os
@@ -9,19 +6,19 @@ import re
 import sys
 from typing import Any
 
-# What each is for. Those of developers (test, lint, dist) are installed by make.
+# Purpose of each extra. Those for developers (test, lint, dist) are installed by make.
 EXTRAS = {
     "decode": "graphs for decoding and alignment",
     "chain": "chain examples that are not constrained to an alignment",
     "serve": "recognition as a service, for other programs and browsers",
-    "listen": "recognition of what a microphone hears",
+    "listen": "recognition from a microphone",
     "sound": "files of sound other than WAVE: FLAC, Ogg, MP3",
     "media": "sound of telephones, browsers and videos: m4a, webm, mp4, amr, wma",
     "plot": "plots of a training",
     "tensorboard": "a training as TensorBoard shows it",
     "dask": "training jobs on other machines",
     "cuda": "a GPU, where no CUDA toolkit is installed",
-    "onnx": "models as ONNX files, and what runs them",
+    "onnx": "models as ONNX files, and their runtime",
     "torch": "models as torch modules, archives as torch data sets, LF-MMI as a loss of torch",
     "sklearn": "networks as estimators of scikit-learn",
     "safetensors": "weights as safetensors files",
@@ -31,15 +28,12 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def is_checkout() -> bool:
-    """Whether this package runs from a checkout, not from a wheel that was installed."""
+    """Return whether this package runs from a checkout, not from an installed wheel."""
     return os.path.isfile(os.path.join(_ROOT, "setup.cfg"))
 
 
 def install_command(extra: str) -> str:
-    """The command for a shell that installs what an extra needs, for the Python that runs now.
-
-    A checkout is installed from its folder; a wheel is known to pip by its name.
-    """
+    """Return the shell command that installs an extra for the running Python, from the checkout or by the name."""
     from shlex import quote
 
     pip = f"{quote(sys.executable)} -m pip install"
@@ -51,15 +45,17 @@ def install_command(extra: str) -> str:
 
 
 def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
-    """The module of an optional package.
+    """Import a module of an optional package.
 
     Parameters
     ----------
-    purpose : what needs it, with the verb: ``a microphone needs``
-    extra : that installs it
-    package : what a message calls it; empty: the module's name
+    purpose : subject and verb for the message: ``a microphone needs``
+    extra : extra that installs the package
+    package : name of the package in the message; empty for the module's name
 
-    Raises Nnet3Error, with the command that installs it, if it is missing.
+    Raises
+    ------
+    Nnet3Error : a missing package, with the command that installs it
     """
     from importlib import import_module
 
@@ -72,7 +68,7 @@ def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
 
 
 def missing_packages(extra: str) -> list[str]:
-    """The packages of an extra that are not installed, with the versions that are wanted."""
+    """Return the packages of an extra that are not installed, with their required versions."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     missing = []
@@ -85,8 +81,8 @@ def missing_packages(extra: str) -> list[str]:
 
 
 def _requirements(extra: str) -> list[str]:
-    """What an extra needs, such as ``kaldifst>=1.7``, on this platform."""
-    if is_checkout():          # the file is there, and right; what pip recorded when it installed may be older
+    """Return the requirements of an extra on this platform, such as ``kaldifst>=1.7``."""
+    if is_checkout():          # setup.cfg is up to date, the metadata of the installation may be older
         from configparser import ConfigParser
 
         parser = ConfigParser(interpolation=None)

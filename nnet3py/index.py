@@ -11,16 +11,16 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 
-NO_TIME = -2147483648   # the t of a padding row, which stands for no frame; nothing may be added to it
+NO_TIME = -2147483648   # t of padding rows, which stand for no frame; nothing may be added to it
 
-PRINTED_LENGTH = 200    # of longer lists, the first and last half of so many are printed
+PRINTED_LENGTH = 200    # characters; of longer texts the first and last half are printed
 
-_LOW_BITS = 31          # of a key: x and n share them, t has the 32 above
-_X_BIAS = 1 << 31       # makes any x a number of 32 bits that is not negative
+_LOW_BITS = 31          # bits of a key for x and n; t has the 32 bits above
+_X_BIAS = 1 << 31       # added to x, gives a number of 32 bits that is not negative
 
 
 def as_indexes(indexes: object, what: str = "indexes") -> np.ndarray:
-    """``indexes`` as a contiguous int32 array (rows, 3); raises Nnet3Error for other shapes or numbers."""
+    """Return ``indexes`` as a contiguous int32 array (rows, 3). Raises Nnet3Error for other shapes or numbers."""
     array = np.asarray(indexes)
     if array.size == 0 and array.ndim <= 2:
         return np.zeros((0, 3), dtype=np.int32)
@@ -35,11 +35,11 @@ def as_indexes(indexes: object, what: str = "indexes") -> np.ndarray:
 
 
 class KeySpace:
-    """Maps indexes to int64 keys that sort as the indexes do, and back. Padding rows get keys below all others.
+    """Mapping between indexes and int64 keys that sort as the indexes do. Keys of padding rows are below all others.
 
     Parameters
     ----------
-    min_n, max_n : the range of n; x may use the bits that n leaves of 31
+    min_n, max_n : range of n; x has the bits that n leaves of 31
     """
 
     def __init__(self, min_n: int, max_n: int) -> None:
@@ -52,14 +52,14 @@ class KeySpace:
 
     @classmethod
     def of(cls, arrays: Iterable[np.ndarray]) -> KeySpace:
-        """A key space that holds every n of the given index arrays."""
+        """Return a key space for all n of the given index arrays."""
         columns = [a[:, 0] for a in arrays if len(a)]
         if not columns:
             return cls(0, 0)
         return cls(min(int(c.min()) for c in columns), max(int(c.max()) for c in columns))
 
     def keys(self, indexes: np.ndarray) -> np.ndarray:
-        """int64 keys (...) of int32 indexes (..., 3)."""
+        """Return int64 keys (...) of int32 indexes (..., 3)."""
         x = indexes[..., 2].astype(np.int64)
         if x.size and not (-self._x_bias <= x.min() and x.max() < self._x_bias):
             raise Nnet3Error(f"an x of {int(np.abs(x).max())} in an index is too large")
@@ -75,11 +75,11 @@ class KeySpace:
 
     @staticmethod
     def shifted(keys: np.ndarray, t: int) -> np.ndarray:
-        """The keys of the indexes that are ``t`` later; ``keys`` itself if t is 0. Not for padding rows."""
+        """Return the keys of the indexes that are ``t`` frames later; ``keys`` itself for 0. Not for padding rows."""
         return keys + (t << _LOW_BITS) if t else keys
 
     def indexes(self, keys: np.ndarray) -> np.ndarray:
-        """int32 indexes (..., 3) of int64 keys (...)."""
+        """Return int32 indexes (..., 3) of int64 keys (...)."""
         out = np.empty((*keys.shape, 3), dtype=np.int32)
         out[..., 0] = (keys & ((1 << self._n_bits) - 1)) + self.min_n
         out[..., 1] = keys >> _LOW_BITS
@@ -88,7 +88,7 @@ class KeySpace:
 
 
 def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
-    """int32 (num_sequences * times, 3): all ``times`` of sequence 0, then all of sequence 1, and so on; x is 0."""
+    """Return indexes of all ``times`` of each sequence, by sequence, int32 (num_sequences * times, 3); x is 0."""
     indexes = np.zeros((num_sequences, len(times), 3), dtype=np.int32)
     indexes[:, :, 0] = np.arange(num_sequences)[:, None]
     indexes[:, :, 1] = times
@@ -96,27 +96,27 @@ def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
 
 
 def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:
-    """int64 keys (rows,) of int32 indexes (rows, 3); comparable between arrays only if they share a ``space``."""
+    """Return int64 keys (rows,) of int32 indexes (rows, 3); only those of the same ``space`` are comparable."""
     return (space or KeySpace.of([indexes])).keys(indexes)
 
 
 def sequence_keys(indexes: np.ndarray) -> np.ndarray:
-    """int64 keys (rows,) of the sequences of int32 indexes (rows, 3): of n and x alone, sorting by n, then x."""
+    """Return int64 keys (rows,) of the sequences (n, x) of int32 indexes (rows, 3), which sort by n, then x."""
     return (indexes[:, 0].astype(np.int64) << 32) + (indexes[:, 2].astype(np.int64) + _X_BIAS)
 
 
 def sequences_of(keys: np.ndarray) -> np.ndarray:
-    """The n and x of keys made by ``sequence_keys``, int32 (rows, 2)."""
+    """Return n and x of keys of ``sequence_keys``, int32 (rows, 2)."""
     return np.stack([keys >> 32, (keys & 0xFFFFFFFF) - _X_BIAS], axis=1).astype(np.int32)
 
 
 def sort_order(indexes: np.ndarray) -> np.ndarray:
-    """The permutation (rows,) that sorts int32 indexes (rows, 3) by t, then x, then n. Stable."""
+    """Return the permutation (rows,) that sorts int32 indexes (rows, 3) by t, then x, then n. Stable."""
     return np.argsort(keys(indexes), kind="stable")
 
 
 def lookup(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each row of ``wanted`` (rows, 3) its row in ``table`` (any order), int64 (rows,); -1 where there is none."""
+    """Return the row in ``table`` (in any order) of each index of ``wanted``, int64 (rows,); -1 for missing ones."""
     if not len(table) or not len(wanted):
         return np.full(len(wanted), -1, dtype=np.int64)
     space = KeySpace.of([table, wanted])
@@ -126,7 +126,7 @@ def lookup(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """``values[i]`` where ``sorted_keys[i]`` equals each wanted key, -1 where none does."""
+    """Return ``values[i]`` with ``sorted_keys[i]`` equal to each wanted key; -1 for missing keys."""
     if not len(sorted_keys):
         return np.full(wanted.shape, -1, dtype=np.int64)
     if wanted.size == sorted_keys.size and (wanted.reshape(-1) == sorted_keys).all():
@@ -137,9 +137,9 @@ def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values of a 1-D array, ascending; the array itself if that is what it has.
+    """Return the distinct values of a 1-D array in ascending order; the array itself if it is so already.
 
-    Unlike numpy's unique it does not load numpy.ma, which is slow.
+    Unlike numpy's ``unique`` this does not load numpy.ma, which is slow.
     """
     if (values[1:] > values[:-1]).all():
         return values
@@ -148,7 +148,7 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def numbers_by_appearance(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Number the distinct values of an int64 array (rows,) as they appear: each row's number, and the count of them."""
+    """Number the distinct values of an int64 array (rows,) by appearance; return each row's number, and their count."""
     size = len(values)
     lowest, highest = (int(values.min()), int(values.max())) if size else (0, -1)
     if highest - lowest > 4 * size:
@@ -156,7 +156,7 @@ def numbers_by_appearance(values: np.ndarray) -> tuple[np.ndarray, int]:
         highest = size
     places = values - lowest
     first = np.full(highest - lowest + 1, size)
-    first[places[::-1]] = np.arange(size - 1, -1, -1)      # of the rows with one value the first is written last
+    first[places[::-1]] = np.arange(size - 1, -1, -1)      # of rows with equal values the first is written last
     firsts = np.sort(first[first < size])
     number = np.empty(len(first), dtype=np.int64)
     number[places[firsts]] = np.arange(len(firsts))
@@ -170,7 +170,7 @@ def _is_new(ordered: np.ndarray) -> np.ndarray:
 
 
 def _are_rising(indexes: np.ndarray) -> bool:
-    """True if each index is above the one before it by n, then t, then x."""
+    """Return whether each index is greater than the one before it, by n, then t, then x."""
     columns = np.ascontiguousarray(indexes.T)       # several times as fast to compare
     (n, t, x), (next_n, next_t, next_x) = columns[:, :-1], columns[:, 1:]
     above = (next_t > t) | ((next_t == t) & (next_x > x))
@@ -178,8 +178,8 @@ def _are_rising(indexes: np.ndarray) -> bool:
 
 
 def first_duplicate(indexes: np.ndarray) -> int:
-    """A row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
-    if _are_rising(indexes):        # sequence by sequence, as examples are merged
+    """Return a row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
+    if _are_rising(indexes):        # by sequence, as in merged examples
         return -1
     k = keys(indexes)
     if np.all(k[1:] > k[:-1]):
@@ -193,19 +193,19 @@ def first_duplicate(indexes: np.ndarray) -> int:
 
 
 def shorten(text: str) -> str:
-    """``text``, or its first 100 characters, `` ... `` and its last 100 if it has more than 200."""
+    """Return ``text``, or of more than 200 characters the first 100, `` ... `` and the last 100."""
     half = PRINTED_LENGTH // 2
     return text if len(text) <= PRINTED_LENGTH else f"{text[:half]} ... {text[-half:]}"
 
 
 def format_cindex(name: str, index: Sequence[int]) -> str:
-    """``name(n,t)``, or ``name(n,t,x)`` where x is not 0. Kaldi: PrintCindex."""
+    """Format ``name(n,t)``, or ``name(n,t,x)`` for x other than 0. Kaldi: PrintCindex."""
     n, t, x = (int(v) for v in index)
     return f"{name}({n},{t},{x})" if x else f"{name}({n},{t})"
 
 
 def format_indexes(indexes: np.ndarray) -> str:
-    """Kaldi's text for a list of indexes: ``[(0,-1:1), (1,5)]``, shortened if long."""
+    """Format a list of indexes as Kaldi does: ``[(0,-1:1), (1,5)]``, shortened if long."""
     if not len(indexes):
         return "[ ]"
     n, t, x = (indexes[:, column].astype(np.int64) for column in range(3))
@@ -213,7 +213,7 @@ def format_indexes(indexes: np.ndarray) -> str:
     starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))
     ends = np.append(starts[1:], len(indexes)) - 1
     chosen = np.arange(len(starts))
-    if len(starts) > PRINTED_LENGTH:   # far too long: only the groups at the two ends can show
+    if len(starts) > PRINTED_LENGTH:   # only groups at the ends remain after shortening
         chosen = np.concatenate((chosen[:PRINTED_LENGTH // 2], chosen[-PRINTED_LENGTH // 2:]))
     groups = [f"({n[i]},{t[i]}{f':{t[j]}' if j > i else ''}{f',{x[i]}' if x[i] else ''})"
               for i, j in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True)]
@@ -221,7 +221,7 @@ def format_indexes(indexes: np.ndarray) -> str:
 
 
 def format_cindexes(nodes: np.ndarray, indexes: np.ndarray, node_names: Sequence[str]) -> str:
-    """Kaldi's text for a list of cindexes: for each run of one node its name and its list of indexes.
+    """Format a list of cindexes as Kaldi does: for each run of a node its name and its list of indexes.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def format_cindexes(nodes: np.ndarray, indexes: np.ndarray, node_names: Sequence
 
 
 def format_integers(values: np.ndarray) -> str:
-    """Kaldi's text for a list of integers: ``[0:3, -1, -1]``, ``[-1x10, 1:20]``."""
+    """Format a list of integers as Kaldi does: ``[0:3, -1, -1]``, ``[-1x10, 1:20]``."""
     if not len(values):
         return "[ ]"
     values = np.asarray(values, dtype=np.int64)
@@ -246,7 +246,7 @@ def format_integers(values: np.ndarray) -> str:
     items: list[str] = []
     at = 0                             # the next value to print
     for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
-        begin = max(begin, at)         # the step that led to value `at` was used up by the run before
+        begin = max(begin, at)         # the step to value `at` belongs to the run before
         if begin >= end:
             continue
         if step[begin] not in (0, 1):

@@ -1,9 +1,9 @@
-"""Kaldi's log lines, on standard error.
+"""Log lines of commands, in Kaldi's form, on standard error, and progress on a terminal.
 
-A line reads ``LOG (PROGRAM[VERSION]:FUNCTION():FILE:LINE) MESSAGE``; recipes search both the header and the message.
-Commands call :func:`log`, :func:`warning` and :func:`vlog`. The library itself uses :mod:`logging`; once a command
-runs, :func:`connect_logging` turns what the ``nnet3py`` loggers say into lines of the same form. A library record that
-must carry Kaldi's own header gives it as ``extra=kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)``.
+A line is ``LOG (PROGRAM[VERSION]:FUNCTION():FILE:LINE) MESSAGE``; recipes search both header and message. Commands
+call :func:`log`, :func:`warning` and :func:`vlog`. The library uses :mod:`logging`; in commands
+:func:`connect_logging` turns records of the ``nnet3py`` loggers into lines of the same form. A record that must have
+the header of Kaldi's line has ``extra=kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)``.
 
 Kaldi: base/kaldi-error.h.
 """
@@ -22,38 +22,38 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import logging
 
-KALDI_VERSION = "5.5"  # the version whose programs and log lines these are; scripts may look for it
+KALDI_VERSION = "5.5"  # version of Kaldi's programs in log lines, for which scripts may look
 
-_DEBUG = 10  # logging.DEBUG: VLOG[1]; every number below it one level more
+_DEBUG = 10  # logging.DEBUG, which is VLOG[1]; 9 is VLOG[2] and so on
 
 _CLEAR_LINE = "\r\x1b[K"
 _BAR = 30          # characters
 _USUAL_WIDTH = 80
-_SECONDS_BETWEEN = 0.2   # between two changes of what is shown
+_SECONDS_BETWEEN = 0.2   # seconds between two updates of the progress
 
 _program = ""
-_status = ""             # what stands on the terminal's last line
+_status = ""             # text on the terminal's last line
 _shows_status = True
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
-_shown: Any = None       # the handler of show_log
-# What these say at INFO does not interest someone who tries things at a prompt.
+_shown: Any = None       # handler of show_log
+# Loggers whose INFO records are of no interest at a prompt.
 _HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
 _FOR_SCRIPTS = "[this line is to be parsed by a script:]"
 
-_times: dict[tuple[str, str], int] = {}      # how often what was to be said once: by logger and message
+_times: dict[tuple[str, str], int] = {}      # occurrences of the warnings of warn_once, by logger and message
 
 T = TypeVar("T")
 
 
 def set_program(name: str) -> None:
-    """Name the running command in the headers that follow (Kaldi's name, such as ``nnet3-train``)."""
+    """Set the name of the running command in headers: Kaldi's name, such as ``nnet3-train``."""
     global _program
     _program = name
 
 
 def set_verbose(level: int) -> None:
-    """Show ``VLOG[n]`` messages for n <= ``level`` (the value of ``--verbose``)."""
+    """Show ``VLOG[n]`` lines for n up to ``level``, the value of ``--verbose``."""
     global _verbose
     _verbose = level
     if "logging" in sys.modules:
@@ -61,17 +61,17 @@ def set_verbose(level: int) -> None:
 
 
 def program() -> str:
-    """The name given to :func:`set_program`."""
+    """Return the name of the running command, from :func:`set_program`."""
     return _program
 
 
 def verbose() -> int:
-    """The current verbose level."""
+    """Return the current verbose level."""
     return _verbose
 
 
 def log(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
-    """Write a LOG line. Without ``file`` and ``line`` the caller's own are shown."""
+    """Write a LOG line. ``file`` and ``line`` default to the caller's."""
     _write("LOG", message, function, *_place(file, line, sys._getframe(1)))
 
 
@@ -81,7 +81,7 @@ def warning(message: str, function: str = "main", file: str | None = None, line:
 
 
 def error(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
-    """Write an ERROR line; it raises nothing. Arguments as for :func:`log`."""
+    """Write an ERROR line, without raising an exception. Arguments as for :func:`log`."""
     _write("ERROR", message, function, *_place(file, line, sys._getframe(1)))
 
 
@@ -92,7 +92,7 @@ def vlog(level: int, message: str, function: str = "main", file: str | None = No
 
 
 def warn_once(logger: logging.Logger, message: str) -> None:
-    """Let a logger warn when it is the first time since :func:`count_repeats_anew`, and count the times after that."""
+    """Log a warning at its first occurrence since :func:`count_repeats_anew`, and count further ones."""
     key = logger.name, message
     _times[key] = _times.get(key, 0) + 1
     if _times[key] == 1:
@@ -100,7 +100,7 @@ def warn_once(logger: logging.Logger, message: str) -> None:
 
 
 def warn_of_repeats() -> None:
-    """Warn of what was to be said more than once, with how often it was, and count anew."""
+    """Log each warning of :func:`warn_once` that was repeated, with its number of occurrences, and count anew."""
     import logging
 
     for (name, message), count in _times.items():
@@ -110,17 +110,17 @@ def warn_of_repeats() -> None:
 
 
 def count_repeats_anew() -> None:
-    """Let all warnings of :func:`warn_once` be said again."""
+    """Forget the warnings of :func:`warn_once`, so that they are logged again."""
     _times.clear()
 
 
 def kaldi_place(function: str, file: str, line: int) -> dict[str, Any]:
-    """The ``extra=`` of a :mod:`logging` call whose line must show Kaldi's function, file and line."""
+    """Return the ``extra=`` of a :mod:`logging` call for a line with Kaldi's function, file and line number."""
     return {"kaldi_place": (function, file, line)}
 
 
 def short_path(path: str) -> str:
-    """A source path with at most one folder, as headers show it."""
+    """Return a source path with at most one folder, as in headers."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 
@@ -131,12 +131,12 @@ def _place(file: str | None, line: int | None, frame: FrameType) -> tuple[str, i
 
 
 def _write(kind: str, message: str, function: str, file: str, line: int) -> None:
-    # One write, so that lines of processes that share a terminal or a log file do not mix.
+    # A single write, so that lines of processes that share a terminal or a log file do not mix.
     write_text(f"{kind} ({_program}[{KALDI_VERSION}]:{function}():{file}:{line}) {message}\n")
 
 
 def write_text(text: str) -> None:
-    """Write text to standard error as it is; if that is closed or full, there is nowhere left to complain."""
+    """Write text to standard error unchanged; errors are ignored, since they could not be reported."""
     if _status:
         show_status("")
     try:
@@ -151,14 +151,14 @@ def _logging_level() -> int:
 
 
 def show_log(level: str | None = "INFO") -> None:
-    """Show on standard error what the ``nnet3py`` loggers say, one per line: for programs and notebooks.
+    """Print the records of the ``nnet3py`` loggers to standard error, for programs and notebooks.
 
-    This is the default where Python is used interactively and logging was not set up otherwise.
+    This is the default in interactive use, unless logging is set up otherwise.
 
     Parameters
     ----------
-    level : "INFO" shows passes of a training and the like, "DEBUG" all there is, "WARNING" what may be wrong; None
-        shows nothing any more
+    level : "INFO" for passes of training and the like, "DEBUG" for all records, "WARNING" for warnings and errors; None
+        stops printing
     """
     global _shown
     import logging
@@ -184,7 +184,7 @@ def show_log(level: str | None = "INFO") -> None:
 
 
 def show_log_if_interactive() -> None:
-    """Call :func:`show_log` at a prompt or in a notebook, unless the program has set up logging itself."""
+    """Call :func:`show_log` at a prompt or in a notebook, unless the program has set up logging."""
     if hasattr(sys, "ps1"):
         import logging
 
@@ -193,7 +193,7 @@ def show_log_if_interactive() -> None:
 
 
 def connect_logging() -> None:
-    """Show what the ``nnet3py`` loggers say as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on.
+    """Write records of the ``nnet3py`` loggers as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on.
 
     Python's own warnings (a library's RuntimeWarning) become WARNING lines.
     """
@@ -221,7 +221,7 @@ def _show_warning(message: Warning | str, category: type[Warning], filename: str
 
 
 def disconnect_logging() -> None:
-    """Undo :func:`connect_logging`, for a program that goes on after running a command."""
+    """Undo :func:`connect_logging`, for a program that continues after a command."""
     global _show_warning_before
     if _show_warning_before is not None:
         sys.modules["warnings"].showwarning = _show_warning_before   # type: ignore[attr-defined]
@@ -254,10 +254,10 @@ def _emit(record: logging.LogRecord) -> None:
 
 
 def show_status(text: str) -> bool:
-    """Show on the last line of the terminal what goes on now, in place of what was shown there; "" shows nothing.
+    """Replace the status on the terminal's last line by ``text``, and return whether there is a terminal.
 
-    The terminal is standard error, else the one that ``$NNET3PY_PROGRESS`` names. A process whose output is a pipe
-    leaves it to the one that reads from it. Returns whether there is a terminal.
+    The terminal is standard error, or else the one of ``$NNET3PY_PROGRESS``. A process whose standard output is a pipe
+    shows no status: the process that reads the pipe does.
     """
     global _status
     stream = _terminal()
@@ -277,19 +277,19 @@ def show_status(text: str) -> bool:
 
 
 def bar(done: int, total: int, what: str, seconds: float) -> str:
-    """A bar for :func:`show_status`: ``done`` of ``total`` (positive), after so many seconds."""
+    """Return a progress bar for :func:`show_status`: ``done`` of ``total`` (positive) after ``seconds``."""
     filled = _BAR * min(done, total) // total
     return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {what.format(total)}, {seconds:.0f} s"
 
 
 def leave_status_to_others() -> None:
-    """Stop showing anything: a process that helps another one leaves the terminal to it."""
+    """Stop showing status, in a process that works for another one, which has the terminal."""
     global _shows_status
     _shows_status = False
 
 
 def _terminal() -> Any:
-    """The stream on which status is shown; None for none."""
+    """Return the stream for status; None if there is none."""
     if not _shows_status:
         return None
     if _is_notebook(sys.stderr):
@@ -309,18 +309,19 @@ def _terminal() -> Any:
 
 
 def _is_notebook(stream: Any) -> bool:
-    """Whether a stream's lines are shown below a notebook's cell."""
+    """Return whether a stream is the output of a notebook's cell."""
     return type(stream).__module__.startswith("ipykernel.")
 
 
 def _clear_line(stream: Any) -> str:
-    return f"\r{' ' * _USUAL_WIDTH}\r" if _is_notebook(stream) else _CLEAR_LINE    # a notebook knows no more
+    # notebooks do not know the terminal's control sequence
+    return f"\r{' ' * _USUAL_WIDTH}\r" if _is_notebook(stream) else _CLEAR_LINE
 
 
 @cache
 def _opened_terminal(path: str) -> Any:
     try:
-        stream = open(path, "w")  # noqa: SIM115 (open as long as the process lives)
+        stream = open(path, "w")  # noqa: SIM115 (stays open until the process ends)
     except OSError:
         return None
     return stream if stream.isatty() else None
@@ -335,17 +336,15 @@ def _width(stream: Any) -> int:
 
 def progress(items: Iterable[T], label: str, length: int | None = None, size: Callable[[T], int] | None = None,
              share: Callable[[], float | None] | None = None) -> Iterator[T]:
-    """Yield ``items``; on a terminal show how many they were, how many a second, and the time left.
-
-    Where there is no terminal, nothing is written (see :func:`show_status`).
+    """Yield ``items``, and show their number, rate and the remaining time on a terminal, if there is one.
 
     Parameters
     ----------
-    label : what goes on
-    length : how many items there will be, or examples if ``size`` is given; None: not known
-    size : how many examples are in an item; None: items are counted
-    share : how much of the whole was read so far, from 0 to 1, which gives the time left where ``length`` does not;
-        it may give None: not known
+    label : text before the numbers
+    length : number of items, or of examples if ``size`` is given; None if unknown
+    size : function that returns the number of examples of an item; None to count items
+    share : function that returns the finished fraction of the whole, from 0 to 1, or None if unknown; it gives the
+        remaining time without ``length``
     """
     start = shown = time.monotonic()
     total = f" of {length}" if length and size is None else ""
@@ -367,12 +366,12 @@ def progress(items: Iterable[T], label: str, length: int | None = None, size: Ca
 
 
 def rate(value: float) -> str:
-    """A number per second: whole from ten on, below that with one decimal."""
+    """Format a number per second: as an integer from ten on, else with one decimal."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.1f}"
 
 
 def clock_time(seconds: float) -> str:
-    """A duration as ``h:mm:ss``, with the days before it from one day on."""
-    from datetime import timedelta  # most commands show no time left
+    """Format a duration in seconds as ``h:mm:ss``, from one day on with the days."""
+    from datetime import timedelta  # slow to load, and rarely needed
 
     return str(timedelta(seconds=round(seconds)))

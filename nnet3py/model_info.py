@@ -1,36 +1,36 @@
-"""What ``nnet3-info`` and ``nnet3-am-info`` print. Kaldi: ``Nnet::Info``, ``AmNnetSimple::Info``."""
+"""Texts of ``nnet3-info`` and ``nnet3-am-info``. Kaldi: ``Nnet::Info``, ``AmNnetSimple::Info``."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
 
 def info(nnet: AnyModelOrFile, verbose: int = 0) -> str:
-    """The text that ``nnet3-info`` prints: contexts (of a simple network), sizes, nodes and components.
+    """Return the text of ``nnet3-info``: contexts (of a simple network), sizes, nodes and components.
 
     Parameters
     ----------
-    nnet : a network, an acoustic model, or the file of one
-    verbose : at 2 and above some components add summaries of singular values
+    nnet : network or acoustic model, or the file of one
+    verbose : level of detail; from 2 on, with summaries of singular values of some components
 
     Returns
     -------
-    Lines of ``key: value`` and of config, which end with a newline.
+    Lines of ``key: value`` and config lines, with a newline at the end.
 
     Raises
     ------
-    Nnet3Error : no output of a simple network can be computed, however much context it gets
+    Nnet3Error : a simple network whose output cannot be computed with any context
     """
     nnet = network_or_file(nnet)
     lines = []
     if nnet.is_simple():
-        from nnet3py.compiler.context import compute_simple_nnet_context
+        from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
         left, right = compute_simple_nnet_context(nnet)
         lines += [f"left-context: {left}", f"right-context: {right}"]
@@ -43,7 +43,7 @@ def info(nnet: AnyModelOrFile, verbose: int = 0) -> str:
 
 
 def acoustic_model_info(model: AcousticModel, verbose: int = 0) -> str:
-    """The text that ``nnet3-am-info`` prints: dimensions and priors, then the network's."""
+    """Return the text of ``nnet3-am-info``: dimensions and priors, then the text for the network."""
     nnet, priors = model.nnet, model.priors
     lines = [f"input-dim: {nnet.input_dim('input')}", f"ivector-dim: {nnet.input_dim('ivector')}",
              f"num-pdfs: {nnet.output_dim('output')}", f"prior-dimension: {priors.size}"]

@@ -1,8 +1,9 @@
-"""What people type who know other libraries, such as ``nnet3py.load_model``, and what nnet3py calls it. Light."""
+"""Names of other libraries, such as ``load_model`` or ``nnet.forward``, each with what nnet3py has for it. Light."""
 from __future__ import annotations
 
 from nnet3py.advice import elsewhere
 
+# Names of the package.
 NAMES = elsewhere(**{
     # networks and model files
     "load read open from_file load_nnet read_network load_network Network NeuralNetwork":
@@ -65,7 +66,7 @@ NAMES = elsewhere(**{
     "greedy_decode decode_greedy ctc_decode phones": "nnet3py.decode_phones(model, feats)",
     "Decoder FasterDecoder": "nnet3py.decode(model, log_likes, graph); step by step: nnet3py.LatticeDecoder(graph)",
     "Fst HCLG read_fst": "nnet3py.DecodingGraph.read('HCLG.fst', transition_model)",
-    "diarization diarize speakers": "nnet3py.diarize('speaker-model-folder', 'a.wav')",
+    "diarization speakers": "nnet3py.diarize('speaker-model-folder', 'a.wav')",
     "LanguageModel RNNLM": "nnet3py.RnnLanguageModel('rnnlm-folder')",
     # other programs
     "to_onnx save_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",
@@ -73,4 +74,59 @@ NAMES = elsewhere(**{
     "torchscript trace script jit": "torch.export.export(nnet3py.to_torch(nnet), (input,))",
     "as_torch torch_module": "nnet3py.to_torch(nnet)",
     "Dim": "from torch.export import Dim",
+})
+
+# Attributes of a network.
+NETWORK = elsewhere(**{
+    "forward predict run compute infer": "nnet(feats), or nnet3py.compute(nnet, feats)",
+    "fit": "nnet3py.train(nnet, feats, targets)",
+    "train": "nnet3py.train(nnet, feats, targets) trains; there is no mode to set",
+    "step train_step optimizer zero_grad": "nnet3py.Trainer(nnet).step(feats, targets)",
+    "backward grad gradients": "nnet3py.gradients(nnet, feats, targets=classes)",
+    "loss score evaluate": "nnet3py.gradients(nnet, feats, targets=classes).value; or train(…, validation=…)",
+    "eval inference": "nothing is to be done: nnet(feats) computes in test mode",
+    "to cuda cpu device": "nnet3py.compute(nnet, feats, device='cuda')",
+    "float half double dtype": "nothing is to be done: networks compute in float32",
+    "save dump to_file": "nnet.write('final.raw')",
+    "load load_state_dict from_file from_pretrained": "nnet3py.read_nnet('final.raw')",
+    "layers modules children named_modules keys values names items named_children":
+        "for name in nnet: nnet[name]; or nnet.summary()",
+    "parameters named_parameters state_dict weights get_weights": "for name in nnet: nnet[name].parameters()",
+    "set_weights set_state": "nnet.set_parameters('affine1', {'bias_params': values})",
+    "num_params n_params count_params": "nnet.num_parameters()",
+    "shape dims dim inputs outputs input output in_features out_features input_size output_size":
+        "nnet.input_dim('input'), nnet.output_dim('output'); or nnet.summary()",
+    "context left_context right_context receptive_field": "print(nnet.summary()), or nnet3py.info(nnet)",
+    "export export_onnx to_onnx": "nnet3py.export_onnx(nnet, 'final.onnx')",
+    "quantize": "nnet3py.export_onnx(nnet, 'final.onnx', quantize='int16')",
+    "to_torch as_torch": "nnet3py.to_torch(nnet)",
+    "compare diff equal equals": "nnet3py.compare(nnet, other); or nnet == other",
+    "info": "nnet3py.info(nnet)",
+    "freeze requires_grad requires_grad_": "nnet3py.freeze(nnet, 'affine1*')",
+    "unfreeze": "nnet3py.unfreeze(nnet, 'affine1*')",
+    "clone": "nnet.copy()",
+    "edits apply_edits": "nnet3py.apply_edits(nnet, 'set-learning-rate name=* learning-rate=0.001')",
+    "learning_rate lr set_learning_rate": "nnet3py.set_learning_rate(nnet, 0.001)",
+    "priors transition_model": "a network has none, an acoustic model has: nnet3py.read_model('final.mdl')",
+    "decode recognize transcribe align": "nnet3py.Recognizer('model-folder').transcribe('a.wav'), nnet3py.decode, "
+                                         "nnet3py.align",
+    "plot draw show graph": "nnet.summary() as the last line of a notebook's cell, or nnet3py inspect --html=a.html",
+})
+
+# Attributes of an acoustic model; those of its network come after them.
+ACOUSTIC_MODEL = elsewhere(**{
+    "forward predict run compute infer": "model(feats), or nnet3py.compute(model, feats)",
+    "fit train": "nnet3py.train(model, (feats, targets))",
+    "eval inference": "nothing is to be done: model(feats) computes in test mode",
+    "save dump to_file": "model.write('final.mdl')",
+    "load from_file from_pretrained": "nnet3py.read_model('final.mdl')",
+    "layers modules children named_modules": "for name in model: model[name]; or model.summary()",
+    "parameters named_parameters state_dict weights": "for name in model: model[name].parameters()",
+    "num_pdfs phones topology": "model.transition_model.num_pdfs, model.transition_model.topology.phones",
+    "tree": "it is a file of its own, beside the model",
+    "compare diff equal equals": "nnet3py.compare(model, other); or model == other",
+    "decode recognize transcribe": "nnet3py.decode(model, feats, graph); nnet3py.decode_phones(model, feats)",
+    "export_onnx to_onnx export": "nnet3py.export_onnx(model, 'final.onnx')",
+    "to_torch as_torch": "nnet3py.to_torch(model)",
+    "clone": "model.copy()",
 })

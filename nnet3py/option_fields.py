@@ -16,7 +16,7 @@ from nnet3py import option_file
 from nnet3py.errors import UsageError
 
 T = TypeVar("T")
-OptionValue: TypeAlias = "str | float | bool"       # of an option; to type checkers a whole number is a float, too
+OptionValue: TypeAlias = "str | float | bool"       # an int is a float to type checkers
 
 
 class Setting(NamedTuple):

@@ -44,7 +44,7 @@ def option_texts(line: str) -> list[str]:
 def read_option_lines(path: str) -> list[OptionLine]:
     """Read the lines of a conf file with options; UsageError for an unreadable file or a line that is no option."""
     try:
-        with open(path, encoding="utf-8-sig") as stream:         # a byte-order mark is passed over
+        with open(path, encoding="utf-8-sig") as stream:         # skips a byte-order mark
             lines = stream.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot open config file: {path} ({error})") from None

@@ -1,6 +1,6 @@
-"""Packages whose public names are loaded at first use: importing one of their modules loads no other. Light.
+"""Lazy public names of packages: the module of a name is loaded at first use, and no other. Light.
 
->>> give_names(__name__, {"best_path": "nnet3py.lattices.best_path"})      # in nnet3py/lattices/__init__.py
+>>> give_names(__name__, {"best_path": "nnet3py.lattices.paths"})      # in nnet3py/lattices/__init__.py
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnet3py.errors import NoSuchAttribute
 
 
 class _Package(ModuleType):
-    """A package with public names, in ``_module_of``."""
+    """Package with lazy public names, name -> module in ``_module_of``."""
 
     _module_of: Mapping[str, str]
     _elsewhere: Mapping[str, str]
@@ -28,10 +28,10 @@ class _Package(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; but where a function and its module have one name, it stays the function's.
+        """Set an attribute, except to a module with the name of a public function, which stays the function.
 
-        Python sets a package's attribute whenever it has imported a module of it. ``from nnet3py.lattices.best_path
-        import path_of`` finds the module by its path all the same.
+        Python sets a package's attribute whenever it has imported a module of it. ``from nnet3py.lattices.determinize
+        import determinize_pruned`` finds the module by its path all the same.
         """
         if not (isinstance(value, ModuleType) and name in self._module_of):
             super().__setattr__(name, value)
@@ -48,13 +48,13 @@ class _Package(ModuleType):
 
 
 def give_names(package: str, module_of: Mapping[str, str], elsewhere: Mapping[str, str] | None = None) -> None:
-    """Let a package have names that modules define.
+    """Give a package lazy public names.
 
     Parameters
     ----------
-    package : its ``__name__``; it is being imported
-    module_of : the module of each name
-    elsewhere : names of other libraries, each with what to type instead
+    package : ``__name__`` of the package, which is being imported
+    module_of : module of each name
+    elsewhere : names of other libraries, each with the text of a hint
     """
     module = sys.modules[package]
     module.__dict__.update(_module_of=dict(module_of), _elsewhere=dict(elsewhere or {}))

@@ -1,7 +1,7 @@
-"""The random choices of the example tools: the C library's ``rand`` and the shuffle of the C++ library.
+"""Random numbers as in Kaldi's example tools: ``rand`` of glibc and ``std::shuffle`` of libstdc++.
 
-Which examples a subset keeps, in which order, and where an utterance is cut can then be compared with Kaldi's own
-results. Where Kaldi seeds from a random device, Philox is used instead (:func:`philox`), so that runs repeat.
+With them the examples of a subset, their order, and the cuts of utterances are equal to Kaldi's. Where Kaldi seeds from
+a random device, Philox is used instead (:func:`philox`), so that runs can be repeated.
 Kaldi: ``Rand``, ``RandInt``, ``WithProb`` of ``kaldi-math.h``.
 """
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     import numpy as np
 
 RAND_MAX = 2147483647
-_LAGS = (3, 31)                 # the additive feedback generator of glibc
-_WARM_UP = 310                  # numbers that it throws away after seeding
-_SEED_OFFSET = 27437            # of Kaldi's RandomState
+_LAGS = (3, 31)                 # lags of glibc's additive feedback generator
+_WARM_UP = 310                  # numbers that are discarded after seeding
+_SEED_OFFSET = 27437            # added to the seed in Kaldi's RandomState
 _MULTIPLIER, _INCREMENT = 1103515245, 12345      # of glibc's rand_r
 _FLOAT32 = struct.Struct("<f")
 _RARE = 128                     # below 1/128 a probability is split in two draws
 
 
 def float32(number: float) -> float:
-    """A number rounded to float."""
+    """Return a number rounded to float32."""
     return _FLOAT32.unpack(_FLOAT32.pack(number))[0]
 
 
 class CRandom:
-    """Pseudo-random integers as glibc's ``rand()`` gives them after ``srand(seed)``; seed 1 is the unseeded state."""
+    """Generator of the integers of glibc's ``rand()`` after ``srand(seed)``; seed 1 is the unseeded state."""
 
     def __init__(self, seed: int = 1) -> None:
         value = seed if seed else 1
@@ -45,29 +45,29 @@ class CRandom:
             self.draw()
 
     def state(self) -> np.ndarray:
-        """uint32 (31,): the last numbers, the oldest first; the next one is the sum of elements 0 and 28."""
+        """Return the last numbers, the oldest first, uint32 (31,); the next one is the sum of elements 0 and 28."""
         import numpy as np
 
         return np.array(self._state, dtype=np.uint32)
 
     def draw(self) -> int:
-        """An integer in 0 … RAND_MAX."""
+        """Draw an integer in 0 … RAND_MAX."""
         state = self._state
         value = (state[-_LAGS[0]] + state[0]) & 0xFFFFFFFF
         state.append(value)
         return value >> 1
 
     def uniform(self) -> float:
-        """A float32 between 0 and 1. Kaldi: RandUniform."""
+        """Draw a float32 uniformly between 0 and 1. Kaldi: RandUniform."""
         return float32((self.draw() + 1.0) / (RAND_MAX + 2.0))
 
     def normal(self) -> float:
-        """A normally distributed float32. Kaldi: RandGauss."""
+        """Draw a normally distributed float32. Kaldi: RandGauss."""
         radius = math.sqrt(-2.0 * math.log(self.uniform()))
         return float32(radius * math.cos(2.0 * math.pi * self.uniform()))
 
     def normal_matrix(self, num_rows: int, num_cols: int) -> np.ndarray:
-        """float32 (num_rows, num_cols), normally distributed, by a generator of its own. Kaldi: SetRandn."""
+        """Draw normally distributed float32 (num_rows, num_cols), from a generator of its own. Kaldi: SetRandn."""
         import numpy as np
 
         pairs = (num_cols + 1) // 2
@@ -78,11 +78,11 @@ class CRandom:
         return both.reshape(num_rows, 2 * pairs)[:, :num_cols].astype(np.float32)
 
     def integer(self, low: int, high: int) -> int:
-        """An integer in low … high, both included; nothing is drawn if there is no choice."""
+        """Draw an integer in low … high, both included; for low == high nothing is drawn."""
         return low if low == high else low + self.draw() % (high + 1 - low)
 
     def happens(self, probability: float) -> bool:
-        """True with the given probability; nothing is drawn for 0 and 1."""
+        """Return True with the given probability; for 0 and 1 nothing is drawn."""
         if probability in (0.0, 1.0):
             return probability == 1.0
         while probability * RAND_MAX < _RARE:
@@ -92,7 +92,7 @@ class CRandom:
         return self.draw() < float32((RAND_MAX + 1.0) * float32(probability))
 
     def count(self, mean: float) -> int:
-        """A whole number around ``mean``: its whole part, and one more with the probability of the rest."""
+        """Draw an integer whose mean is ``mean``: the integral part, or one more with the probability of the rest."""
         number = 0
         while mean > 1.0:
             number += 1
@@ -101,7 +101,7 @@ class CRandom:
 
 
 def _rand_r(seed: int, count: int) -> np.ndarray:
-    """int64 (count,), what glibc's ``rand_r`` gives, starting from a seed."""
+    """Return the first ``count`` numbers of glibc's ``rand_r`` for a seed, int64 (count,)."""
     import numpy as np
 
     steps = 3 * count
@@ -113,19 +113,22 @@ def _rand_r(seed: int, count: int) -> np.ndarray:
 
 
 def _mersenne_twister(seed: int) -> random.Random:
-    """The 32-bit words of ``std::mt19937(seed)``: ``getrandbits(32)``. Matsumoto and Nishimura, 1998."""
+    """Return a generator whose ``getrandbits(32)`` are the numbers of ``std::mt19937(seed)``.
+
+    Matsumoto and Nishimura, "Mersenne Twister", 1998.
+    """
     state = [seed & 0xFFFFFFFF]
     for i in range(1, 624):
         state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + i) & 0xFFFFFFFF)
-    words = random.Random()   # of the standard library: numpy.random takes 10 ms to import
+    words = random.Random()   # the standard library's: numpy.random takes 10 ms to import
     words.setstate((3, (*state, 624), None))
     return words
 
 
 def shuffled(count: int, seed: int) -> list[int]:
-    """The permutation of 0 … count-1 that ``std::shuffle`` with ``mt19937(seed)`` makes of ``count`` items.
+    """Return the permutation of 0 … count-1 that ``std::shuffle`` makes with ``mt19937(seed)``.
 
-    As in libstdc++, which draws two positions from one random number where their product fits.
+    As libstdc++ does, two positions are drawn from one random number where their product fits.
     """
     words = _mersenne_twister(seed)
 
@@ -157,7 +160,7 @@ def shuffled(count: int, seed: int) -> list[int]:
 
 
 def philox(seed: int = 0) -> np.random.Generator:
-    """A counter-based generator, for choices without a sequence of Kaldi's to follow."""
+    """Return a counter-based generator, for random numbers that need not equal Kaldi's."""
     import numpy as np
 
     return np.random.Generator(np.random.Philox(seed))

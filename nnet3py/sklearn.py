@@ -39,26 +39,27 @@ MakeNetwork = Callable[[int, int], Nnet]
 
 
 class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-defined]
-    """What :class:`Nnet3Classifier` and :class:`Nnet3Regressor` share.
+    """Base of :class:`Nnet3Classifier` and :class:`Nnet3Regressor`.
 
     Parameters
     ----------
-    hidden_dims : sizes of the hidden layers, each an affine map, a rectifier and batch normalization
-    make_network : called with the dimensions of input and output, gives the network to train, with nodes called
-        ``input`` and ``output``, in place of one of ``hidden_dims``; a classifier's output is log-probabilities
-    num_epochs : passes over the data
-    learning_rate, final_learning_rate : of the first pass, and what it falls to exponentially; None: it stays
-    minibatch_size : rows of a minibatch
-    validation_fraction : how much of the data is held out, at random, for ``patience``; 0: nothing
-    patience : passes without a better objective on held-out data after which training ends; 0: never early
-    random_state : an integer, a ``numpy.random.RandomState``, or None for another network with every fit
+    hidden_dims : dimensions of the hidden layers, each an affine map, a rectifier and batch normalization
+    make_network : function that takes the dimensions of input and output and returns the network to train, with nodes
+        ``input`` and ``output``, in place of one with ``hidden_dims``; a classifier's output is log-probabilities
+    num_epochs : number of passes over the data
+    learning_rate, final_learning_rate : learning rates at the begin and the end, between which it decays exponentially;
+        None for a constant rate
+    minibatch_size : number of rows of a minibatch
+    validation_fraction : fraction of the data that is held out, at random, for ``patience``; 0 for none
+    patience : number of passes without a better objective on held-out data after which training ends; 0 for all passes
+    random_state : integer, ``numpy.random.RandomState``, or None for a different network in each fit
 
     Attributes
     ----------
-    nnet_ : the network
+    nnet_ : the trained network
     history_ : :class:`nnet3py.History` of the training
-    n_features_in_ : columns of X
-    n_iter_ : passes that were made
+    n_features_in_ : number of columns of X
+    n_iter_ : number of passes
     """
 
     def __init__(self, hidden_dims: Sequence[int] = (64, 64), *, make_network: MakeNetwork | None = None,
@@ -76,7 +77,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.random_state = random_state
 
     def _fit(self, x: np.ndarray, targets: np.ndarray, output_dim: int, output: str) -> None:
-        """Make ``nnet_`` for float32 rows, and train it; ``output`` are the options of the last layer."""
+        """Make and train ``nnet_`` for float32 rows; ``output`` has the options of the last layer."""
         if not 0.0 <= self.validation_fraction < 1.0:
             raise UsageError(f"validation_fraction={self.validation_fraction}: expected 0 (nothing) to below 1")
         random = _utils.check_random_state(self.random_state)
@@ -99,7 +100,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.n_iter_ = len(self.history_)
 
     def _output(self, x: ArrayLike) -> np.ndarray:
-        """The network's output for rows, float64 (rows, output dim)."""
+        """Return the network's output for rows, float64 (rows, output dim)."""
         _validation.check_is_fitted(self)
         rows = _validation.validate_data(self, x, reset=False, dtype=np.float32)
         padded = np.zeros((-(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE, rows.shape[1]), np.float32)
@@ -108,7 +109,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
-        if "nnet_" in state:                    # kernels want writable arrays, and those that joblib maps are not
+        if "nnet_" in state:                    # kernels need writable arrays; those that joblib maps are not
             self.nnet_ = self.nnet_.copy()
 
     def __sklearn_tags__(self) -> Any:
@@ -118,17 +119,17 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
 
 
 class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignore[misc, name-defined]
-    """A network that tells classes apart: log-softmax, trained by cross-entropy.
+    """Classifier: a network with log-softmax output, trained with cross-entropy.
 
     Parameters
     ----------
     hidden_dims, make_network, num_epochs, learning_rate, final_learning_rate, minibatch_size, validation_fraction,
-    patience, random_state : as :class:`Nnet3Estimator` has them
+    patience, random_state : see :class:`Nnet3Estimator`
 
     Attributes
     ----------
-    classes_ : the classes, in the order of columns
-    nnet_, history_, n_features_in_, n_iter_ : as :class:`Nnet3Estimator` has them
+    classes_ : classes in the order of output columns
+    nnet_, history_, n_features_in_, n_iter_ : see :class:`Nnet3Estimator`
     """
 
     def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Classifier:
@@ -142,35 +143,35 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
         return self
 
     def predict_log_proba(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Log-probabilities, float64 (rows, classes)."""
+        """Return log-probabilities, float64 (rows, classes)."""
         return self._output(x)
 
     def predict_proba(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities, float64 (rows, classes), which sum to 1."""
+        """Return probabilities, float64 (rows, classes), whose rows sum to 1."""
         probabilities = np.exp(self._output(x))
         return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
     def predict(self, x: ArrayLike) -> np.ndarray:
-        """The likeliest class of each row, of the type of ``y``, (rows,); ``x`` float (rows, features)."""
+        """Return the most likely class of each row, (rows,), of the type of ``y``; ``x`` is float (rows, features)."""
         likeliest = self._output(x).argmax(axis=1)
         return np.asarray(self.classes_[likeliest])
 
 
 class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[misc, name-defined]
-    """A network that predicts numbers: squared error, of targets brought to mean 0 and variance 1.
+    """Regressor: a network trained with squared error on targets normalized to mean 0 and variance 1.
 
     Parameters
     ----------
     hidden_dims, make_network, num_epochs, learning_rate, final_learning_rate, minibatch_size, validation_fraction,
-    patience, random_state : as :class:`Nnet3Estimator` has them
+    patience, random_state : see :class:`Nnet3Estimator`
 
     Attributes
     ----------
-    nnet_, history_, n_features_in_, n_iter_ : as :class:`Nnet3Estimator` has them
+    nnet_, history_, n_features_in_, n_iter_ : see :class:`Nnet3Estimator`
     """
 
     def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Regressor:
-        """Train on float (rows, features), and (rows,) or (rows, targets). ValueError for invalid data."""
+        """Train on float (rows, features) and targets (rows,) or (rows, targets). Raises ValueError for bad data."""
         rows, values = _validation.validate_data(self, x, y, dtype=np.float32, multi_output=True, y_numeric=True)
         values = np.asarray(values, np.float64)
         targets = values.reshape(len(rows), -1)
@@ -182,7 +183,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
         return self
 
     def predict(self, x: ArrayLike) -> NDArray[np.float64]:
-        """float64 (rows,) or (rows, targets), whichever ``y`` was."""
+        """Return predictions, float64 (rows,) or (rows, targets) as ``y`` was."""
         values = self._output(x) * self._scale + self._mean
         return values[:, 0] if self._is_flat else values
 
@@ -206,5 +207,5 @@ def _check_network(nnet: Nnet, input_dim: int, output_dim: int) -> None:
 
 
 def _rows(x: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows as sequences of one frame."""
+    """Return rows and targets as sequences of one frame."""
     return x[:, None], targets.reshape(len(x), 1, *targets.shape[1:])

@@ -1,8 +1,8 @@
-"""What operating systems do differently, with substitutes where one lacks something. Light: the standard library only.
+"""Differences between operating systems, with substitutes for missing functions. Light: the standard library only.
 
-Everything that POSIX has and others may not have (locks, signals, groups of processes, a shell, limits, the functions
-of the C library) is called from here. What counts is whether a thing is there, not the name of the system; Windows'
-own way is taken where POSIX's is missing. ``watcher.py`` imports this file by its path.
+All functions of POSIX that other systems may lack (locks, signals, process groups, a shell, limits, functions of the C
+library) are called from here. The existence of a function decides, not the name of the system; where POSIX's is
+missing, that of Windows is used. ``watcher.py`` imports this file by its path.
 """
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ except ImportError:         # POSIX
 # -- files -------------------------------------------------------------------------------------------------------------
 
 PLAIN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_BINARY", 0)
-"""For ``os.open``: bytes as they are, and no descriptor for programs that are started."""
+"""Flags for ``os.open``: bytes unchanged, and a descriptor that child programs do not inherit."""
 UNFOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""For ``os.open``: no symbolic link is followed, and no fifo waited for."""
+"""Flags for ``os.open``: no symbolic link is followed, and opening a fifo does not block."""
 HAS_OWNERS = hasattr(os, "geteuid")
-"""Whether files belong to users, and say by their mode who may write them."""
+"""Whether files have owners and modes."""
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-_FAR = 1 << 40              # where Windows' locks are, which forbid reading what they lock
+_FAR = 1 << 40              # offset of Windows' locks, since locked bytes cannot be read
 
 
 def _seek_and_read(descriptor: int, size: int, offset: int) -> bytes:
@@ -41,16 +41,16 @@ def _seek_and_read(descriptor: int, size: int, offset: int) -> bytes:
 
 
 read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
-"""``read_at(descriptor, size, offset)``: bytes of a file; where it stands is undefined afterwards."""
+"""``read_at(descriptor, size, offset)`` reads bytes of a file; the file position is undefined afterwards."""
 
 
 def device_path(path: str) -> str:
-    """``/dev/null``, the device that discards everything, as this system calls it; other names as they are."""
+    """Return this system's name of ``/dev/null``; other names unchanged."""
     return os.devnull if path == "/dev/null" else path
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Set the mode of an open file, where the system can do that. Raises OSError."""
+    """Set the mode of an open file, on systems with modes. Raises OSError."""
     if hasattr(os, "fchmod"):
         os.fchmod(descriptor, mode)
 
@@ -68,15 +68,15 @@ def link_or_copy(target: str, path: str) -> None:
 
 
 def can_lock() -> bool:
-    """Whether files can be locked at all."""
+    """Return whether files can be locked."""
     return fcntl is not None or msvcrt is not None
 
 
 def lock_range(descriptor: int, start: int = 0, length: int = 0) -> bool:
-    """Lock bytes of a file (length 0: all of them) for this process, unless another has done so.
+    """Lock bytes of a file (all for length 0) for this process, without waiting, and return whether it has the lock.
 
-    Without waiting; returns whether it could be done. The lock ends with the process, and, with POSIX's, when the
-    process closes any descriptor of the file. A process does not exclude itself. OSError where files cannot be locked.
+    The lock ends with the process, and on POSIX when the process closes any descriptor of the file. A process does not
+    exclude itself. Raises OSError for files that cannot be locked.
     """
     try:
         if fcntl is not None:
@@ -93,7 +93,7 @@ def lock_range(descriptor: int, start: int = 0, length: int = 0) -> bool:
 
 
 def unlock_range(descriptor: int, start: int = 0, length: int = 0) -> None:
-    """Give back what :func:`lock_range` locked. Raises OSError."""
+    """Release the lock of :func:`lock_range`. Raises OSError."""
     if fcntl is not None:
         fcntl.lockf(descriptor, fcntl.LOCK_UN, length, start)
     elif msvcrt is not None:
@@ -101,9 +101,9 @@ def unlock_range(descriptor: int, start: int = 0, length: int = 0) -> None:
 
 
 def lock_open_file(descriptor: int) -> bool:
-    """Lock a file for whoever has this descriptor: also other descriptors of the same process are excluded.
+    """Lock a file for this descriptor, without waiting, which excludes other descriptors of the same process, too.
 
-    Without waiting; returns False if it is locked already. True where files cannot be locked: nobody is kept out.
+    Returns False for a file that is locked already, and True on systems without locks, where nobody is excluded.
     """
     try:
         if fcntl is not None:
@@ -118,7 +118,7 @@ def lock_open_file(descriptor: int) -> bool:
 
 
 def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
-    """One byte, after all that files hold: a locked one cannot be read by others."""
+    """Lock or unlock a byte after the end of any file, since others cannot read locked bytes."""
     here = os.lseek(descriptor, 0, os.SEEK_CUR)
     os.lseek(descriptor, _FAR + start, os.SEEK_SET)
     try:
@@ -128,12 +128,12 @@ def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
 
 
 def user_id() -> int:
-    """The number of the user whose rights this process has; only where :data:`HAS_OWNERS`."""
+    """Return the effective user id of this process; only if :data:`HAS_OWNERS`."""
     return os.geteuid()
 
 
 def is_private_group(group: int) -> bool:
-    """Whether nobody but the caller and root is in a group: root's own, and the caller's where each user has one."""
+    """Return whether a group, root's or the caller's own, has no members except the caller and root."""
     import grp
     import pwd
 
@@ -147,58 +147,61 @@ def is_private_group(group: int) -> bool:
 
 # -- programs ----------------------------------------------------------------------------------------------------------
 
-SIGPIPE = 13                # the signal that ends a program whose reader went away
+SIGPIPE = 13                # signal that ends a program whose output has no reader any more
 ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""By which others end a process."""
+"""Signals by which a process is asked to end."""
 _NEW_GROUP_ON_WINDOWS = 0x200           # subprocess.CREATE_NEW_PROCESS_GROUP
 NEW_GROUP: dict[str, Any] = ({"start_new_session": True} if hasattr(os, "setsid")
                              else {"creationflags": _NEW_GROUP_ON_WINDOWS})
-"""For ``subprocess.Popen``: a program whose descendants can be ended with it, by :func:`end_groups`."""
-PATIENCE = 2.0   # seconds between SIGTERM, at which commands remove their temporary files, and SIGKILL
+"""Arguments of ``subprocess.Popen`` for a program whose descendants can be ended with it, by :func:`end_groups`."""
+PATIENCE = 2.0   # seconds between SIGTERM, when commands remove their temporary files, and SIGKILL
 _POLL = 0.02     # seconds
 
 
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
-"""Whether a process can be copied that has loaded libraries; those of macOS forbid it."""
+"""Whether a process that has loaded libraries can be forked, which those of macOS forbid."""
 
 
 def fork() -> int:
-    """Copy this process: 0 in the copy, the copy's number in this one. Only where :data:`CAN_FORK`.
+    """Fork this process: return 0 in the child, the child's process id in the parent. Only if :data:`CAN_FORK`.
 
-    No other thread may be at work: what it holds would be held for ever in the copy.
+    No other thread may run: the locks that it holds would be held for ever in the child.
     """
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)      # of threads, which BLAS ends before each fork
+        warnings.simplefilter("ignore", DeprecationWarning)      # about threads, which BLAS ends before each fork
         return os.fork()
 
 
 def close_files_from(first: int) -> None:
-    """Close all files of this process from a descriptor on."""
+    """Close all descriptors of this process from ``first`` on."""
     os.closerange(first, open_file_limit() or os.sysconf("SC_OPEN_MAX"))
 
 
 TELLS_OF_PROCESSES = os.path.exists("/proc/self/status") and hasattr(os, "sched_getaffinity")
-"""Whether /proc says what a process was started with, as Linux's does."""
+"""Whether /proc has the command line and environment of processes, as on Linux."""
 
 pipe_starter: Callable[[str, bool], Any] | None = None
-"""``pipe_starter(command, reads)`` may start what a pipe names, and returns what a subprocess.Popen would be.
+"""Function ``pipe_starter(command, reads)`` that starts the command of a pipe, and returns an object like Popen.
 
-None, and what it returns None for, is left to a shell. ``reads``: this process reads what the command writes.
+If there is none, or it returns None, a shell runs the command. With ``reads`` this process reads the command's output.
 """
 
 
 def shell_words(command: str) -> list[str]:
-    """The words that run a command line in POSIX's shell.
+    """Return the words that run a command line in a POSIX shell.
 
-    Raises Nnet3Error where there is none: Windows has one with Git, MSYS2 or Cygwin, found on PATH.
+    Raises Nnet3Error for a system without shell; Windows has one on PATH with Git, MSYS2 or Cygwin.
     """
     return [_shell("sh"), "-c", command]
 
 
 def bash_words(command: str) -> list[str]:
-    """The words that run a command line in bash; a pipe fails if any of its programs does. Nnet3Error as above."""
+    """Return the words that run a command line in bash, where a pipe fails if any of its programs does.
+
+    Raises Nnet3Error for a system without bash.
+    """
     return [_shell("bash"), "-o", "pipefail", "-c", command]
 
 
@@ -217,9 +220,9 @@ def _shell(name: str) -> str:
 
 
 def end_groups(groups: set[int]) -> None:
-    """End programs that were started with :data:`NEW_GROUP`, and all they started; returns when they are gone.
+    """End programs that were started with :data:`NEW_GROUP`, with their descendants, and wait until they have ended.
 
-    They get SIGTERM, and SIGKILL if they are still there after ``PATIENCE`` seconds. Windows ends them at once.
+    They get SIGTERM, and SIGKILL after ``PATIENCE`` seconds. Windows ends them at once.
     """
     if not hasattr(os, "killpg"):
         _end_trees(groups)
@@ -244,7 +247,7 @@ def _end_trees(processes: set[int]) -> None:
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send a signal (0: none, only check) to a process group; returns whether the group exists."""
+    """Send a signal (0 for none) to a process group, and return whether the group exists."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -255,11 +258,11 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 def _living_groups(groups: set[int]) -> set[int]:
-    """The process groups with a member that has not ended."""
+    """Return the process groups with a member that has not ended."""
     alive = {group for group in groups if _signal_group(group, 0)}
     if not alive or not os.path.exists("/proc/self/stat"):
         return alive
-    # In a container there may be nobody to collect those that have ended: they would seem to exist for ever.
+    # In a container zombies may stay for ever, since no process waits for them.
     living = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -267,18 +270,18 @@ def _living_groups(groups: set[int]) -> set[int]:
                 with open(f"/proc/{name}/stat", "rb") as stream:
                     state, _, group = stream.read().rpartition(b")")[2].split()[:3]
             except OSError:
-                continue                 # it went away meanwhile
+                continue                 # it has ended meanwhile
             if state not in b"ZX":
                 living.add(int(group))
     return alive & living
 
 
 HANGUP: int = getattr(signal, "SIGHUP", 0)
-"""The signal by which services are told to look at their files again, and programs that their terminal was closed."""
+"""Signal for services to read their files again, and for programs whose terminal was closed."""
 
 
 def has_terminal() -> bool:
-    """Whether this process has a terminal that controls it, which is still open."""
+    """Return whether this process has a controlling terminal that is still open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
     except OSError:
@@ -287,7 +290,7 @@ def has_terminal() -> bool:
 
 
 def call_at_signals(loop: Any, numbers: tuple[int, ...], function: Callable[[], Any]) -> None:
-    """Let an event loop of asyncio call ``function`` when one of these signals comes."""
+    """Let an event loop of asyncio call ``function`` at these signals."""
     for number in numbers:
         try:
             loop.add_signal_handler(number, function)
@@ -298,7 +301,7 @@ def call_at_signals(loop: Any, numbers: tuple[int, ...], function: Callable[[], 
 # -- the machine, and this process's share of it -----------------------------------------------------------------------
 
 def host_name() -> str:
-    """The name of the machine, as ``uname -n`` says it."""
+    """Return the name of the machine, as ``uname -n`` prints it."""
     if hasattr(os, "uname"):
         return os.uname().nodename
     import platform
@@ -307,7 +310,7 @@ def host_name() -> str:
 
 
 def available_cores() -> int:
-    """The number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:     # not on macOS or Windows
@@ -315,12 +318,12 @@ def available_cores() -> int:
 
 
 def memory_limit() -> int | None:
-    """How many bytes of address space this process may have; None if that was not limited."""
+    """Return the limit of this process's address space in bytes; None if there is none."""
     return _limit("RLIMIT_AS")
 
 
 def open_file_limit() -> int | None:
-    """How many files can be open at once in this process; None if that was not limited."""
+    """Return the limit of open files of this process; None if there is none."""
     return _limit("RLIMIT_NOFILE")
 
 
@@ -334,7 +337,7 @@ def _limit(name: str) -> int | None:
 
 
 def largest_memory() -> int | None:
-    """The most bytes of memory that this process, or the largest of those it waited for, has had; None if unknown."""
+    """Return the peak memory in bytes of this process or of the largest child it waited for; None if unknown."""
     try:
         import resource
     except ImportError:         # Windows
@@ -344,7 +347,7 @@ def largest_memory() -> int | None:
 
 
 def resident_bytes() -> int | None:
-    """The memory that this process has now; None where the system does not tell."""
+    """Return the memory of this process in bytes; None if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -358,7 +361,7 @@ _M_ARENA_MAX = -8           # of glibc's mallopt
 
 
 def address_of_c_function(name: str) -> int:
-    """Where a function of the C library is: ``read``, ``write`` or ``sched_yield``, or what does the same."""
+    """Return the address of ``read``, ``write`` or ``sched_yield`` of the C library, or of an equivalent function."""
     import ctypes
 
     if sys.platform == "win32":
@@ -371,9 +374,9 @@ def address_of_c_function(name: str) -> int:
 
 
 def share_heaps(count: int) -> None:
-    """Let threads share ``count`` heaps, where the C library is glibc.
+    """Let threads share ``count`` heaps, if the C library is glibc.
 
-    Else each thread has one of its own, which keeps room that others could use, and a server grows for hours.
+    With a heap for each thread, free memory of one cannot be used by others, and a server grows for hours.
     """
     mallopt = _function_of_c("mallopt")
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
@@ -381,14 +384,14 @@ def share_heaps(count: int) -> None:
 
 
 def give_back_memory() -> None:
-    """Give memory that was freed back to the system, where the C library is glibc: elsewhere it decides that itself."""
+    """Return freed memory to the system, if the C library is glibc; others decide that themselves."""
     trim = _function_of_c("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 def _function_of_c(name: str) -> Any:
-    """A function of the C library, where there is /proc; None if it has none of that name."""
+    """Return a function of the C library on systems with /proc; None if it has no function of that name."""
     if not os.path.exists("/proc/self"):
         return None
     import ctypes

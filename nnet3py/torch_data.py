@@ -25,12 +25,11 @@ from nnet3py import extras
 from nnet3py.advice import elsewhere
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.egs.reorder import shuffle_with_buffer
-from nnet3py.egs.sequence_merger import merge_chain_outputs
+from nnet3py.egs.raw_example import shuffle_with_buffer
+from nnet3py.egs.sequence_egs import merge_chain_outputs
 from nnet3py.errors import ShapeError, UsageError, within
-from nnet3py.formats.general import to_dense
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.formats.holders import Holder
-from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.specifiers import parse_rspecifier
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader
@@ -51,7 +50,7 @@ give_names(__name__, {}, elsewhere(**{
     "DataLoader": "torch.utils.data.DataLoader(ExampleDataset('ark:egs.ark'), batch_size=None)",
     "collate_fn": "nothing is to be collated: DataLoader(data, batch_size=None)"}))
 
-BUFFER = 5000            # examples among which an archive is shuffled
+BUFFER = 5000            # examples of the buffer in which an archive is shuffled
 
 Tensors: TypeAlias = "dict[str, _torch.Tensor | NnetChainSupervision]"
 Example = NnetExample | NnetChainExample
@@ -72,21 +71,21 @@ _EXAMPLE: Holder[Example] = Holder("training example or chain example", _read_ex
 class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainSupervision]"]):        # type: ignore[misc]
     """Minibatches of the examples of archives, each a dict of tensors by the names of inputs and outputs.
 
-    Give it to a ``DataLoader`` with ``batch_size=None``: examples are put together here, only those of equal frames and
-    dimensions with each other, as ``nnet3-merge-egs`` and ``nnet3-chain-merge-egs`` do. Several workers share the
-    archives if there are enough, else each reads all of them and leaves out what belongs to the others.
+    Pass it to a ``DataLoader`` with ``batch_size=None``: minibatches are made here, of examples with equal numbers of
+    frames and dimensions, as ``nnet3-merge-egs`` and ``nnet3-chain-merge-egs`` do. Several workers share the archives
+    if there are enough; otherwise each worker reads all archives and skips the examples of the others.
 
     Parameters
     ----------
-    archives : an rspecifier of examples or of chain examples, such as ``ark:egs.1.ark``, or several
-    batch_size : examples of a minibatch; those left over at the end make smaller ones. None: single examples instead of
-        minibatches, without the first axis
-    shuffle : read archives in another order in each pass, and shuffle among ``buffer`` examples
-    buffer : among how many
-    seed : of the order, which :meth:`set_epoch` changes
+    archives : rspecifier of examples or chain examples, such as ``ark:egs.1.ark``, or a list of these
+    batch_size : number of examples of a minibatch; the rest at the end makes smaller ones. None for single examples,
+        without the first axis
+    shuffle : whether archives are read in another order in each pass, and examples shuffled within a buffer
+    buffer : number of examples of that buffer
+    seed : seed of the order, which :meth:`set_epoch` changes
 
-    A dict has, for each input and output of the examples, what :func:`tensors` says. Raises UsageError for options that
-    make no sense; while it is read, what ``nnet3py.read_egs`` raises.
+    A minibatch has the result of :func:`tensors` for each input and output of the examples. Raises UsageError for
+    unusable options, and in iteration the errors of ``nnet3py.read_egs``.
     """
 
     def __init__(self, archives: str | Sequence[str], batch_size: int | None = 64, *, shuffle: bool = False,
@@ -107,11 +106,11 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
         return f"<ExampleDataset: {', '.join(self.archives)}, {size}{', shuffled' if self.shuffle else ''}>"
 
     def __getitem__(self, place: int) -> NoReturn:
-        """UsageError: archives are read from the beginning."""
+        """Raise UsageError, since archives are read from the beginning."""
         raise UsageError("archives are read in order, not by number", "next(iter(data)); or for batch in data")
 
     def set_epoch(self, epoch: int) -> None:
-        """The number of the pass, which with ``seed`` decides the order."""
+        """Set the number of the pass, which together with ``seed`` determines the order."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Tensors]:
@@ -130,7 +129,7 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
             yield _stacked(batch)
 
     def _examples(self) -> Iterator[Example]:
-        """The examples of this process, in the order of this pass."""
+        """Yield the examples of this process, in the order of this pass."""
         worker = _data.get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         by_archive = len(self.archives) >= count
@@ -149,22 +148,22 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
 
 
 def tensors(example: NnetExample | NnetChainExample) -> Tensors:
-    """Tensors by the names of an example's inputs and outputs.
+    """Return the tensors of an example by the names of its inputs and outputs.
 
     Parameters
     ----------
-    example : of one sequence: not a minibatch
+    example : example of a single sequence, not a minibatch
 
     Returns
     -------
-    A dense matrix becomes float32 (frames, dim), as does an i-vector, with one frame. A sparse one, as targets are,
-    becomes int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else
-    float32 (frames, dim). An output of a chain example stays what it is, with supervision and weights of frames:
-    ``nnet3py.torch.ChainLoss`` takes it. In minibatches those of all sequences are merged into one.
+    Dense matrices become float32 (frames, dim), as do i-vectors, with one frame. Sparse matrices, such as targets,
+    become int64 (frames,) if each row has a single element of 1: numbers of classes, as torch's losses take them; else
+    float32 (frames, dim). Outputs of chain examples stay objects with supervision and weights of frames, for
+    ``nnet3py.torch.ChainLoss``; in minibatches those of all sequences are merged.
 
     Raises
     ------
-    ShapeError : an example that holds several sequences
+    ShapeError : an example of several sequences
     """
     by_name: Tensors = {}
     for io in example.inputs if isinstance(example, NnetChainExample) else example.io:
@@ -176,7 +175,7 @@ def tensors(example: NnetExample | NnetChainExample) -> Tensors:
 
 
 def _kind(example: Example) -> tuple[Any, ...]:
-    """What examples of one minibatch share."""
+    """Return a key that is equal for examples that fit in the same minibatch."""
     if isinstance(example, NnetExample):
         return example.structure()
     supervisions = [output.supervision for output in example.outputs]

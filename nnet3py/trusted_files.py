@@ -1,7 +1,7 @@
-"""Whose files may be executed: the caller's own and root's, where nobody else can write. Light.
+"""Trust in files of code that is kept on disk: those of the caller and root that nobody else can write. Light.
 
-What is kept on disk for the next process is code, or becomes code; whoever can put it there can do what the caller can.
-Where a system has no owners in POSIX's sense (Windows), a user's own folders are protected by the system.
+Kept files are code, or become code: whoever can write them has the rights of the caller. On systems without POSIX's
+owners (Windows) the system protects a user's folders.
 """
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ROOT = 0
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OPEN = os.O_RDONLY | system.UNFOLLOWED | system.PLAIN
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN
-UNFINISHED = ".part"         # the end of the names of files that are being written
+UNFINISHED = ".part"         # end of the names of files that are being written
 
 
 class UntrustedFile(OSError):
-    """A file that another user owns or can write."""
+    """File that another user owns or can write."""
 
 
 def why_untrusted(folder: Path) -> str | None:
-    """Why files in a folder must not be executed, by who owns and can write it and those above; None if they may be.
+    """Return the reason why files in a folder are not trusted, or None, by owners and modes of all folders above.
 
-    Raises OSError if the folder cannot be looked at.
+    Raises OSError for a folder that cannot be examined.
     """
     if not system.HAS_OWNERS:
         return None
@@ -35,18 +35,18 @@ def why_untrusted(folder: Path) -> str | None:
         status = os.lstat(place)
         fault = _fault(status)
         if fault and place != folder and status.st_mode & stat.S_ISVTX and _is_trusted_owner(status.st_uid):
-            fault = None           # /tmp and the like: nobody can rename what belongs to others
+            fault = None           # sticky folders such as /tmp: users cannot rename files of others
         if fault:
             return f"{place} {fault}"
     return None
 
 
 def why_any_untrusted(folder: Path) -> str | None:
-    """The same for a folder with all that is in it. A folder that does not exist is trusted."""
+    """Return the reason why a folder or any file in it is not trusted, or None. A missing folder is trusted."""
     if not system.HAS_OWNERS or not folder.exists():
         return None
     fault = why_untrusted(folder)
-    can_be_entered = bool(os.stat(folder).st_mode & _OF_OTHERS)        # otherwise no mode in it lets others write
+    can_be_entered = bool(os.stat(folder).st_mode & _OF_OTHERS)        # otherwise modes inside do not matter
     for path in () if fault else folder.rglob("*"):
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -58,10 +58,10 @@ def why_any_untrusted(folder: Path) -> str | None:
 
 
 def why_less_trusted(path: Path, code: Path) -> str | None:
-    """Why a file or folder is less safe than code that is executed anyway, which lies beside it; None if it is not.
+    """Return the reason why a path is less trusted than the executed code ``code`` beside it, or None.
 
-    It may belong to whom the code belongs to, and be written by those who can write the code. Raises OSError if either
-    cannot be looked at.
+    The path may have the owner of the code, and be writable for those who can write the code. Raises OSError if either
+    cannot be examined.
     """
     status, other = os.stat(path), os.stat(code)
     fault = _fault(status)
@@ -72,7 +72,7 @@ def why_less_trusted(path: Path, code: Path) -> str | None:
 
 
 def read_trusted(path: Path) -> bytes:
-    """The bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is not a plain file."""
+    """Read a file. Raises UntrustedFile for a file that is not plain, or that another user owns or can write."""
     descriptor = os.open(path, _OPEN)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
@@ -83,7 +83,7 @@ def read_trusted(path: Path) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only the caller can write, and that appears whole or not at all. OSError if that fails."""
+    """Write a file that only the caller can write, atomically. Raises OSError."""
     unfinished = path.with_name(f"{path.name}-{os.getpid()}-{os.urandom(4).hex()}{UNFINISHED}")
     try:
         with open(os.open(unfinished, _CREATE, 0o600), "wb") as stream:
@@ -96,7 +96,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, which only the caller may enter. OSError if that fails."""
+    """Make a folder, with missing folders above it, that only the caller may enter. Raises OSError."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -108,12 +108,12 @@ def make_private(folder: Path) -> None:
 
 
 def _is_trusted_owner(owner: int) -> bool:
-    """The caller, root, and whoever owns everything, as root does under another name where user ids are mapped."""
+    """Return whether an owner is the caller, root, or the owner of ``/``, who is root under mapped user ids."""
     return owner in (system.user_id(), ROOT) or owner == os.lstat(os.sep).st_uid
 
 
 def _fault(status: os.stat_result) -> str | None:
-    """What is wrong with the owner and the mode of a file or a folder."""
+    """Return the fault of owner and mode of a file or a folder, or None."""
     if not system.HAS_OWNERS:
         return None
     if not _is_trusted_owner(status.st_uid):

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision, Supervision, merge_supervisions
 from nnet3py.egs.example import NnetIo
-from nnet3py.egs.supervision import Supervision, merge_supervisions
 from nnet3py.transducers.fst import Fst
 
 INFINITY = np.float32(np.inf)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, read_matrices
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 RECIPE = Path(__file__).resolve().parent.parent / "egs" / "digits"

@@ -9,7 +9,7 @@ import numpy as np
 from paths import DATA
 
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
-from nnet3py.hmm.align_phones import PhoneAligner
+from nnet3py.hmm.alignment import PhoneAligner
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object

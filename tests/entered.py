@@ -22,7 +22,7 @@ from types import CodeType, ModuleType
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nnet3py"
-COMPILED = ("ops/cpu/", "ops/cuda/", "ops/formulas/", "engine/", "components/function.py")     # and modules of loops
+COMPILED = ("ops/cpu/", "ops/cuda/", "ops/formulas/", "engine/", "components/nonlinear.py")     # and modules of loops
 LOOPS = ("_loops.py",)
 NOTE = "_note_entered"
 Place = tuple[str, str]      # file below the package, qualified name

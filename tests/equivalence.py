@@ -11,10 +11,8 @@ from random_cases import Case
 import nnet3py.runtime.computer as computer_module
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import SIZING, Command, CommandType
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import SIZING, Command, CommandType, Computation
 from nnet3py.compiler.fuse import PASSES, fusion_steps
-from nnet3py.compiler.fuse.fusion import Call
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.request import ComputationRequest
@@ -22,6 +20,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import has_batchnorm
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import BoundComputation
+from nnet3py.runtime.calls import Call
 
 # Of the largest value of an array: its float32 sums of some hundreds of terms may be taken in another order. A batch
 # norm takes the square of the mean from the mean square: where the mean is large beside the spread, that shows more.
@@ -49,7 +48,7 @@ def without(*names: str) -> OptimizeOptions:
 
 
 # Merging needs an occasion and a side; each pair of them counts as a pass alone.
-VARIANTS = {"all": ALL, "all, more compression": OptimizeOptions(memory_compression_level=2),
+VARIANTS = {"all": ALL, "all, Kaldi's form": OptimizeOptions(memory_compression_level=2, fuse="none"),
             **{f"only {name}": only(name) for name in SWITCHES if name not in (*MERGES, *SIDES)},
             **{f"only {merge}, {side}": only(merge, side) for merge in MERGES for side in SIDES},
             **{f"all but {name}": without(name) for name in SWITCHES},

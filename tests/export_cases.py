@@ -13,8 +13,8 @@ import nnet3py
 from nnet3py.components.base import Component
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
-from nnet3py.network.model_parameters import perturb
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import perturb
 
 # of the largest value: float32 sums in another order; standard deviations of columns that hardly vary are less exact
 TOLERANCE, POOLED = 1e-5, 2e-4

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.formats.foreign_files import WAVE
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.wave_file import WAVE
 from nnet3py.io.tables import SequentialReader
 
 DATA = Path(__file__).parent / "data" / "features"

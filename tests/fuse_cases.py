@@ -4,8 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 import nnet3py
-from nnet3py.compiler.commands import CommandType
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.network.nnet import Nnet

@@ -125,18 +125,17 @@ def _read_graph(data: bytes, path: Path) -> None:
     import warnings
 
     from nnet3py.cli.fst.graph_files import read_graph
-    from nnet3py.fst import arcs
-    from nnet3py.fst.info import info_text
-    from nnet3py.fst.local_epsilons import without_local_epsilons
-    from nnet3py.fst.push import push_special
-    from nnet3py.fst.text import TextForm, text_of_fst
+    from nnet3py.fst import operations
+    from nnet3py.fst.operations import push_special, without_local_epsilons
+    from nnet3py.fst.text import TextForm, info_text, text_of_fst
     from nnet3py.graphs.context import expand_context
 
     fst = read_graph(str(path))
     info_text(fst)
     list(text_of_fst(fst, TextForm()))
-    for change in (arcs.arc_sorted, arcs.in_top_order, arcs.reversed_fst, arcs.closure, arcs.sums_of_states,
-                   without_local_epsilons, push_special, lambda one: arcs.union(one, one), _determinized,
+    for change in (operations.arc_sorted, operations.in_top_order, operations.reversed_fst, operations.closure,
+                   operations.sums_of_states,
+                   without_local_epsilons, push_special, lambda one: operations.union(one, one), _determinized,
                    lambda one: expand_context(one, 2, 1, [31, 32, 33, 34], keep_outputs=True), _with_self_loops):
         with contextlib.suppress(Nnet3Error), warnings.catch_warnings():
             change(fst)
@@ -160,14 +159,13 @@ def _small_model() -> Any:
 
 
 def _with_self_loops(fst: Any) -> None:
-    from nnet3py.graphs.self_loops import add_self_loops
+    from nnet3py.graphs.hmms import add_self_loops
 
     add_self_loops(fst, _small_model())
 
 
 def _compile_fst(data: bytes, path: Path) -> None:
-    from nnet3py.fst.symbols import read_symbols
-    from nnet3py.fst.text import TextForm, fst_of_text, text_of_fst
+    from nnet3py.fst.text import TextForm, fst_of_text, read_symbols, text_of_fst
 
     words = read_symbols(DATA / "graphs" / "words.txt")
     for form in (TextForm(), TextForm(inputs=words), TextForm(acceptor=True)):
@@ -176,14 +174,14 @@ def _compile_fst(data: bytes, path: Path) -> None:
 
 
 def _read_symbols(data: bytes, path: Path) -> None:
-    from nnet3py.fst.symbols import read_symbols, symbols_text
+    from nnet3py.fst.text import read_symbols, symbols_text
 
     symbols_text(read_symbols(path))
 
 
 def _read_windows(data: bytes, path: Path) -> None:
+    from nnet3py.graphs.context import read_windows
     from nnet3py.graphs.hmms import hmm_transducer
-    from nnet3py.graphs.windows import read_windows
     from nnet3py.hmm.tree import ContextDependency
 
     hmm_transducer(read_windows(str(path)), read_object(str(DATA / "graphs" / "tree"), ContextDependency.read),
@@ -220,9 +218,7 @@ def _read_fst_type(data: bytes, path: Path) -> None:
     """Read an FST of any type, with its tables of symbols, and use it as a G that is looked into where it lies."""
     from nnet3py.decoding.lookahead_grammar import GrammarTables
     from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.fst.info import info_text
-    from nnet3py.fst.symbols import symbols_of
-    from nnet3py.fst.text import TextForm, text_of_fst
+    from nnet3py.fst.text import TextForm, info_text, symbols_of, text_of_fst
     from nnet3py.transducers.fst_text import read_fst_file
 
     with contextlib.suppress(Nnet3Error):
@@ -274,7 +270,7 @@ def _lookahead_files() -> dict[str, bytes]:
 
 
 def _fst_type_samples() -> list[Sample]:
-    from nnet3py.fst.symbols import with_symbols
+    from nnet3py.fst.text import with_symbols
     from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
 
     found = [Sample("FST types", kind, written(FITTING[kind.partition("_")[2]], kind), _read_fst_type)
@@ -353,7 +349,7 @@ def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
 
 def _read_wave(data: bytes, path: Path) -> None:
     """The sound, how long it is, and whether its header says so; and what was read can be written."""
-    from nnet3py.formats.wave_file import has_stream_size, read_duration, read_wave, write_wave
+    from nnet3py.formats.foreign_files import has_stream_size, read_duration, read_wave, write_wave
 
     has_stream_size(data[:4096])
     with contextlib.suppress(Nnet3Error):
@@ -380,7 +376,7 @@ def _wave_bytes(code: int, bits: int, channels: int = 1, order: str = "<", size:
 
 
 def _wave_samples() -> list[Sample]:
-    from nnet3py.formats.wave_file import WAVE
+    from nnet3py.formats.foreign_files import WAVE
 
     extra = struct.pack("<HHIH", 22, 16, 3, 1) + b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
     chunks = b"LIST\x07\0\0\0INFOISF\0fact\x04\0\0\0\x3c\0\0\0"
@@ -425,10 +421,9 @@ def every_type_config() -> Iterator[tuple[str, str]]:
 @functools.cache
 def samples() -> tuple[Sample, ...]:
     """Every kind of file, in binary and in text where it has both."""
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.example import EXAMPLE
-    from nnet3py.egs.supervision import SUPERVISION
     from nnet3py.network.nnet import Nnet
 
     files = good_files()

@@ -57,7 +57,7 @@ def number_of_steps() -> int:
 def examples():
     """Minibatches of a task that can be learned: the class is that of the largest of some projections."""
     from nnet3py.egs.example import NnetExample, NnetIo
-    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.formats.general import SparseMatrix
 
     rng = np.random.default_rng(7)
     truth = rng.standard_normal((DIMS, CLASSES))

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.hmm.topology import HmmTopology
-from nnet3py.hmm.topology_kinds import chain_topology, left_to_right_topology
+from nnet3py.hmm.topology import HmmTopology, chain_topology, left_to_right_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Map, Split, Table, initial_transition_model, monophone_tree
 

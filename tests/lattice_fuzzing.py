@@ -51,23 +51,23 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.decoding.symbols import read_text
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices import acoustic_scores, conversion, frame_posteriors, pruning, scaling
-    from nnet3py.lattices.arc_posteriors import arc_lines
-    from nnet3py.lattices.best_path import best_path, best_paths, path_of
-    from nnet3py.lattices.composition import Composer, difference, union
-    from nnet3py.lattices.deterministic_lm import FstLm
-    from nnet3py.lattices.determinize import determinize_pruned
+    from nnet3py.lattices import frame_posteriors, pruning, scaling
+    from nnet3py.lattices.composition import Composer, composed_with_const_arpa, difference, union
+    from nnet3py.lattices.determinize import determinize_phone_pruned, determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions, PrunedCompositionOptions
-    from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
-    from nnet3py.lattices.linear import word_times
-    from nnet3py.lattices.lm_rescoring import composed_with_const_arpa
-    from nnet3py.lattices.mbr import minimum_bayes_risk
-    from nnet3py.lattices.minimize import minimized, with_strings_pushed, with_weights_pushed
-    from nnet3py.lattices.oracle import oracle
+    from nnet3py.lattices.forward_backward import arc_lines
+    from nnet3py.lattices.paths import best_path, best_paths, path_of, word_times
     from nnet3py.lattices.phone_alignment import with_phones_as_ids
-    from nnet3py.lattices.phone_determinize import determinize_phone_pruned
-    from nnet3py.lattices.pruned_composition import PrunedComposition
-    from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
+    from nnet3py.lattices.pruned_composition import FstLm, PrunedComposition
+    from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
+    from nnet3py.lattices.word_alignment import (
+        WordBoundaries,
+        align_words,
+        align_words_by_lexicon,
+        read_alignment_lexicon,
+        read_word_boundaries,
+    )
+    from nnet3py.lattices.word_errors import minimum_bayes_risk, oracle
     from nnet3py.transducers.fst_text import read_fst
 
     model = transition_model()
@@ -88,7 +88,7 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
         lambda one: difference(one, other), Composer(grammar).compose, Composer(grammar, rho=3).compose,
         Composer(grammar, phi=15).compose, lambda one: composed_with_const_arpa(one, arpa),
         lambda one: PrunedComposition(one, FstLm(grammar), PrunedCompositionOptions(max_arcs=200)).compose(),
-        lambda one: conversion.word_fst(one, True), lambda one: acoustic_scores.AcousticScores(expanded(one)),
+        lambda one: scaling.word_fst(one, True), lambda one: scaling.AcousticScores(expanded(one)),
         lambda one: determinize_pruned(expanded(one), 5.0, small),
         lambda one: determinize_phone_pruned(model, expanded(one), 2.0),
         lambda one: minimized(with_weights_pushed(with_strings_pushed(one))),
@@ -127,8 +127,7 @@ def lattice_archives() -> list[tuple[str, bytes, Callable[[bytes, Path], Any]]]:
 
 def read_words(data: bytes, path: Path) -> None:
     """Read a file of word boundaries, or a lexicon for alignment."""
-    from nnet3py.lattices.lexicon_alignment import read_alignment_lexicon
-    from nnet3py.lattices.word_alignment import read_word_boundaries
+    from nnet3py.lattices.word_alignment import read_alignment_lexicon, read_word_boundaries
 
     for read in (read_word_boundaries, read_alignment_lexicon):
         with contextlib.suppress(Nnet3Error):

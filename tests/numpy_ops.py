@@ -45,7 +45,6 @@ class NumpyOps:
     """Operations on numpy arrays of ``dtype``; scratch memory is new, and full of NaN, in each call."""
 
     device = "cpu"
-    lacks: frozenset[str] = frozenset()
 
     def __init__(self, dtype: Any = np.float32, seed: int = 0) -> None:
         self.dtype = dtype

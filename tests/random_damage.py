@@ -8,8 +8,7 @@ import numpy as np
 from own_ops import reference_ops
 
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import COMMANDS, CommandType
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import COMMANDS, CommandType, Computation
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.errors import CheckError, Nnet3Error
 from nnet3py.network.nnet import Nnet

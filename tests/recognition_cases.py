@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.formats.wave_file import read_wave
+from nnet3py.formats.foreign_files import read_wave
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import open_input
 from nnet3py.recognition.recognizer import Recognizer

@@ -8,7 +8,7 @@ import numpy as np
 from nnet3py.index import NO_TIME
 from nnet3py.network.descriptor import Const, Failover, IfDefined, Offset, ReplaceIndex, Round, Source, Sum, Switch
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
+from nnet3py.network.structure import ComponentNode, DimRangeNode, InputNode
 
 Cindex = tuple[int, tuple[int, int, int]]
 UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = range(3)

@@ -10,8 +10,8 @@ from paths import DATA
 
 from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
+from nnet3py.rnnlm.folder import RnnlmOptions
 from nnet3py.rnnlm.network import RnnlmNetwork
-from nnet3py.rnnlm.options import RnnlmOptions
 from nnet3py.rnnlm.word_embedding import WordEmbedding
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES

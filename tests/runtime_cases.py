@@ -6,7 +6,7 @@ import numpy as np
 from nnet3py.compiler import compile
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 

@@ -36,7 +36,6 @@ class Twins:
     """The operations of the device under test, for arguments on the host."""
 
     device = "cuda"
-    lacks: frozenset[str] = frozenset()
 
     def __init__(self, get_ops: Any) -> None:
         self._ops, self._cuda = get_ops("cuda"), device.cuda()

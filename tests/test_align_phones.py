@@ -8,8 +8,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.hmm.align_phones import PhoneAligner, phones_of_frames
-from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.alignment import PhoneAligner, phone_starts, phones_of_frames
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Split, Table, initial_transition_model, monophone_tree

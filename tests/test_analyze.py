@@ -6,9 +6,8 @@ import pytest
 from compiler_cases import TDNN
 
 from nnet3py.compiler.analyze import READ, READ_WRITE, WRITE, Analysis
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, command
 from nnet3py.network.nnet import Nnet
 
 

@@ -11,8 +11,7 @@ from paths import DATA
 
 from nnet3py.errors import FormatError
 from nnet3py.fst import arpa
-from nnet3py.fst.arpa import Warner, WordIds, read_arpa
-from nnet3py.fst.histories import MISSING, Histories
+from nnet3py.fst.arpa import MISSING, Histories, Warner, WordIds, read_arpa
 
 SMALL = """Comments come first.
 

@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 from runtime_cases import TDNN, TDNN_CONTEXT, parameters
-from test_output_objectives import MEANS, SUM, check_same, half_square, mean_cross_entropy
+from test_objectives import MEANS, SUM, check_same, half_square, mean_cross_entropy
 
 import nnet3py
 from nnet3py.egs.example import NnetExample, NnetIo

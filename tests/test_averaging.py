@@ -1,15 +1,21 @@
-"""nnet3py/training/averaging.py: weighted sums of parameters and statistics."""
+"""nnet3py/training/averaging.py, nnet3-average and nnet3-show-progress: averages, changes of parameters."""
 from __future__ import annotations
 
 import logging
+import re
 
 import numpy as np
 import pytest
-from runtime_cases import TDNN, TDNN_CONTEXT, class_example, parameters
+from runtime_cases import TDNN, TDNN_CONTEXT, class_example, dense_example, parameters, plain
 
+from nnet3py.cli.training.show_progress import show_progress
+from nnet3py.egs.example import EXAMPLE
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.averaging import average_nnets, normalized_weights
+from nnet3py.network.whole_model import perturb
+from nnet3py.training.averaging import average_nnets, normalized_weights, objective_changes
+from nnet3py.training.diagnostics import NnetDiagnostics
 from nnet3py.training.options import TrainerOptions
 from nnet3py.training.trainer import NnetTrainer
 
@@ -31,7 +37,7 @@ def test_weights_that_do_not_sum_to_one_are_warned_about(caplog):
 
 
 @pytest.mark.parametrize(("weights", "message"), [
-    ([0.5], "1 weights were given for 2 models"), ([1.0, -1.0], "sum to 0"), ([np.nan, 1.0], "finite"),
+    ([0.5], "found 1 weights, expected one for each of 2 models"), ([1.0, -1.0], "sum to 0"), ([np.nan, 1.0], "finite"),
     ([np.inf, 1.0], "finite")])
 def test_bad_weights(weights, message):
     with pytest.raises(UsageError, match=message):
@@ -107,3 +113,140 @@ def test_equal_dimensions_are_not_enough():
 def test_nothing_to_average():
     with pytest.raises(UsageError, match="no models"):
         average_nnets([], [])
+
+
+CURVATURE = 1e-3      # what sixteen segments of a small step leave of the second order
+
+
+def examples() -> list:
+    left, right = TDNN_CONTEXT
+    return [class_example(3, 4, seed=seed, left=left, right=right) for seed in range(3)]
+
+
+def networks(stddev: float = 0.1) -> tuple[Nnet, Nnet]:
+    old = Nnet.from_config(TDNN)
+    new = old.copy()
+    perturb(new, stddev, seed=3)
+    return old, new
+
+
+def objective(nnet: Nnet, egs: list) -> float:
+    diagnostics = NnetDiagnostics(nnet)
+    for eg in egs:
+        diagnostics.compute(eg)
+    total, weight = diagnostics.totals()
+    return total / weight
+
+
+def test_changes_sum_to_the_change_of_the_objective():
+    old, new = networks()
+    found = objective_changes(old, new, examples(), 16)
+    assert len(found) == 3
+    assert sum(found) == pytest.approx(objective(new, examples()) - objective(old, examples()), abs=CURVATURE)
+    assert max(np.abs(found)) > 10 * CURVATURE
+
+
+def test_a_component_that_stays_changes_nothing():
+    old = Nnet.from_config(TDNN)
+    new = old.copy()
+    for value in new.component("b").parameters().values():
+        value += np.float32(0.05)
+    found = objective_changes(old, new, examples(), 8)
+    assert found[0] == found[2] == 0.0
+    assert found[1] == pytest.approx(objective(new, examples()) - objective(old, examples()), abs=CURVATURE / 10)
+
+
+def test_learning_rates_and_networks_stay_as_they_are():
+    """The derivative is the plain one, whatever the learning rates; the networks are not touched."""
+    old, new = networks()
+    before = old.copy()
+    expected = objective_changes(old, new, examples(), 1)
+    for nnet in (old, new):
+        for component in (nnet.component(name) for name in "abc"):
+            component.set_underlying_learning_rate(7.0)
+    assert objective_changes(old, new, examples()) == pytest.approx(expected, rel=1e-5)
+    for name in "abc":
+        for key, value in old.component(name).parameters().items():
+            np.testing.assert_array_equal(value, before.component(name).parameters()[key])
+
+
+def test_what_cannot_be_compared():
+    old, new = networks()
+    with pytest.raises(UsageError, match="--num-segments=0"):
+        objective_changes(old, new, examples(), 0)
+    with pytest.raises(UsageError, match="No examples read"):
+        objective_changes(old, new, [])
+    eg = dense_example()
+    with pytest.raises(Nnet3Error):
+        objective_changes(old, new, [eg])       # without context
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with old.raw, new.raw, p.raw and egs."""
+    monkeypatch.chdir(tmp_path)
+    for name, nnet in zip(("old.raw", "new.raw"), networks(), strict=True):
+        nnet.write(name)
+    plain().write("p.raw")
+    with TableWriter("ark:egs", EXAMPLE) as writer:
+        for i, eg in enumerate(examples()):
+            writer.write(f"e{i}", eg)
+    return tmp_path
+
+
+def per_component(text: str, what: str) -> dict[str, float]:
+    """The numbers of a ``[ a:1 b:2 ]`` line."""
+    line = re.search(rf"^LOG \(nnet3-show-progress\[\S+\]:main\(\):nnet3-show-progress\.cc:\d+\) {what} \[ (.*) \]$",
+                     text, re.MULTILINE)
+    assert line is not None, what
+    return {name: float(value) for name, value in (pair.split(":") for pair in line[1].split())}
+
+
+def test_command(folder, capfd):
+    assert show_progress.execute(["--num-segments=2", "old.raw", "new.raw", "ark:egs"]) == 0
+    out, err = capfd.readouterr()
+    assert out == ""
+    old, new = networks()
+    norm = {name: [np.sqrt(sum(float((value.astype(np.float64) ** 2).sum()) for value in values))
+                   for values in (
+                       [n - o for n, o in zip(new.component(name).parameters().values(),
+                                              old.component(name).parameters().values(), strict=True)],
+                       new.component(name).parameters().values(), old.component(name).parameters().values())]
+            for name in "abc"}
+    assert per_component(err, "Parameter differences per layer are") == pytest.approx(
+        {name: values[0] for name, values in norm.items()}, rel=1e-4)
+    assert per_component(err, "Norms of parameter matrices from <new-nnet-in> are") == pytest.approx(
+        {name: values[1] for name, values in norm.items()}, rel=1e-4)
+    assert per_component(err, "Relative parameter differences per layer are") == pytest.approx(
+        {name: values[0] / values[2] for name, values in norm.items()}, rel=1e-4)
+    assert set(per_component(err, "Total objf change per component is")) == set("abc")
+    assert re.findall(r"At position (\S+), objf per frame is -\S+", err) == ["0.25", "0.75"]
+    assert err.count("Overall log-likelihood for 'output' is") == err.count("Overall accuracy for 'output' is") == 2
+
+
+def test_without_examples(folder, capfd):
+    assert show_progress.execute(["old.raw", "old.raw"]) == 0
+    err = capfd.readouterr().err
+    assert set(per_component(err, "Relative parameter differences per layer are").values()) == {0.0}
+    assert "objf" not in err
+
+
+def test_networks_of_different_size(folder, capfd):
+    assert show_progress.execute(["old.raw", "p.raw", "ark:egs"]) == 0
+    err = capfd.readouterr().err
+    assert "WARNING" in err and "Parameter-dim mismatch, cannot show progress." in err and "per layer" not in err
+
+
+def test_the_difference_network(folder, capfd):
+    assert show_progress.execute(["--verbose=1", "old.raw", "new.raw"]) == 0
+    assert "VLOG[1]" in (err := capfd.readouterr().err) and "component name=a type=AffineComponent" in err
+
+
+def test_no_examples(folder, capfd):
+    with TableWriter("ark:empty", EXAMPLE):
+        pass
+    assert show_progress.execute(["old.raw", "new.raw", "ark:empty"]) == 255
+    assert "No examples read." in capfd.readouterr().err

@@ -126,8 +126,8 @@ FORMS = [
            1}),
     Short("rnnlm", ("--lattices=2", "--only=small"),
           {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
-           rf"  (?:vosk's|scripts'|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); {NUMBER} "
-           rf"histories a second, {NUMBER} at a time; {NUMBER} arcs a second are left": 3}),
+           rf"  (?:vosk's|script's|program's|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); "
+           rf"{NUMBER} histories a second, {NUMBER} at a time; {NUMBER} arcs a second are left": 4}),
     Short("startup", ("--runs=1", "--only=nnet3-info"),
           {rf"nnet3-info(?: --help)? +{NUMBER} +{NUMBER}   import [\w, ]+ +{NUMBER} +{NUMBER}   {NUMBER} {NUMBER}.*": 2,
            "Above the goal: .*": 1}),

@@ -9,8 +9,15 @@ import pytest
 from io_samples import archive, check_survives, reader_of, written
 from paths import DATA
 
-from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample, NnetChainSupervision, read_chain_egs
-from nnet3py.egs.supervision import SUPERVISION, Supervision, read_supervisions
+from nnet3py.egs.chain_example import (
+    CHAIN_EXAMPLE,
+    SUPERVISION,
+    NnetChainExample,
+    NnetChainSupervision,
+    Supervision,
+    read_chain_egs,
+    read_supervisions,
+)
 from nnet3py.errors import FormatError, ShapeError
 from nnet3py.io.tables import TableWriter
 from nnet3py.transducers.fst_text import read_text_fst

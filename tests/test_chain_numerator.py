@@ -8,11 +8,10 @@ import pytest
 from chain_graphs import acceptor, supervision
 from graph_sums import paths
 
-from nnet3py.chain.numerator import compute_numerator
-from nnet3py.chain.numerator_graphs import state_times, timed_graphs
-from nnet3py.egs.supervision import Supervision
+from nnet3py.chain.numerator import compute_numerator, state_times, timed_graphs
+from nnet3py.egs.chain_example import Supervision
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 
 LOG_PROB = 1e-5        # float32 scores, summed over some tens of arcs
 DERIVATIVE = 2e-5

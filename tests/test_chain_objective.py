@@ -9,8 +9,7 @@ from chain_graphs import random_graph, supervision
 from paths import DATA, shared_golden
 
 from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
-from nnet3py.egs.chain_example import read_chain_egs
-from nnet3py.egs.supervision import read_supervisions
+from nnet3py.egs.chain_example import read_chain_egs, read_supervisions
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader

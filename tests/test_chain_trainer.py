@@ -1,4 +1,4 @@
-"""nnet3py/training/chain_trainer.py and chain_outputs.py: the step that an example makes, and what does not fit."""
+"""nnet3py/training/chain_trainer.py: the step that an example makes, and what does not fit."""
 from __future__ import annotations
 
 import copy
@@ -17,10 +17,13 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
-from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
-from nnet3py.training.chain_objective import ChainObjectiveComputation
-from nnet3py.training.chain_outputs import LWF_POSTERIORS, graph_folder, one_graph
-from nnet3py.training.chain_trainer import ChainTrainer
+from nnet3py.training.chain_objective import (
+    LWF_POSTERIORS,
+    ChainObjectiveComputation,
+    graph_folder,
+    one_graph,
+)
+from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics, ChainTrainer
 from nnet3py.training.options import ChainOptions, TrainerOptions
 
 STEP = 2e-5           # float32 sums of some tens of terms, of the largest element
@@ -180,7 +183,7 @@ def test_examples_of_other_frame_rates(net, graph):
     trainer = ChainTrainer(net, lambda name: graph, SGD, ChainOptions())
     rng = np.random.default_rng(0)
     trainer.train(chain_example(rng, 2, 4, PDFS, step=3))
-    with pytest.raises(Nnet3Error, match=r"output 'output': its frames are 1 apart \(t\), those .* before 3"):
+    with pytest.raises(Nnet3Error, match=r"output 'output': the times of its frames are 1 apart, those of .* 3"):
         trainer.train(chain_example(rng, 2, 4, PDFS, step=1))
     later = chain_example(rng, 2, 4, PDFS, step=3)
     for io in (*later.inputs, *later.outputs):

@@ -13,9 +13,8 @@ from random_damage import damaged, is_refused, run_in_bounds
 from nnet3py import log
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import RULES, check_computation
-from nnet3py.compiler.commands import COMMANDS, command
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.computation import Computation, Fused, SubMatrix
+from nnet3py.compiler.computation import COMMANDS, Computation, Fused, SubMatrix, command
+from nnet3py.compiler.computation import CommandType as C
 from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, passes
@@ -53,7 +52,8 @@ def test_sound_computations_pass(name: str) -> None:
     nnet, asked, _ = recorded_case(name)
     computation = generate_computation(nnet, asked)
     check_computation(computation, nnet, check_rewrite=True, thorough=True)
-    for passed, optimized in optimization_steps(computation, nnet, OptimizeOptions(memory_compression_level=2)):
+    options = OptimizeOptions(memory_compression_level=2, fuse="none")
+    for passed, optimized in optimization_steps(computation, nnet, options):
         check_computation(optimized, nnet, thorough=True, after=passed)
 
 
@@ -334,7 +334,7 @@ def computations() -> tuple[Nnet, Computation, Computation, Computation]:
     """The network, and its command list before and after optimization, and as it is run."""
     nnet = Nnet.from_config(NET)
     plain = generate_computation(nnet, ASKED)
-    optimized = list(optimization_steps(plain, nnet, OptimizeOptions(memory_compression_level=2)))[-1][1]
+    optimized = list(optimization_steps(plain, nnet, OptimizeOptions(memory_compression_level=2, fuse="none")))[-1][1]
     check_computation(plain, nnet, check_rewrite=True, thorough=True)
     check_computation(optimized, nnet, thorough=True)
     fused = fuse(optimized, nnet)
@@ -425,7 +425,7 @@ def test_random_damage_is_refused_or_harmless(number: int) -> None:
     """What gets past the checker runs without reading or writing out of bounds."""
     one = case(number)
     refused = 0
-    for options in (OptimizeOptions(optimize=False), OptimizeOptions(memory_compression_level=2)):
+    for options in (OptimizeOptions(optimize=False), OptimizeOptions(memory_compression_level=2, fuse="none")):
         sound = list(optimization_steps(one.computation, one.nnet, options))[-1][1]
         run_in_bounds(sound, one.nnet, one.request)
         rng = np.random.default_rng(number)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from io_samples import check_survives, reader_of, written
 
 from nnet3py.errors import FormatError
-from nnet3py.formats.cindex_vector import read_cindex_vector, write_cindex_vector
+from nnet3py.formats.index_vector import read_cindex_vector, write_cindex_vector
 
 # The documented example: four rows, three of node 4, one of node 6.
 NODES = np.array([4, 4, 4, 6], dtype=np.int32)

@@ -8,9 +8,8 @@ import pytest
 from paths import DATA, shared_golden
 
 from nnet3py.cli.main import load
-from nnet3py.formats.general import to_dense
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.formats.holders import FLOAT_VECTOR, GENERAL_MATRIX
-from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
 

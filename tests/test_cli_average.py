@@ -54,7 +54,7 @@ def test_the_result_may_replace_a_source(folder):
 
 @pytest.mark.parametrize(("words", "status", "message"), [
     (["0.raw"], 1, "Usage"),
-    (["--weights=1:2", *MODELS, "out.raw"], 255, "2 weights were given for 3 models"),
+    (["--weights=1:2", *MODELS, "out.raw"], 255, "found 2 weights, expected one for each of 3 models"),
     (["--weights=1:x:2", *MODELS, "out.raw"], 255, "--weights=1:x:2"),
     (["--weights=nan:1:1", *MODELS, "out.raw"], 255, "finite"),
     (["--weights=1:-1:0", *MODELS, "out.raw"], 255, "sum to 0"),

@@ -11,13 +11,12 @@ from chain_graphs import acceptor, three_phones
 from graph_systems import SYSTEMS
 from io_samples import damaged
 from paths import DATA, ROOT
-from test_chain_normalize import check_same, fst_of
-from test_chain_unconstrained import training_graph
+from test_chain_normalization import check_same, fst_of
+from test_chain_supervision import training_graph
 
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.cli.main import load
-from nnet3py.egs.chain_example import NnetChainExample, read_chain_egs
-from nnet3py.egs.supervision import SUPERVISION, read_supervisions
+from nnet3py.egs.chain_example import SUPERVISION, NnetChainExample, read_chain_egs, read_supervisions
 from nnet3py.formats.general import to_dense
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.object_files import write_object

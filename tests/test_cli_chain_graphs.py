@@ -10,8 +10,7 @@ from paths import DATA
 
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.cli.main import load
-from nnet3py.hmm.topology import HmmTopology
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import HmmTopology, chain_topology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import SequentialReader, TableWriter

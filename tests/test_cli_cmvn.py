@@ -9,8 +9,7 @@ import pytest
 
 from nnet3py.cli.main import load
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
-from nnet3py.formats.matrix_files import read_matrix_file
+from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX, read_matrix_file
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 FLOAT = 1e-5        # float32 features of size around 10, normalized in float32

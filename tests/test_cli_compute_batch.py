@@ -11,8 +11,7 @@ from runtime_cases import TDNN, assert_close
 from nnet3py.acoustic_model import read_model
 from nnet3py.cli.nnet.compute import compute
 from nnet3py.cli.nnet.compute_batch import compute_batch
-from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, read_matrices
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 

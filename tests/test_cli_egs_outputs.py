@@ -9,8 +9,8 @@ import nnet3py
 from nnet3py.cli.egs.outputs import acc_lda_stats, compute_from_egs
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.formats.general import to_dense
+from nnet3py.formats.holders import read_matrices
 from nnet3py.formats.lda_stats import LdaStats
-from nnet3py.formats.matrix_files import read_matrices
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet

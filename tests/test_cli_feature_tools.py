@@ -12,9 +12,8 @@ from paths import DATA
 from nnet3py.cli.main import load
 from nnet3py.feat.sdc import add_shifted_deltas
 from nnet3py.feat.special_cmvn import normalize_sliding
-from nnet3py.formats.foreign_features import HTK_MATRIX, SPHINX_DIM
-from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR
-from nnet3py.formats.matrix_files import read_matrix_file
+from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_DIM
+from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, read_matrix_file
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader

@@ -44,8 +44,8 @@ from nnet3py.cli.fst.programs import (
     fst_rm_symbols,
     fst_table_compose,
 )
-from nnet3py.fst.arcs import changed
-from nnet3py.fst.symbols import symbols_of
+from nnet3py.fst.operations import changed
+from nnet3py.fst.text import symbols_of
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import breadth_first
 from nnet3py.transducers.fst_text import read_fst_file

@@ -11,10 +11,9 @@ from paths import DATA, shared_golden
 
 from nnet3py.cli.main import load
 from nnet3py.feat.lda import estimate
-from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.formats.matrices import read_packed
-from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import TableWriter

@@ -12,8 +12,8 @@ from nnet3py.feat.interpolate_pitch import interpolated, interpolated_by_lines
 from nnet3py.feat.pitch import compute_pitch
 from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import process_pitch
+from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.wave_file import WAVE, Wave
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.random_sequence import CRandom
 

@@ -11,7 +11,7 @@ from lattice_cases import LATTICE_DATA, check_same_words, ways
 from rnnlm_cases import BOS, EOS, RNNLM_DATA, rnnlm_lattices, scores
 
 from nnet3py.cli.main import load
-from nnet3py.formats.matrix_files import read_matrix_file
+from nnet3py.formats.holders import read_matrix_file
 from nnet3py.io.tables import SequentialReader
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -119,7 +119,7 @@ def test_lattices_without_a_path(work: Path, capsys: pytest.CaptureFixture[str])
     ("rnnlm-sentence-probs --bos-symbol=16 --eos-symbol=18 lstm.raw word_embedding.mat text.int",
      "--eos-symbol=18: expected a word's number, from 1 to 17"),
     (f"rnnlm-sentence-probs {SYMBOLS} lstm.raw word_embedding.mat letters.int",
-     "letters.int: line 2 has other than numbers .*'one 2'"),
+     "letters.int: line 2: expected numbers of words .*'one 2'"),
     (f"rnnlm-sentence-probs {SYMBOLS} lstm.raw word_embedding.mat beyond.int", "no word 18"),
     (f"rnnlm-sentence-probs {SYMBOLS} lstm.raw narrow.mat text.int", "words have vectors of 3 numbers"),
     (f"lattice-lmrescore-kaldi-rnnlm {SYMBOLS} short.mat lstm.raw ark:decoded.ark ark:out.ark",

@@ -6,9 +6,8 @@ import pytest
 from test_speech_features import FBANK_TOLERANCE, MFCC_TOLERANCE, reference
 
 from nnet3py.cli.main import load
-from nnet3py.formats.foreign_features import HTK_MATRIX
+from nnet3py.formats.foreign_files import HTK_MATRIX, WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.wave_file import WAVE, Wave
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import open_input
 from nnet3py.io.tables import SequentialReader, TableWriter

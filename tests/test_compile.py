@@ -22,9 +22,10 @@ from paths import shared_golden
 from random_networks import config, few_waves, rows
 
 import nnet3py
-from nnet3py.compiler import CachingCompiler, OptimizeOptions, compile
+from nnet3py.compiler import OptimizeOptions, compile
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.computation import CommandType
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.locations import (
     compact,

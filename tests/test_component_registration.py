@@ -46,7 +46,7 @@ class TwiceComponent(nnet3py.Component):
 
 @pytest.fixture(autouse=True)
 def _only_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_FROM_OUTSIDE", {})
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -66,7 +66,7 @@ def test_without_registration_it_is_unknown(tmp_path: Path) -> None:
         nnet3py.Nnet.from_config(CONFIG)
     nnet3py.register_component(TwiceComponent)
     nnet3py.Nnet.from_config(CONFIG).write(str(tmp_path / "1.raw"))
-    registry._FROM_OUTSIDE.clear()
+    registry._registered.clear()
     with pytest.raises(FormatError, match="unknown component type <TwiceComponent>"):
         nnet3py.read_nnet(str(tmp_path / "1.raw"))
 
@@ -94,4 +94,4 @@ def test_registering_again_replaces() -> None:
 def test_what_cannot_be_registered(cls: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         nnet3py.register_component(cls)  # type: ignore[arg-type]
-    assert set(COMPONENT_MODULES).isdisjoint(registry._FROM_OUTSIDE)
+    assert set(COMPONENT_MODULES).isdisjoint(registry._registered)

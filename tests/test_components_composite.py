@@ -20,16 +20,16 @@ from component_cases import (
 from own_ops import reference_ops
 from test_components_nonlinear import Draws, from_config, normal
 
-from nnet3py.components.affine import AffineComponent
+from nnet3py.components.affine import AffineComponent, BlockAffineComponent
 from nnet3py.components.base import Properties
 from nnet3py.components.composite import CompositeComponent
 from nnet3py.components.nonlinear import COUNT
-from nnet3py.components.repeated_affine import BlockAffineComponent
 from nnet3py.errors import ConfigError, FormatError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import convert_repeated_to_block_affine, set_batchnorm_test_mode, set_learning_rate
 from nnet3py.ops import get_ops, workspace
+from nnet3py.runtime.parameter_store import on_device
 from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
 
 FEW_ROWS = 1e-2         # of a change: pieces of 3 rows determine no estimate of rank 5, whose rest is then random
@@ -315,7 +315,8 @@ def test_limits_see_one_component():
         change.max_change = limit
         change.unvectorize(before / np.float32(np.linalg.norm(before)))
         stats = MaxChangeStats()
-        assert update_with_max_change(nnet, delta, 0.0, 1.0, 1.0, stats)
+        ops = get_ops("cpu")
+        assert update_with_max_change(on_device(nnet, ops), on_device(delta, ops), 0.0, 1.0, 1.0, 0.0, stats)()
         assert np.linalg.norm(nnet.components[0].vectorize() - before) == pytest.approx(expected, rel=SAME)
         assert stats.num_per_component == ({"c": 1} if limit else {})
 

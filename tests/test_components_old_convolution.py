@@ -10,7 +10,7 @@ from component_cases import CASES, assert_same_info, info_lines, read_components
 from own_ops import reference_ops
 
 from nnet3py.components.old_convolution import ConvolutionComponent, FilterShape, MaxpoolingComponent, PoolShape
-from nnet3py.components.pnorm import PnormComponent
+from nnet3py.components.structural import PnormComponent
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError
 from nnet3py.formats.matrices import write_matrix

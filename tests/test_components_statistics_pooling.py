@@ -15,13 +15,13 @@ from own_ops import reference_ops
 from test_components_nonlinear import from_config, normal
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.row_ranges import by_sequence, row_ranges, rows_inside
 from nnet3py.components.statistics_pooling import (
     StatisticsExtractionComponent,
     StatisticsExtractionComponentPrecomputedIndexes,
     StatisticsPoolingComponent,
     StatisticsPoolingComponentPrecomputedIndexes,
 )
+from nnet3py.components.time_grid import by_sequence, row_ranges, rows_inside
 from nnet3py.errors import CompileError, ConfigError, FormatError
 from nnet3py.index import NO_TIME
 from nnet3py.io.tokens import TokenReader, TokenWriter

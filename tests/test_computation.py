@@ -5,8 +5,18 @@ import numpy as np
 import pytest
 from compiler_cases import TDNN
 
-from nnet3py.compiler.commands import COMMANDS, KALDI_TYPES, NUM_ARGS, SUBMATRIX_ROLES, Command, CommandType, command
-from nnet3py.compiler.computation import Computation, MatrixDebugInfo, SubMatrix
+from nnet3py.compiler.computation import (
+    COMMANDS,
+    KALDI_TYPES,
+    NUM_ARGS,
+    SUBMATRIX_ROLES,
+    Command,
+    CommandType,
+    Computation,
+    MatrixDebugInfo,
+    SubMatrix,
+    command,
+)
 from nnet3py.network.nnet import Nnet
 
 

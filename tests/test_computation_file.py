@@ -16,17 +16,24 @@ from paths import DATA, shared_golden
 import nnet3py
 from nnet3py.compiler import cache as cache_module
 from nnet3py.compiler.cache import MOST_UNUSED_WRITTEN, CachingCompiler
-from nnet3py.compiler.cache_file import read_cache, read_optimize_options, write_cache, write_optimize_options
-from nnet3py.compiler.check_loaded import check_loaded
-from nnet3py.compiler.commands import Command, CommandType
-from nnet3py.compiler.computation import Computation, MatrixInfo
-from nnet3py.compiler.computation_file import read_computation, read_request, write_computation, write_request
+from nnet3py.compiler.check import check_loaded
+from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixInfo
+from nnet3py.compiler.computation_file import (
+    read_cache,
+    read_computation,
+    read_optimize_options,
+    read_request,
+    write_cache,
+    write_computation,
+    write_optimize_options,
+    write_request,
+)
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CheckError, FormatError, Nnet3Error
 from nnet3py.io.object_files import read_object
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.memory_plan import plan_memory
+from nnet3py.runtime.binding import plan_memory
 
 CASES = DATA / "cases"
 PRECOMPUTED = ["backprop-truncation", "distribute", "restricted-attention", "statistics-pooling",

@@ -317,9 +317,9 @@ def folder(tmp_path):
 @pytest.fixture
 def preparations(monkeypatch):
     """A list that grows with every preparation of a network."""
-    made, prepare = [], compute_module._prepared
-    monkeypatch.setattr(compute_module, "_prepared", lambda *wanted: made.append(wanted[0]) or prepare(*wanted))
-    monkeypatch.setattr(compute_module, "_memory", compute_module._Memory())
+    made, prepare = [], compute_module._new_computer
+    monkeypatch.setattr(compute_module, "_new_computer", lambda *wanted: made.append(wanted[0]) or prepare(*wanted))
+    monkeypatch.setattr(compute_module, "_memory", compute_module._ComputerMemory())
     return made
 
 

@@ -1,6 +1,9 @@
 """nnet3py/runtime/computer.py: what it asks of its caller, and the numbers that come out."""
 from __future__ import annotations
 
+import logging
+import re
+
 import numpy as np
 import pytest
 from compiler_cases import read_request
@@ -21,15 +24,18 @@ from runtime_cases import (
     training_request,
 )
 
+import nnet3py
 from nnet3py.compiler import compile
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError, NumericError, ShapeError
 from nnet3py.network.edits import apply_edits
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
+from nnet3py.runtime import computer
 from nnet3py.runtime.binding import Arena
-from nnet3py.runtime.computer import Computer, check_finite
+from nnet3py.runtime.computer import Computer, ComputerCache, check_finite
 
 KALDI_OUTPUT = 2e-4       # of the largest value: float32 sums in another order than Kaldi's
 KALDI_GRADIENT = 5e-4
@@ -367,3 +373,120 @@ def test_each_sequence_is_computed_for_itself():
         alone.run()
         assert_close(together.output("output")[n::4], alone.output("output"))
 
+
+# -- one computer per request, the most recently used kept -------------------------------------------------------------
+
+
+def cache_of(nnet: Nnet, capacity: int = 64, update: Nnet | None = None) -> ComputerCache:
+    return ComputerCache(nnet, CachingCompiler(nnet), update=update, capacity=capacity)
+
+
+def test_equal_requests_get_the_same_computer_ready_to_start():
+    nnet = Nnet.from_config(TDNN)
+    cache, request = cache_of(nnet), forward_request()
+    given = matrices_for(nnet, request)["input"]
+    computer = cache.computer(request)
+    computer.accept_input("input", given)
+    computer.run()
+    first = computer.output("output")
+    again = cache.computer(forward_request())
+    assert again is computer
+    with pytest.raises(Nnet3Error, match="not expected at this point"):
+        again.output("output")
+    again.accept_input("input", given)
+    again.run()
+    np.testing.assert_array_equal(again.output("output"), first)
+
+
+def test_computations_of_all_sizes_share_the_arena():
+    nnet = Nnet.from_config(TDNN)
+    cache = cache_of(nnet, update=nnet.as_gradient())
+    for n in (1, 4, 2, 4, 1):
+        request = training_request(n)
+        given = matrices_for(nnet, request, seed=n)
+        alone = run_both(computer_for(nnet, request, nnet.as_gradient()), given)
+        for found, expected in zip(run_both(cache.computer(request), given), alone, strict=True):
+            np.testing.assert_array_equal(found, expected)
+    sizes = [computer._bound.plan.size for computer in cache._computers.values()]
+    assert len(sizes) == 3 and cache.arena.buffer.size == max(sizes)
+
+
+def test_the_least_recently_used_goes():
+    nnet = Nnet.from_config(TDNN)
+    cache = cache_of(nnet, capacity=2)
+    one, two = cache.computer(forward_request(1)), cache.computer(forward_request(2))
+    assert cache.computer(forward_request(1)) is one
+    cache.computer(forward_request(3))                       # two goes
+    assert cache.computer(forward_request(1)) is one
+    assert cache.computer(forward_request(2)) is not two
+
+
+def test_a_structural_edit_is_not_overlooked():
+    nnet = Nnet.from_config(TDNN)
+    cache = cache_of(nnet)
+    cache.computer(forward_request())
+    apply_edits(nnet, "rename-node old-name=a new-name=b2")
+    with pytest.raises(Nnet3Error, match="was edited after"):
+        cache.computer(forward_request())
+
+
+# -- the log of a computation, command by command ----------------------------------------------------------------------
+
+
+CONFIG = """
+input-node name=input dim=3
+component name=r type=RectifiedLinearComponent dim=4
+component name=a type=AffineComponent input-dim=6 output-dim=4
+component-node name=a component=a input=Append(input, Offset(input, 1))
+component-node name=r component=r input=a
+output-node name=output input=r
+"""
+
+
+def run_with_debug(caplog, debug: bool) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    nnet = nnet3py.Nnet.from_config(CONFIG, seed=3)
+    t = np.arange(5)
+    indexes = np.stack([0 * t, t, 0 * t], axis=1)
+    request = nnet3py.ComputationRequest([nnet3py.IoSpecification("input", indexes, has_deriv=True)],
+                                         [nnet3py.IoSpecification("output", indexes[:4], has_deriv=True)],
+                                         need_model_derivative=True)
+    gradient = nnet.as_gradient()
+    computer = Computer(nnet3py.compile(nnet, request), nnet, update=gradient, debug=debug)
+    with caplog.at_level(logging.INFO, logger="nnet3py.runtime.computer"):
+        computer.accept_input("input", np.random.default_rng(1).standard_normal((5, 3)))
+        computer.run()
+        output = computer.output("output")
+        computer.accept_input("output", np.ones((4, 4)))
+        computer.run()
+    return output, computer.output("input"), [record.getMessage() for record in caplog.records]
+
+
+def test_a_line_for_each_command_with_sizes_before_and_after(caplog):
+    _, _, lines = run_with_debug(caplog, debug=True)
+    traced = [line for line in lines if re.match(r"c\d+: ", line)]
+    assert any("a.Propagate(" in line for line in traced) and any("a.Backprop(" in line for line in traced)
+    for line in traced:
+        command, changes, elapsed = line.split("\t|\t")
+        assert command and re.fullmatch(r"(\S+(, \S+)?: \S+->\S+ ?)+", changes)
+        assert re.fullmatch(r" time: \S+ secs", elapsed)
+    parts = [line for line in traced if re.search(r"m\d+\(", line.split("\t|\t")[1])]
+    assert parts and len(parts) < len(traced)
+    for line in parts:                    # of a part, the whole matrix and the part; else the matrix only
+        assert re.search(r"(^|, | )m(\d+): \S+ m\2\([0-9:]+, [0-9:]+\): ", line.split("\t|\t")[1])
+    update = next(line for line in traced if "[component-pointer]" in line and line.split(": ", 1)[1].startswith("a."))
+    assert re.search(r" a: 0->[0-9.e-]+", update) or re.search(r"\ta: 0->[0-9.e-]+", update)
+
+
+def test_results_do_not_depend_on_it(caplog):
+    output, deriv, _ = run_with_debug(caplog, debug=True)
+    plain_output, plain_deriv, _ = run_with_debug(caplog, debug=False)
+    np.testing.assert_array_equal(output, plain_output)
+    np.testing.assert_array_equal(deriv, plain_deriv)
+
+
+def test_what_a_matrix_holds_before_it_is_set_does_not_disturb():
+    """A matrix that is only allocated holds whatever was in memory: here, what makes squaring complain."""
+    signaling_nan = 0x7F800001
+    value = np.full((2, 3), signaling_nan, np.uint32).view(np.float32)
+    with np.errstate(all="raise"):
+        assert np.isnan(computer._rms(get_ops("cpu"), value))

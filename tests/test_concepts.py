@@ -171,7 +171,7 @@ def test_every_concept_of_the_seeds_can_be_found() -> None:
     ("compiler/nowhere.py", "", False),
     ("compiler/request.py", "IoSpecification.has_deriv", True),
     ("compiler/request.py", "IoSpecification.missing", False),
-    ("compiler/command_list.py", "CommandList.new_matrix", True),
-    ("compiler/commands.py", "CommandType.GOTO_LABEL", True)])
+    ("compiler/computation.py", "Computation.new_matrix", True),
+    ("compiler/computation.py", "CommandType.GOTO_LABEL", True)])
 def test_resolution_itself(module: str, name: str, expected: bool) -> None:
     assert resolves(Reference(0, False, module, name)) is expected

@@ -217,12 +217,12 @@ def check_refusals() -> int:
     import test_cuda_training
 
     from nnet3py.ops.cuda import graphs
-    from nnet3py.runtime import cuda_graphs
+    from nnet3py.runtime import stage_runners
 
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())
-    cuda_graphs.logger.addHandler(handler)
+    stage_runners.logger.addHandler(handler)
     for refusing in ("begin", "end", "make"):
         recorder = Recorder(refusing)
         graphs.driver = lambda recorder=recorder: recorder

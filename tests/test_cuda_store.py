@@ -69,7 +69,7 @@ def check_limits(squares, limits, global_limit, scale) -> None:
     """The factors are those that the host would find."""
     from nnet3py.ops import device
     from nnet3py.ops.cuda.store import limit_changes
-    from nnet3py.training.max_change import limiting_factors
+    from nnet3py.runtime.parameter_store import limiting_factors
 
     squares, limits = np.array(squares, float), np.array(limits, float)
     wanted = limiting_factors(squares, limits, global_limit, abs(scale))

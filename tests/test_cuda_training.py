@@ -68,7 +68,7 @@ def test_in_the_simulator():
 def examples(context: int):
     """Minibatches of two sequences."""
     from nnet3py.egs.example import NnetExample, NnetIo
-    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.formats.general import SparseMatrix
 
     rng = np.random.default_rng(5)
     for _ in range(STEPS):

@@ -8,7 +8,7 @@ import pytest
 from runtime_cases import LSTM, TDNN, assert_close, computer_for
 from thinned import thinned
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.network.nnet import Nnet

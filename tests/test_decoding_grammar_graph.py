@@ -8,15 +8,15 @@ import pytest
 from graph_systems import context_system
 
 from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.grammar import as_nonterminal
 from nnet3py.decoding.grammar_graph import ExpandedGrammar, GrammarGraph
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import FormatError, ShapeError, UsageError
-from nnet3py.graphs.grammar_fst import LEAVES, GrammarFst, prepared
-from nnet3py.graphs.nonterminals import FIRST_LABEL, Nonterminals
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.graphs.grammar_fst import FIRST_LABEL, LEAVES, GrammarFst, Nonterminals, prepared
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.transducers.fst import Fst
 
 pytest.importorskip("kaldifst", reason="graphs are made with kaldifst (nnet3py[decode])")

@@ -11,7 +11,8 @@ from graph_paths import path_costs
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
@@ -19,7 +20,7 @@ from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabeled
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.fst.arcs import arc_sorted
+from nnet3py.fst.operations import arc_sorted
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output

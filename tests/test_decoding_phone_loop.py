@@ -8,11 +8,12 @@ import pytest
 from graph_systems import SYSTEMS, monophone_system
 
 from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.phone_loop import phone_loop
 from nnet3py.errors import UsageError
 from nnet3py.hmm.alignment import phone_starts
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.transducers.fst import Fst
 

@@ -6,7 +6,7 @@ import pytest
 from graph_paths import path_costs
 
 from nnet3py.decoding.phrase_grammar import bigram_grammar, phrase_grammar
-from nnet3py.fst.arcs import is_sorted
+from nnet3py.fst.operations import is_sorted
 
 COST = 1e-5          # sums of float32
 

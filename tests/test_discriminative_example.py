@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from io_samples import check_survives, reader_of, written
 
-from nnet3py.egs.char_vector import read_char_vector, write_char_vector
+from nnet3py.egs.chain_example import read_char_vector, write_char_vector
 from nnet3py.egs.discriminative_example import (
     DISCRIMINATIVE_EXAMPLE,
     DiscriminativeSupervision,

@@ -116,7 +116,7 @@ def test_numbers_of_places(monkeypatch):
 
 
 def test_a_sequence_is_a_graph_of_its_own(kaldi):
-    from nnet3py.discriminative.lattice_graphs import lattice_graphs
+    from nnet3py.discriminative.objective import lattice_graphs
     graphs = lattice_graphs(kaldi[0], MODEL.transition_model)
     assert graphs.num_graphs == 4 and graphs.num_levels == 41 and (graphs.times >= 0).all()
 

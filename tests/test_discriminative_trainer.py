@@ -14,8 +14,11 @@ from nnet3py.egs.discriminative_example import read_discriminative_egs
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
-from nnet3py.training.discriminative_diagnostics import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
-from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
+from nnet3py.training.discriminative_trainer import (
+    DiscriminativeDiagnosticOptions,
+    DiscriminativeDiagnostics,
+    DiscriminativeTrainer,
+)
 from nnet3py.training.options import TrainerOptions
 
 EGS, MODEL = f"ark:{cases.FOLDER}/merged.degs", str(cases.FOLDER / "am-xent.mdl")

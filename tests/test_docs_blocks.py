@@ -23,7 +23,7 @@ from nnet3py.chain.phone_lm import estimate_phone_lm
 from nnet3py.cli.process.command import load
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.egs.discriminative_example import read_discriminative_egs
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object

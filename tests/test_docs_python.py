@@ -29,7 +29,7 @@ def missing(text: str) -> bool:
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_FROM_OUTSIDE", {})
+    monkeypatch.setattr(registry, "_registered", {})
     names: dict = {"__name__": "page"}
     printed, num_run = "", 0
     try:

@@ -63,7 +63,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _commands_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNET3PY_PYTHON", sys.executable)
     monkeypatch.setenv("PATH", f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(registry, "_FROM_OUTSIDE", {})
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 def test_your_first_network(recipe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -23,7 +23,7 @@ from nnet3py.drivers.ivectors import (
 )
 from nnet3py.drivers.staged_options import ExtractorOptions, IvectorOptions
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import read_matrices
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.extractor import IvectorExtractor
 

@@ -1,4 +1,4 @@
-"""Examples in files: Kaldi's own bytes come back, and what is not an example is refused."""
+"""nnet3py/egs/example.py: examples in files, and reading ahead."""
 from __future__ import annotations
 
 import io
@@ -8,13 +8,14 @@ import pytest
 from paths import DATA, shared_golden
 
 import nnet3py
-from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
+from nnet3py.egs.chain_example import read_chain_egs
+from nnet3py.egs.discriminative_example import read_discriminative_egs
+from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, examples_ahead, num_bytes, num_merged, read_egs
 from nnet3py.egs.make import time_indexes
 from nnet3py.egs.raw_example import RAW_EXAMPLE, copying_holder
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -131,3 +132,39 @@ def test_what_cannot_be_written():
         written(NnetExample([]), True)
     with pytest.raises(ShapeError, match="3 indexes but 2 rows"):
         written(NnetExample([NnetIo("input", time_indexes(0, 3), np.zeros((2, 2), np.float32))]), True)
+
+
+EGS = DATA / "egs"
+
+
+def test_examples_come_decompressed() -> None:
+    expected = list(read_egs(f"ark:{EGS / 'compressed.ark'}"))
+    found = list(examples_ahead(read_egs(f"ark:{EGS / 'compressed.ark'}"), most_bytes=1))
+    assert any(isinstance(io.features, CompressedMatrix) for _, eg in expected for io in eg.io)
+    assert [key for key, _ in found] == [key for key, _ in expected]
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        for dense, compressed in zip(one.io, other.io, strict=True):
+            assert not isinstance(dense.features, CompressedMatrix)
+            assert np.array_equal(to_dense(dense.features), to_dense(compressed.features))
+
+
+@pytest.mark.parametrize(("read", "name"), [
+    (read_egs, "uncompressed.ark"), (read_chain_egs, "chain.ark"), (read_discriminative_egs, "discriminative.ark")])
+def test_sizes_are_about_those_of_files(read, name: str) -> None:
+    entries = list(examples_ahead(read(f"ark:{EGS / name}")))
+    in_memory, in_file = sum(num_bytes(eg) for _, eg in entries), (EGS / name).stat().st_size
+    assert entries and 0.2 * in_file < in_memory < 4 * in_file       # small examples are mostly tags
+
+
+@pytest.mark.parametrize(("read", "name"), [(read_egs, "uncompressed.ark"), (read_chain_egs, "chain.ark")])
+def test_how_many_were_merged(read, name: str) -> None:
+    for entry in read(f"ark:{EGS / name}"):
+        io = (entry[1].io if hasattr(entry[1], "io") else entry[1].inputs)[0]
+        assert num_merged(entry) == len(np.unique(io.indexes[:, 0]))
+
+
+def test_a_damaged_archive_is_an_error(tmp_path) -> None:
+    data = (EGS / "uncompressed.ark").read_bytes()
+    (tmp_path / "bad.ark").write_bytes(data[:len(data) // 2])
+    with pytest.raises(Nnet3Error, match=r"bad\.ark, byte [0-9]+"):
+        list(examples_ahead(read_egs(f"ark:{tmp_path / 'bad.ark'}")))

@@ -11,7 +11,7 @@ from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.random_sequence import CRandom
 
 EGS = f"ark:{DATA / 'egs' / 'compressed.ark'}"

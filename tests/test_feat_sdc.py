@@ -9,7 +9,7 @@ from paths import DATA
 
 from nnet3py.errors import UsageError
 from nnet3py.feat.sdc import add_shifted_deltas
-from nnet3py.formats.foreign_features import HTK_MATRIX
+from nnet3py.formats.foreign_files import HTK_MATRIX
 from nnet3py.io.tokens import TokenReader
 
 FOLDER = DATA / "features" / "tools"

@@ -17,7 +17,7 @@ from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.graph_contexts import WiderContext, neighbors, recover_tree
 from nnet3py.fine_tuning.graph_lexicon import draw_sentences, draw_texts, recover_lexicon, spoken
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency, Map, Split, Table
 from nnet3py.lattices.word_alignment import BEGIN, END, INTERNAL, NONWORD, SINGLETON

@@ -28,9 +28,9 @@ from nnet3py.fine_tuning.graph_words import GraphWords
 from nnet3py.fine_tuning.phone_names import phone_names
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.wider_hcl import why_not, with_words
-from nnet3py.fst.arcs import arc_sorted
-from nnet3py.fst.symbols import with_symbols
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.fst.operations import arc_sorted
+from nnet3py.fst.text import with_symbols
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import write_object

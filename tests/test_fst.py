@@ -14,7 +14,7 @@ from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.transducers.fst import MAGIC, NO_WEIGHT, Fst, Stored
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.fst_properties import fst_properties, is_top_sorted, top_sorted
+from nnet3py.transducers.fst_operations import fst_properties, is_top_sorted, top_sorted
 from nnet3py.transducers.fst_text import read_fst, read_text_fst, write_fst, write_text_fst
 from nnet3py.transducers.lattice import read_lattice, write_lattice
 
@@ -254,7 +254,7 @@ def test_long_files_are_read_by_compiled_loops() -> None:
 
 
 def test_large_graphs_say_less_of_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnet3py.transducers import fst_properties as bits
+    from nnet3py.transducers import fst_operations as bits
 
     fst = fst_of([(0, 1, 5), (0, 1, 6), (1, 0, 0)], [1], 2)
     monkeypatch.setattr(bits, "_MANY_ARCS", 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from io_samples import reader_of
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers import fst_properties
+from nnet3py.transducers import fst_operations
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import breadth_first, concatenated, connected, without_epsilons
 from nnet3py.transducers.fst_text import read_text_fst
@@ -118,8 +118,8 @@ def test_small_graphs_have_the_same_strong_parts_as_by_scipy(pairs: list[tuple[i
     sources, targets = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
     ones = np.ones(len(pairs), dtype=np.int32)
     graph = Fst.from_arcs(0, np.zeros(10, np.float32), sources, ones, ones, ones.astype(np.float32), targets)
-    small = fst_properties.strong_parts(graph)
+    small = fst_operations.strong_parts(graph)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fst_properties, "_FEW_ARCS", -1)
-        large = fst_properties.strong_parts(graph)
+        patch.setattr(fst_operations, "_FEW_ARCS", -1)
+        large = fst_operations.strong_parts(graph)
     np.testing.assert_array_equal(small[:, None] == small, large[:, None] == large)

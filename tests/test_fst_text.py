@@ -10,10 +10,17 @@ from random_fsts import random_fst
 
 from nnet3py.errors import FormatError
 from nnet3py.fst import text
-from nnet3py.fst.drawing import drawing_text
-from nnet3py.fst.info import info_text
-from nnet3py.fst.symbols import read_symbols, symbols_of, symbols_text, with_symbols
-from nnet3py.fst.text import TextForm, fst_of_text, text_of_fst
+from nnet3py.fst.text import (
+    TextForm,
+    drawing_text,
+    fst_of_text,
+    info_text,
+    read_symbols,
+    symbols_of,
+    symbols_text,
+    text_of_fst,
+    with_symbols,
+)
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 

@@ -9,6 +9,7 @@ from nnet3py.errors import FormatError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import (
     GeneralMatrix,
+    SparseMatrix,
     compressed,
     read_general_matrix,
     row_range,
@@ -18,7 +19,6 @@ from nnet3py.formats.general import (
     write_general_matrix,
 )
 from nnet3py.formats.matrices import write_matrix
-from nnet3py.formats.sparse import SparseMatrix
 
 DENSE = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 FORMS: list[GeneralMatrix] = [DENSE, CompressedMatrix.compress(DENSE), CompressedMatrix.compress(DENSE, 3),

@@ -9,8 +9,7 @@ from thinned import thinned
 
 from nnet3py.compiler import compile
 from nnet3py.compiler.cache import CachingCompiler
-from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.check_loaded import check_loaded
+from nnet3py.compiler.check import check_computation, check_loaded
 from nnet3py.compiler.generate import generate_computation, generate_segments
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.optimize.passes import optimization_steps

@@ -14,10 +14,9 @@ import pytest
 from paths import DATA, shared_golden
 
 from nnet3py import read_model, read_nnet
-from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.egs.raw_example import RAW_EXAMPLE
-from nnet3py.egs.supervision import SUPERVISION
 from nnet3py.formats.general import read_general_matrix, write_general_matrix
 from nnet3py.formats.holders import (
     COMPRESSED_MATRIX,

@@ -11,10 +11,8 @@ from graph_systems import SYSTEMS, monophone_system
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.hmms import expand_hmms, hmm_transducer, to_pdfs, window_hmm
-from nnet3py.graphs.self_loops import add_self_loops
-from nnet3py.hmm.topology import HmmState, HmmTopology
-from nnet3py.hmm.topology_kinds import chain_topology, left_to_right_topology
+from nnet3py.graphs.hmms import add_self_loops, expand_hmms, hmm_transducer, to_pdfs, window_hmm
+from nnet3py.hmm.topology import HmmState, HmmTopology, chain_topology, left_to_right_topology
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import without_epsilons
 

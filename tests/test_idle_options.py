@@ -86,7 +86,7 @@ def is_read(name: str, module: str) -> bool:
 def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
     unread = [f"{name} --{one.name}" for name, entry in COMMANDS.items() for one in command(name).declared
               if not is_read(one.name, entry.module) and "No effect" not in (one.help or "")
-              and "rnnlm" not in name]             # whose options a dataclass of rnnlm/options.py takes
+              and "rnnlm" not in name]             # whose options a dataclass of rnnlm/folder.py takes
     assert not unread
     assert not is_read("no-such-option", "nnet.copy") and is_read("scale", "nnet.copy")
 

@@ -21,7 +21,7 @@ from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cli.nnet.inspect import inspect as command
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.inspection import inspect
-from nnet3py.inspection.text import Inspection
+from nnet3py.inspection.facts import Inspection
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 

@@ -9,7 +9,7 @@ import pytest
 import nnet3py
 from nnet3py.errors import Nnet3Error, SpecifierError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.entries import Entries
+from nnet3py.io.tables import Entries
 
 FEATS = {"a": np.ones((3, 2), np.float32), "b": np.zeros((2, 2), np.float32)}
 
@@ -20,6 +20,10 @@ def test_entries_come_one_after_the_other(tmp_path: Path) -> None:
     entries = Entries(table, FLOAT_MATRIX, "read_matrices")
     assert repr(entries) == f"<entries of {table}>" and next(entries)[0] == "a"
     assert [key for key, _ in entries] == ["b"] and list(entries) == []
+    closed = Entries(table, FLOAT_MATRIX, "read_matrices")
+    assert next(closed)[0] == "a"
+    closed.close()
+    assert list(closed) == []
     read = dict(nnet3py.read_matrices(table))
     assert read.keys() == FEATS.keys() and all((read[key] == FEATS[key]).all() for key in FEATS)
 

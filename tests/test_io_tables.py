@@ -9,10 +9,10 @@ import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
-from nnet3py.fst.symbols import read_symbols
+from nnet3py.fst.text import read_symbols
 from nnet3py.io.random_access import RandomAccessReader
+from nnet3py.io.streams import read_text
 from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.io.text_lines import read_text
 from nnet3py.option_file import read_option_lines
 
 BROKEN = "a 1\nb 2\nc x\nd 4\n"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from kaldi_scripts import run, write_scripts
 
+from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.wave_file import WAVE, Wave
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.recognition.front_end import features
 

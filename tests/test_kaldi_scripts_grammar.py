@@ -14,7 +14,7 @@ from paths import ROOT
 
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet

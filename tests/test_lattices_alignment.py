@@ -7,11 +7,15 @@ from lattice_cases import LATTICE_DATA, check_same_words, kaldi_lattices, transi
 
 from nnet3py.decoding.symbols import read_text
 from nnet3py.errors import FormatError
-from nnet3py.lattices.best_path import best_path
-from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
-from nnet3py.lattices.linear import word_times
+from nnet3py.lattices.paths import best_path, word_times
 from nnet3py.lattices.phone_alignment import align_phones, with_phones_as_ids
-from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
+from nnet3py.lattices.word_alignment import (
+    WordBoundaries,
+    align_words,
+    align_words_by_lexicon,
+    read_alignment_lexicon,
+    read_word_boundaries,
+)
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 COST = 1e-3           # sums of floats in another order

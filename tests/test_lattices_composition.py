@@ -8,11 +8,19 @@ from lattice_cases import LATTICE_DATA, Way, best_by_words, check_same_paths, ra
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
 from nnet3py.io.object_files import read_object
-from nnet3py.lattices.composition import Composer, concatenation, difference, union, with_final_cost, words_as_fst
-from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, Likely, LmDifference
+from nnet3py.lattices.composition import (
+    Composer,
+    composed_with_const_arpa,
+    concatenation,
+    difference,
+    rescored_with_const_arpa,
+    rescored_with_fst,
+    union,
+    with_final_cost,
+    words_as_fst,
+)
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
-from nnet3py.lattices.lm_rescoring import composed_with_const_arpa, rescored_with_const_arpa, rescored_with_fst
-from nnet3py.lattices.pruned_composition import PrunedComposition
+from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, Likely, LmDifference, PrunedComposition
 from nnet3py.lattices.states import LatticeError
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst

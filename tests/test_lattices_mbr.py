@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 from lattice_cases import random_lattice, ways
 
-from nnet3py.lattices.mbr import minimum_bayes_risk
-from nnet3py.lattices.oracle import oracle
-from nnet3py.lattices.states import LatticeError
-from nnet3py.lattices.super_final import with_super_final
+from nnet3py.lattices.states import LatticeError, with_super_final
+from nnet3py.lattices.word_errors import minimum_bayes_risk, oracle
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 ABOVE = 1e-3          # a word against nothing costs 1.00001 while words are aligned

@@ -11,11 +11,10 @@ from test_lattices_determinize import FIELDS, FRAMES, random_lattice
 
 from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.determinize import determinize
-from nnet3py.lattices.minimize import minimized, with_strings_pushed, with_weights_pushed
+from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
 from nnet3py.lattices.states import LatticeError, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice
-from nnet3py.transducers.lattice import COMPACT_LATTICES
-from nnet3py.transducers.lattice_conversion import expanded
+from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded
 
 DATA = Path(__file__).parent / "data" / "decoding"     # made by latgen-faster-mapped and lattice-push
 COST = 1e-4

@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from lattice_cases import Way, random_lattice, ways
 
-from nnet3py.lattices.best_path import best_path, best_paths, path_of, random_paths
-from nnet3py.lattices.confidence import LARGEST, confidence
 from nnet3py.lattices.forward_backward import forward_backward, frame_posteriors
-from nnet3py.lattices.linear import linear_lattice, word_times
+from nnet3py.lattices.paths import (
+    LARGEST,
+    best_path,
+    best_paths,
+    confidence,
+    linear_lattice,
+    path_of,
+    random_paths,
+    word_times,
+)
 from nnet3py.lattices.pruning import depth, depth_per_frame, limited_depth, pruned
 from nnet3py.lattices.scaling import Scales, scaled, with_word_penalty
 from nnet3py.lattices.states import LatticeError, state_times, top_sorted

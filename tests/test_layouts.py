@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import FormatError
-from nnet3py.formats.general import read_general_matrix, to_dense, write_general_matrix
+from nnet3py.formats.general import SparseMatrix, read_general_matrix, to_dense, write_general_matrix
 from nnet3py.formats.layouts import FORMS, LONGEST_HEAD, Head, Part, head_bytes, head_of, read_head, walk_matrix
-from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.skim import Incomplete, Unusual, Walk
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

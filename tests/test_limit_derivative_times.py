@@ -10,12 +10,11 @@ from random_networks import config, few_waves, rows
 
 from nnet3py.compiler.analyze import WRITE, submatrix_accesses
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, command
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
+from nnet3py.compiler.optimize.consolidate import consolidate_io
 from nnet3py.compiler.optimize.limit_derivative_times import limit_derivative_times
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.tables import command_table

@@ -217,8 +217,8 @@ import logging, sys
 {before}
 import nnet3py
 logging.getLogger("nnet3py.training.train").info("a pass")
-logging.getLogger("nnet3py.network.collapse").info("housekeeping")
-logging.getLogger("nnet3py.network.collapse").warning("careful")
+logging.getLogger("nnet3py.network.inference").info("housekeeping")
+logging.getLogger("nnet3py.network.inference").warning("careful")
 {after}
 """
 
@@ -232,11 +232,11 @@ def said(before: str, after: str = "") -> list[str]:
 def test_at_a_prompt_the_log_is_shown() -> None:
     assert said("sys.ps1 = '>>> '") == ["INFO a pass", "WARNING careful"]
     assert said("") == ["careful"], "as logging does it where nobody has asked for anything"
-    assert said("sys.ps1 = '>>> '; logging.basicConfig(level=30)") == ["WARNING:nnet3py.network.collapse:careful"]
+    assert said("sys.ps1 = '>>> '; logging.basicConfig(level=30)") == ["WARNING:nnet3py.network.inference:careful"]
 
 
 def test_what_is_shown_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    logger = logging.getLogger("nnet3py.network.collapse")
+    logger = logging.getLogger("nnet3py.network.inference")
     handlers = list(logging.getLogger("nnet3py").handlers)   # of pytest, of other tests
     try:
         log.show_log("debug")

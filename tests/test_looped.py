@@ -16,7 +16,7 @@ from runtime_cases import LSTM, TDNN, assert_close
 from thinned import thinned
 
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import CommandType as C
+from nnet3py.compiler.computation import CommandType as C
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.generate import generate_segments
 from nnet3py.compiler.looped import (
@@ -27,16 +27,16 @@ from nnet3py.compiler.looped import (
     with_ivector_period,
 )
 from nnet3py.compiler.optimize import OptimizeOptions
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
+from nnet3py.compiler.optimize.consolidate import consolidate_io
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError, NumericError, ShapeError, UsageError
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.looped import LoopedComputer
+from nnet3py.runtime.looped import FrameBuffer, LoopedComputer
 from nnet3py.runtime.options import ComputeOptions
 
 WHOLE = 10000      # frames per chunk: any utterance in one computation
@@ -438,3 +438,44 @@ def test_random_networks(text: str, frames_per_chunk: int, left: int, right: int
     requests = _extrapolated(requests, 16)
     straight = consolidate_io(generate_segments(nnet, requests))
     assert_close(run_chunks(computation, nnet, requests), run_chunks(straight, nnet, requests), ROUNDING)
+
+
+# -- Rows that come and go ---------------------------------------------------------------------------------------------
+
+
+RNG = np.random.default_rng(3)
+
+
+def test_rows_have_their_numbers():
+    everything = RNG.standard_normal((1000, 3)).astype(np.float32)
+    buffer, at = FrameBuffer(3), 0
+    while at < len(everything):
+        count = int(RNG.integers(0, 40))
+        buffer.append(everything[at:at + count])
+        at = min(at + count, len(everything))
+        assert buffer.end == at
+        np.testing.assert_array_equal(buffer.between(buffer.first, at), everything[buffer.first:at])
+        if at > buffer.first:
+            numbers = RNG.integers(buffer.first, at, 5)
+            np.testing.assert_array_equal(buffer.rows(numbers), everything[numbers])
+        buffer.forget(int(RNG.integers(0, at + 30)))
+        assert buffer.first <= buffer.end == at
+
+
+def test_memory_is_reused():
+    buffer = FrameBuffer(2)
+    for number in range(3000):
+        buffer.append(np.full((5, 2), number, dtype=np.float32))
+        buffer.forget(buffer.end - 20)
+    assert len(buffer._rows) <= 64
+    np.testing.assert_array_equal(buffer.between(buffer.end - 1, buffer.end), [[2999, 2999]])
+
+
+def test_a_forgotten_row_stays_forgotten():
+    buffer = FrameBuffer(1)
+    buffer.append(np.arange(10.0)[:, None])
+    buffer.forget(4)
+    buffer.forget(2)
+    assert (buffer.first, buffer.end) == (4, 10)
+    buffer.forget(99)
+    assert (buffer.first, buffer.end) == (10, 10)

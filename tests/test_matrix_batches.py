@@ -14,7 +14,7 @@ from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import to_dense, write_general_matrix
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.formats.matrix_batches import batches, compressed
-from nnet3py.formats.raw_matrix import STORED_MATRIX
+from nnet3py.formats.matrix_bytes import STORED_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenWriter
 

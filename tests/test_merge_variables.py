@@ -10,15 +10,14 @@ from random_cases import case
 from random_networks import config, few_waves, rows
 
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, command
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
-from nnet3py.compiler.optimize.convert_addition import convert_addition
+from nnet3py.compiler.optimize.consolidate import consolidate_io
 from nnet3py.compiler.optimize.merge_variables import merge_variables
 from nnet3py.compiler.optimize.passes import optimization_steps
+from nnet3py.compiler.optimize.row_ops import convert_addition
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, NotComputableError
 from nnet3py.network.nnet import Nnet

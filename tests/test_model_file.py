@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import DATA, shared_golden
 
+import nnet3py
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io.tokens import TokenReader
-from nnet3py.network.model_file import read_nnet, read_nnet_or_model
+from nnet3py.network.model_file import network_of, network_or_file, read_nnet, read_nnet_or_model
 from nnet3py.network.nnet import Nnet
 
 FOLDER = DATA / "network"
@@ -154,3 +155,28 @@ def test_a_path_object_names_a_file(tmp_path) -> None:
     nnet = read_nnet(DATA / "cases" / "affine" / "nnet.raw")
     nnet.write(tmp_path / "out.raw")
     assert (tmp_path / "out.raw").read_bytes() == (DATA / "cases" / "affine" / "nnet.raw").read_bytes()
+
+
+MODEL = DATA / "network" / "am-priors.mdl"
+
+
+def test_an_acoustic_model_stands_for_its_network(tmp_path: Path) -> None:
+    model = nnet3py.read_model(MODEL)
+    assert network_of(model) is model.nnet and network_of(model.nnet) is model.nnet
+    assert network_or_file(MODEL) == model.nnet and network_or_file(str(MODEL)) == model.nnet
+    before = model["o"]["bias_params"].copy()
+    nnet3py.freeze(model, "a")
+    nnet3py.train(model, np.ones((20, 40), np.float32), np.arange(20) % 10, learning_rate=0.01)
+    assert (model["o"]["bias_params"] != before).any() and model["a"].is_frozen
+    assert nnet3py.for_inference(model) == nnet3py.for_inference(model.nnet)
+    comparison = nnet3py.compare(model, MODEL)
+    assert not comparison and [each.name for each in comparison.different] == ["o"]
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("final.mdl", r"expected a network, found the path final.mdl \(nnet = nnet3py.read_nnet\('final.mdl'\)\)"),
+    (np.zeros((3, 2)), r"found ndarray \(3, 2\) \(the network comes first"),
+    (7, r"found int \(nnet3py.read_nnet\('final.raw'\) reads one\)")])
+def test_anything_else_is_refused(given: object, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        network_of(given)                                                                      # type: ignore[arg-type]

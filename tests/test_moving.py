@@ -1,4 +1,4 @@
-"""formats/moving.py and matrix_skimmer.py: copy-feats writes, and says, what it does when it reads every value."""
+"""formats/layouts.py and matrix_bytes.py: copy-feats writes, and says, what it does when it reads every value."""
 from __future__ import annotations
 
 import io
@@ -14,10 +14,10 @@ import pytest
 from paths import ROOT
 
 from nnet3py.cli.feat.copy_feats import copy_feats
-from nnet3py.formats import compressed_code, decoded_matrix, moving
+from nnet3py.formats import compressed_code, layouts, matrix_bytes
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import write_general_matrix
-from nnet3py.formats.raw_matrix import RAW_MATRIX
+from nnet3py.formats.matrix_bytes import RAW_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
 
@@ -75,7 +75,7 @@ def read_everything(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def switch() -> None:
         monkeypatch.setattr(SequentialReader, "runs", lambda self, find: iter(()))
         monkeypatch.setattr(RAW_MATRIX, "skimmer", None)
-        monkeypatch.setattr(decoded_matrix, "decoded_matrix", lambda num_threads: RAW_MATRIX)
+        monkeypatch.setattr(matrix_bytes, "decoded_matrix", lambda num_threads: RAW_MATRIX)
     return switch
 
 
@@ -86,7 +86,7 @@ def test_tables(name: str, small_runs: bool, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(ARCHIVES[name])
     if small_runs:
-        monkeypatch.setattr(moving, "_RUN", 1)
+        monkeypatch.setattr(layouts, "_RUN", 1)
         monkeypatch.setattr(compressed_code, "COST_OF_LOADING", -1.0)
         monkeypatch.setattr(compressed_code, "COST_IF_LOADED", -1.0)
     commands = [["ark:in", "ark,scp:out,out.scp"], ["--write-num-frames=ark,t:out.len", "ark:in", "ark:out"],

@@ -21,10 +21,9 @@ from thinned import thinned
 import nnet3py
 import nnet3py.runtime.binding as binding
 from nnet3py.compiler.cache import CachingCompiler
-from nnet3py.compiler.cache_file import read_cache, write_cache
-from nnet3py.compiler.check_loaded import check_loaded
-from nnet3py.compiler.commands import COMMANDS, CommandType, command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.check import check_loaded
+from nnet3py.compiler.computation import COMMANDS, CommandType, Computation, command
+from nnet3py.compiler.computation_file import read_cache, write_cache
 from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.looped import compile_looped, looped_requests
 from nnet3py.compiler.optimize import OptimizeOptions
@@ -33,7 +32,7 @@ from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
 from nnet3py.errors import CheckError, FormatError, Nnet3Error
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
+from nnet3py.runtime.binding import MemoryPlan, plan_memory
 
 NETWORK = """
 input-node name=input dim=4

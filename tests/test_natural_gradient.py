@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from numpy_ops import NumpyOps
 from reference_natural_gradient import direction_lengths
 
-from nnet3py.components import layer_gradient
-from nnet3py.components.layer_gradient import natural_gradient_step
+from nnet3py.components import natural_gradient
 from nnet3py.components.natural_gradient import (
     OnlineNaturalGradient,
     Rows,
     check_preconditioners,
     named_preconditioners,
+    natural_gradient_step,
 )
 from nnet3py.components.updatable import UpdatableComponent
 from nnet3py.errors import NumericError
@@ -212,7 +212,7 @@ def step(monkeypatch, gradient_first: bool, parts, dy, has_bias: bool, calls: in
     weights = np.zeros((dy.shape[1], num_cols), dtype=np.float32)
     bias = np.zeros(dy.shape[1], dtype=np.float32) if has_bias else None
     inner, outer = OnlineNaturalGradient(rank=4, update_period=2), OnlineNaturalGradient(rank=3, update_period=2)
-    monkeypatch.setattr(layer_gradient, "_gradient_is_smaller", lambda *_: gradient_first)
+    monkeypatch.setattr(natural_gradient, "_gradient_is_smaller", lambda *_: gradient_first)
     for _ in range(calls):
         natural_gradient_step(ops, weights, bias, 0.01, inner, outer, parts, dy)
     return weights, bias
@@ -245,8 +245,8 @@ def test_rows_that_nearly_vanish(monkeypatch, has_bias):
 
 def test_the_cheaper_way_is_taken():
     many, few = np.zeros((3000, 8)), np.zeros((3, 8))
-    assert layer_gradient._gradient_is_smaller(Rows((many,), True), Rows((many,)), 4, 4)
-    assert not layer_gradient._gradient_is_smaller(Rows((few,), True), Rows((few,)), 4, 4)
+    assert natural_gradient._gradient_is_smaller(Rows((many,), True), Rows((many,)), 4, 4)
+    assert not natural_gradient._gradient_is_smaller(Rows((few,), True), Rows((few,)), 4, 4)
 
 
 def test_rows_are_what_they_are_joined():

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from fst_cases import WORDS, read, trigram, written
 
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_grammar import GrammarTables
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.fst.symbols import symbols_of, with_symbols
+from nnet3py.fst.text import symbols_of, with_symbols
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.file_content import FileContent
-from nnet3py.io.object_files import read_object
+from nnet3py.io.object_files import FileContent, read_object
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.io.tables import SequentialReader
 from nnet3py.transducers.fst import NO_WEIGHT, Fst, has_output_symbols

@@ -11,14 +11,12 @@ from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
 from nnet3py.decoding.ngram import Ngram, ngram_states
 from nnet3py.decoding.ngram_mixture import mixture as mixture_of_words
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.io.file_content import FileContent
+from nnet3py.io.object_files import FileContent
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.transducers.fst import INPUT_SYMBOLS, OUTPUT_SYMBOLS, Stored
-from nnet3py.transducers.ngram_fst import KIND, NgramFst
+from nnet3py.transducers.fst import INPUT_SYMBOLS, OUTPUT_SYMBOLS, Stored, tables_with
+from nnet3py.transducers.ngram_fst import KIND, NgramFst, ngram_of_fst, write_ngram
 from nnet3py.transducers.ngram_mixture import mixture
-from nnet3py.transducers.ngram_writing import ngram_of_fst, write_ngram
-from nnet3py.transducers.symbol_bytes import tables_with
 
 ROUNDING = 1e-5               # costs are float32
 NUMBERS = {word: number for number, word in enumerate("abcdefgh", 1)}

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.formats.holders import read_matrix_file
 from nnet3py.formats.matrices import read_matrix, write_matrix
-from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.io.object_files import read_object, write_object
 
 MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3)

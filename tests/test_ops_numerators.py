@@ -6,7 +6,7 @@ import ops_cases
 import pytest
 from chain_graphs import forward_graph, layered, random_graph, supervision
 
-from nnet3py.chain.numerator_graphs import cyclic_graphs, timed_graphs
+from nnet3py.chain.numerator import cyclic_graphs, timed_graphs
 from nnet3py.ops import get_ops
 
 RECURSION = 2e-5      # float32 over a few frames, against float64

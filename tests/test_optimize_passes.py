@@ -11,18 +11,14 @@ from hypothesis import strategies as st
 from random_networks import config, few_waves, rows
 
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, command
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
-from nnet3py.compiler.optimize.consolidate_model_update import consolidate_model_update
-from nnet3py.compiler.optimize.convert_addition import convert_addition
-from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
+from nnet3py.compiler.optimize.consolidate import consolidate_io, consolidate_model_update
 from nnet3py.compiler.optimize.passes import optimization_steps
-from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
-from nnet3py.compiler.optimize.replace_row_ops import replace_row_ops
+from nnet3py.compiler.optimize.row_ops import convert_addition, replace_row_ops
+from nnet3py.compiler.optimize.sizing import move_sizing_commands, remove_unnecessary_zeroing
 from nnet3py.errors import CompileError, NotComputableError
 from nnet3py.network.nnet import Nnet
 

@@ -13,10 +13,21 @@ from nnet3py.runtime.parameter_store import host_of, on_device
 WITH_STATE = {"OnlineNaturalGradient", "_Mask"}     # objects that a component and its copy on a device share
 
 
-def test_on_the_cpu_a_network_is_its_own_store() -> None:
+def test_on_the_cpu_a_store_has_the_network_s_own_components() -> None:
     nnet = Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n")
-    assert on_device(nnet, get_ops("cpu")) is nnet
-    assert host_of(nnet) is nnet
+    store = on_device(nnet, get_ops("cpu"))
+    assert store.components is nnet.components and (store.version, store.component_names) == (nnet.version, [])
+    assert host_of(store) is host_of(nnet) is nnet
+    assert on_device(store, get_ops("cpu")) is store
+
+
+def test_on_the_cpu_nothing_is_waited_for() -> None:
+    store, calls = on_device(Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n"),
+                             get_ops("cpu")), []
+    store.when_done(lambda: calls.append("done"))
+    assert calls == ["done"] and store.num_reports() == 0
+    store.run_reports()
+    assert calls == ["done"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "nnet3py" / "components").glob("*.py")), ids=lambda path: path.stem)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.posterior_weights import (
+from nnet3py.formats.posteriors import (
+    Posterior,
     frame_sums,
     of_log_probs,
     scaled_frames,
@@ -15,7 +16,6 @@ from nnet3py.formats.posterior_weights import (
     weighted_entries,
     weighted_frames,
 )
-from nnet3py.formats.posteriors import Posterior
 from nnet3py.random_sequence import CRandom
 
 SINGLE = 1e-6          # one rounding to float32

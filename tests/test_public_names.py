@@ -48,16 +48,18 @@ def test_advice() -> None:
 
 
 def test_a_function_keeps_its_name_when_its_module_is_imported() -> None:
-    assert after("from nnet3py.lattices.best_path import path_of\nimport nnet3py.lattices.oracle\n"
-                 "from nnet3py.lattices import best_path, oracle\nprint(best_path.__name__, oracle.__name__)\n"
-                 "import nnet3py\nprint(nnet3py.feat.resample.__name__)") == "best_path oracle\nresample\n"
+    assert after("from nnet3py.lattices.determinize import determinize_pruned\n"
+                 "import nnet3py.lattices.forward_backward\n"
+                 "from nnet3py.lattices import determinize, forward_backward\n"
+                 "print(determinize.__name__, forward_backward.__name__)\n"
+                 "import nnet3py\nprint(nnet3py.feat.resample.__name__)") == "determinize forward_backward\nresample\n"
 
 
 def test_importing_one_loads_no_other() -> None:
     """And the package without its submodules: they are loaded at first use, and need not be imported."""
     assert after("import sys, nnet3py\nprint([name for name in sys.modules if name.startswith('nnet3py.')])\n"
                  "nnet3py.lattices\nprint('numpy' in sys.modules)\nnnet3py.lattices.DeterminizeOptions()\n"
-                 "print('numpy' in sys.modules, 'nnet3py.lattices.mbr' in sys.modules)") == "[]\nFalse\nFalse False\n"
+                 "print('numpy' in sys.modules, 'nnet3py.lattices.paths' in sys.modules)") == "[]\nFalse\nFalse False\n"
 
 
 def test_a_submodule_that_lacks_a_package_says_what_to_install() -> None:

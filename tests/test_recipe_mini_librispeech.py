@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from nnet3py.formats.wave_file import WAVE
+from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
 
 RECIPE = ROOT / "egs" / "mini_librispeech"

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from nnet3py.formats.holders import FLOAT_VECTOR
+from nnet3py.formats.holders import FLOAT_VECTOR, read_matrices
 from nnet3py.formats.matrices import read_matrix, read_vector
-from nnet3py.formats.matrix_files import read_matrices
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader, TableWriter
 

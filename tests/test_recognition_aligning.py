@@ -11,7 +11,7 @@ from paths import DATA
 import nnet3py
 from nnet3py.decoding.graph import word_line
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
-from nnet3py.formats.wave_file import read_wave
+from nnet3py.formats.foreign_files import read_wave
 from nnet3py.io.object_files import read_object
 from nnet3py.recognition import aligning
 from nnet3py.recognition.aligning import _cut, graph_of_words, spelled_alike

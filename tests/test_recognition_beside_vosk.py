@@ -17,6 +17,7 @@ from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.recognition.results import Result
+from nnet3py.rnnlm.training.run import train_rnnlm
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
 
@@ -67,6 +68,18 @@ def with_rnnlm(name: str, options: str = "") -> Callable[[Path], None]:
     return change
 
 
+def with_trained_rnnlm(folder: Path) -> None:
+    """The same with a network that was trained here, on sentences in which each word has two that may follow."""
+    rescored(folder)
+    rng = np.random.default_rng(0)
+    names = [line.split()[0] for line in (folder / "graph" / "words.txt").read_text().splitlines()][1:NUM_WORDS + 1]
+    steps = np.cumsum(rng.integers(1, 3, (300, 6)), axis=1)
+    sentences = [" ".join(names[step % NUM_WORDS] for step in row) for row in steps]
+    (folder / "train.txt").write_text("".join(f"{sentence}\n" for sentence in sentences))
+    train_rnnlm(folder / "train.txt", folder / "rnnlm", words=folder / "graph" / "words.txt", num_epochs=2,
+                embedding_dim=16, num_lstm_layers=1, minibatch_words=128, initial_effective_lrate=0.01)
+
+
 def check(found: Result, expected: dict[str, Any]) -> None:
     assert found.text == expected["text"]
     for word, other in zip(found.words, expected.get("result", []), strict=True):
@@ -75,8 +88,8 @@ def check(found: Result, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [flat, normalized, rescored, with_rnnlm("lstm"), with_rnnlm("tdnn"),
-                                    with_rnnlm("lstm", "--normalize-probs=true")],
-                         ids=["flat", "normalized", "rescored", "lstm", "tdnn", "lstm-normalized"])
+                                    with_rnnlm("lstm", "--normalize-probs=true"), with_trained_rnnlm],
+                         ids=["flat", "normalized", "rescored", "lstm", "tdnn", "lstm-normalized", "trained"])
 def test_results_are_vosks(tmp_path: Path, change: Callable[[Path], None]) -> None:
     folder = tmp_path / "model"
     shutil.copytree(PACKAGE, folder)

@@ -15,9 +15,9 @@ from nnet3py.cli.recognition.diarize import diarize as diarize_command
 from nnet3py.cli.recognition.transcribe import transcribe
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.formats.foreign_files import Wave, write_wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.formats.matrices import write_matrix, write_vector
-from nnet3py.formats.wave_file import Wave, write_wave
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import TableWriter
 from nnet3py.io.tokens import TokenWriter

@@ -15,7 +15,7 @@ from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lookahead import write_lookahead
 from nnet3py.decoding.lookahead_graph import relabeled
 from nnet3py.errors import UsageError
-from nnet3py.fst.arcs import arc_sorted
+from nnet3py.fst.operations import arc_sorted
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.recognition.recognizer import Recognizer

@@ -12,7 +12,7 @@ import pytest
 from recognition_cases import RATE, SOUNDS, samples_of
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.wave_file import Wave, write_wave
+from nnet3py.formats.foreign_files import Wave, write_wave
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.recognition import sound

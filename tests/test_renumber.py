@@ -5,14 +5,12 @@ import numpy as np
 from compiler_cases import RNN, TDNN, assert_same_results, product, request, run
 
 from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, command
 from nnet3py.compiler.generate import generate_computation
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
+from nnet3py.compiler.optimize.consolidate import consolidate_io
 from nnet3py.compiler.optimize.renumber import renumber
-from nnet3py.compiler.optimize.snip_row_ops import snip_row_ops
-from nnet3py.compiler.optimize.split_row_ops import split_row_ops
+from nnet3py.compiler.optimize.row_ops import snip_row_ops, split_row_ops
 from nnet3py.network.nnet import Nnet
 
 

@@ -19,8 +19,7 @@ from nnet3py.cli.egs.get import get_egs
 from nnet3py.cli.egs.merge import chain_merge_egs, merge_egs
 from nnet3py.cli.training.train import train
 from nnet3py.engine import threads
-from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.xconfig.expand import expand

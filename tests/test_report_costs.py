@@ -8,12 +8,11 @@ import pytest
 from compiler_cases import RNN, TDNN, product, request
 from component_configs import CONFIGS
 
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, command
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
-from nnet3py.compiler.optimize.consolidate_io import consolidate_io
+from nnet3py.compiler.optimize.consolidate import consolidate_io
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine
 from nnet3py.network.nnet import Nnet

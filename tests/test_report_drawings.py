@@ -23,7 +23,7 @@ from nnet3py.report.drawings import draw_graph, drawings, write_drawings
 from nnet3py.report.requests import natural_request
 from nnet3py.report.svg import INK, VIOLET, Drawing, bypasses, fitted, layered, stacked, text_width
 from nnet3py.report.tables import lifetimes
-from nnet3py.runtime.memory_plan import plan_memory
+from nnet3py.runtime.binding import plan_memory
 
 DEEP = "input-node name=input dim=4\n" + "".join(
     f"component name=tdnn{i}.affine type=NaturalGradientAffineComponent input-dim=8 output-dim=4\n"

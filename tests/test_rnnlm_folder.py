@@ -7,8 +7,7 @@ import pytest
 from rnnlm_cases import rnnlm_folder
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.rnnlm.folder import find_rnnlm_files
-from nnet3py.rnnlm.options import RnnlmOptions
+from nnet3py.rnnlm.folder import RnnlmOptions, find_rnnlm_files
 
 
 def test_files_of_a_folder(tmp_path: Path) -> None:

@@ -1,19 +1,20 @@
-"""The network word by word: what it gives at once, in any company; networks that do not fit."""
+"""The network word by word: its outputs, networks that do not fit; scores of sentences."""
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from rnnlm_cases import BOS, DIM, EOS, NAMES, RNNLM_DATA, embedding, rnnlm
+from rnnlm_cases import BOS, DIM, EOS, NAMES, RNNLM_DATA, embedding, rnnlm, scores, sentences
 
-from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.rnnlm.network import MOST_TOGETHER, RnnlmNetwork
-from nnet3py.rnnlm.options import RnnlmOptions
+from nnet3py.rnnlm.folder import RnnlmOptions
+from nnet3py.rnnlm.network import MOST_TOGETHER, RnnlmNetwork, sentence_log_probs
 from nnet3py.rnnlm.word_embedding import WordEmbedding
 from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.options import ComputeOptions
 
+PRINTED = 1.0e-4          # Kaldi prints six digits
 ROUNDING = 1.0e-5
 SENTENCE = [3, 5, 5, 14, 2, 1, 9, 3]
 
@@ -83,6 +84,15 @@ def test_states_are_given_back() -> None:
     assert network._looped._states.buffer.size <= 32 * network._looped._states.width
 
 
+def test_infinite_outputs_are_an_error() -> None:
+    nnet = read_nnet(RNNLM_DATA / "tdnn.raw")
+    output = next(component for name, component in reversed(list(nnet.named_components()))
+                  if hasattr(component, "bias_params"))
+    output.bias_params[0] = np.inf
+    with pytest.raises(NumericError, match="the network's output has infinite values"):
+        sentence_log_probs(RnnlmNetwork(nnet, embedding(), RnnlmOptions(BOS, EOS)), [[1]])
+
+
 def test_networks_that_do_not_fit() -> None:
     nnet, options = read_nnet(RNNLM_DATA / "lstm.raw"), RnnlmOptions(BOS, EOS)
     with pytest.raises(ShapeError, match="has 12 inputs and 12 outputs, but words have vectors of 11 numbers"):
@@ -104,7 +114,7 @@ def test_networks_that_do_not_fit() -> None:
         component name=a type=AffineComponent input-dim={DIM + 3} output-dim={DIM}
         component-node name=a component=a input=Append(input, ReplaceIndex(ivector, t, 0))
         output-node name=output input=a""")
-    with pytest.raises(UsageError, match="no other input"):
+    with pytest.raises(UsageError, match="with one input, 'input', and one output"):
         RnnlmNetwork(two, embedding(), options)
 
 
@@ -114,3 +124,43 @@ def test_a_diverged_network_is_an_error() -> None:
         array[...] = np.nan
     with pytest.raises(Nnet3Error, match="NaN"):
         _ = RnnlmNetwork(nnet, embedding(), RnnlmOptions(BOS, EOS)).start
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_scores_are_kaldis(name: str, normalize: bool) -> None:
+    expected = scores(f"{'normalized' if normalize else 'probs'}-{name}.txt")
+    texts = sentences()
+    found = sentence_log_probs(rnnlm(name, normalize), list(texts.values()))
+    for key, values in zip(texts, found, strict=True):
+        np.testing.assert_allclose(values, expected[key], atol=PRINTED)
+    assert [len(values) for values in found] == [4, 2, 8, 1]
+
+
+def test_scores_of_best_paths_are_kaldis() -> None:
+    texts, expected = sentences("nbest.int"), scores("nbest-probs.txt")
+    for key, values in zip(texts, sentence_log_probs(rnnlm("lstm", True), list(texts.values())), strict=True):
+        np.testing.assert_allclose(values, expected[key], atol=PRINTED)
+
+
+def test_beginnings_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    advance = RnnlmNetwork.advance
+
+    def counted(network: RnnlmNetwork, histories: list, words: list[int]) -> list:
+        sizes.append(len(words))
+        return advance(network, histories, words)
+
+    monkeypatch.setattr(RnnlmNetwork, "advance", counted)
+    alone = sentence_log_probs(rnnlm("lstm"), [[5, 5, 13]])[0]
+    sizes.clear()
+    found = sentence_log_probs(rnnlm("lstm"), [[5, 5, 13], [5, 5, 13], [5, 5, 2, 7], [5], []])
+    assert sizes == [1, 1, 2, 1, 0]
+    np.testing.assert_allclose(found[0], alone, atol=1e-5)
+    assert np.array_equal(found[0], found[1]) and found[0][1] == found[2][1]
+    assert sentence_log_probs(rnnlm("lstm"), []) == []
+
+
+def test_a_number_that_is_no_words() -> None:
+    with pytest.raises(ShapeError, match="no word 99"):
+        sentence_log_probs(rnnlm("lstm"), [[5, 99]])

@@ -14,10 +14,10 @@ from paths import ROOT
 from rnnlm_cases import RNNLM_DATA, rnnlm, rnnlm_folder, rnnlm_lattices
 
 from nnet3py.io.tables import SequentialReader
-from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
+from nnet3py.rnnlm.network import sentence_log_probs
 from nnet3py.rnnlm.rescoring import rescored_within_beam
-from nnet3py.rnnlm.sentences import sentence_log_probs
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -67,7 +67,7 @@ def test_within_a_beam(work: Path) -> None:
     old = FstLm.read(str(LATTICE_DATA / "graph-grammar" / "G.fst"))
     found = written(work)
     for key, lattice in rnnlm_lattices("decoded").items():
-        expected = rescored_within_beam(lattice, old, rnnlm("lstm"), 0.7, 4, PrunedCompositionOptions(beam=8.0))
+        expected = rescored_within_beam(lattice, old, rnnlm("lstm"), 0.7, 4, PrunedCompositionOptions(beam=4.0))
         check_same_words(found[key], expected, COST)
 
 

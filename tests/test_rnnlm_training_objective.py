@@ -9,15 +9,11 @@ import pytest
 from nnet3py.components.updatable import is_updatable
 from nnet3py.decoding.ngram import Ngram, ngram_arpa
 from nnet3py.network.nnet import Nnet
-from nnet3py.rnnlm.training.chunks import WordMinibatch
-from nnet3py.rnnlm.training.embedding import TrainedEmbedding, initial_embedding
-from nnet3py.rnnlm.training.features import choose_features, word_features
-from nnet3py.rnnlm.training.network import config_of
-from nnet3py.rnnlm.training.objective import compare
+from nnet3py.rnnlm.training.objective import WordDistribution, WordSampler, compare, draw, inclusion_probs
 from nnet3py.rnnlm.training.options import EmbeddingOptions, FeatureOptions
-from nnet3py.rnnlm.training.sampling import WordDistribution, WordSampler, draw, inclusion_probs
-from nnet3py.rnnlm.training.trainer import RnnlmTrainer
-from nnet3py.rnnlm.training.vocabulary import Vocabulary
+from nnet3py.rnnlm.training.text import WordMinibatch
+from nnet3py.rnnlm.training.trainer import RnnlmTrainer, TrainedEmbedding, config_of, initial_embedding
+from nnet3py.rnnlm.training.vocabulary import Vocabulary, choose_features, word_features
 from nnet3py.training.options import TrainerOptions
 
 RNG = np.random.default_rng(5)

@@ -171,7 +171,7 @@ def test_an_interrupted_training_goes_on(texts: tuple[Path, float], tmp_path: Pa
     with pytest.raises(UsageError, match="on other texts, words or another network"):
         train_on([str(folder / "train.txt")], wanted)
     (out / "train_rnnlm.json").write_text("{")
-    with pytest.raises(FormatError, match="expected what a training wrote"):
+    with pytest.raises(FormatError, match="expected the state of a training"):
         train_on([str(folder / "held-out.txt")], wanted)
 
 
@@ -203,7 +203,7 @@ def test_words_of_a_lang_folder(texts: tuple[Path, float], tmp_path: Path, caplo
     written = (out / "config" / "words.txt").read_text(encoding="utf-8")
     assert written == (tmp_path / "words.txt").read_text() + f"<brk> {len(table)}\n"
     assert (out / "config" / "oov.txt").read_text() == "\n" and history.num_held_out > 100
-    assert any("are left out, for their words are not in the vocabulary" in line for line in caplog.messages)
+    assert any("are left out: they have words outside the vocabulary" in line for line in caplog.messages)
     features = (out / "word_feats.txt").read_text().splitlines()
     assert features[table.index("#0")].split("\t")[1] == features[table.index("<s>")].split("\t")[1]
 

@@ -9,8 +9,15 @@ import pytest
 
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.rnnlm.training.chunks import CONTEXT, minibatches, sequence_lengths
-from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, read_sentences
+from nnet3py.rnnlm.training.text import (
+    CONTEXT,
+    Sentences,
+    count_words,
+    is_arpa,
+    minibatches,
+    read_sentences,
+    sequence_lengths,
+)
 from nnet3py.rnnlm.training.vocabulary import Vocabulary
 
 TEXT = "a b a\n\nc\n  b   d \nd d\n"

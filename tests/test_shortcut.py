@@ -13,7 +13,8 @@ from paths import shared_golden
 from random_networks import config, few_waves
 
 import nnet3py
-from nnet3py.compiler import CachingCompiler, compile
+from nnet3py.compiler import compile
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, SubMatrix
 from nnet3py.compiler.shortcut import decompose, expand_computation, expand_indexes, n_stride
@@ -211,7 +212,7 @@ def test_a_matrix_without_equal_sequences_is_an_error(small: tuple[Nnet, Computa
 def test_a_window_that_cuts_sequences_is_an_error(small: tuple[Nnet, Computation]) -> None:
     nnet, computation = small
     computation.submatrices.append(SubMatrix(1, 1, 1, 0, 2))
-    with pytest.raises(CompileError, match="strange dimensions"):
+    with pytest.raises(CompileError, match="does not reach from the first sequence"):
         expand_computation(computation, nnet, 3)
 
 

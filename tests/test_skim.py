@@ -1,4 +1,4 @@
-"""Skimming archives (io/skim.py, egs/walk_example.py, formats/dense_skimmer.py): the same entries, bytes and errors."""
+"""Skimming archives (io/skim.py, egs/walk_example.py, formats/): the same entries, bytes and errors."""
 from __future__ import annotations
 
 import io
@@ -24,12 +24,10 @@ from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, RAW_DISCRIMINATIVE_EXAMPL
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats import compressed_code
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.decoded_matrix import decoded_matrix
-from nnet3py.formats.general import to_dense
+from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
-from nnet3py.formats.matrix_skimmer import MatrixSkimmer
-from nnet3py.formats.raw_matrix import RAW_MATRIX
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.layouts import MatrixSkimmer
+from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix
 from nnet3py.io.holder import Holder
 from nnet3py.io.skim import Skimmer, Walk
 from nnet3py.io.tables import SequentialReader

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from io_samples import check_survives, reader_of, written
 
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 
 NUM_COLS = 6
 TEXT_PRECISION = 1e-6        # seven digits are printed

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from random_networks import config, few_waves, rows
 
 from nnet3py.compiler.build_graph import build_graph
-from nnet3py.compiler.epochs import node_epochs
-from nnet3py.compiler.node_rules import node_rules
+from nnet3py.compiler.node_rules import node_epochs, node_rules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.steps import Step, compute_steps
 from nnet3py.errors import CompileError, NotComputableError

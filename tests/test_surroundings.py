@@ -17,8 +17,7 @@ from runtime_cases import TDNN
 from worker_cases import compute_one, feats_of
 
 from nnet3py.cli.main import load
-from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 

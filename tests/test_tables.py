@@ -3,24 +3,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.commands import CommandType as C
-from nnet3py.compiler.commands import Role, command
-from nnet3py.compiler.computation import Computation
-from nnet3py.compiler.optimize.command_lists import (
-    drop_commands,
-    replace_commands,
-    sort_commands,
-    substitute_commands,
-    take_commands,
-)
+from nnet3py.compiler.computation import CommandType as C
+from nnet3py.compiler.computation import Computation, Role, command
 from nnet3py.compiler.tables import (
     CommandTable,
     command_table,
+    drop_commands,
     greatest,
     least,
     make_commands,
     matrix_sizes,
+    replace_commands,
+    sort_commands,
     submatrix_table,
+    substitute_commands,
+    take_commands,
     whole_submatrices,
 )
 

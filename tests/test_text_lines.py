@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.text_lines import read_integer_lines, read_text
+from nnet3py.io.streams import read_integer_lines, read_text
 
 
 def test_numbers_of_each_line(tmp_path: Path) -> None:

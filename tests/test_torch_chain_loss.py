@@ -20,9 +20,8 @@ from paths import DATA
 
 import nnet3py
 from nnet3py.chain.den_graph import DenominatorGraph
-from nnet3py.egs.chain_example import NnetChainSupervision, read_chain_egs
-from nnet3py.egs.sequence_merger import merge_chain_examples
-from nnet3py.egs.supervision import Supervision, merge_supervisions
+from nnet3py.egs.chain_example import NnetChainSupervision, Supervision, merge_supervisions, read_chain_egs
+from nnet3py.egs.sequence_egs import merge_chain_examples
 from nnet3py.errors import DeviceError, Nnet3Error, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops

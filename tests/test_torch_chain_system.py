@@ -12,10 +12,9 @@ import torch
 
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.den_fst import make_den_fst
-from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.normalize import Normalizer
+from nnet3py.chain.normalization import Normalizer, normalization_fst
 from nnet3py.chain.phone_lm import estimate_phone_lm
-from nnet3py.egs.supervision import Supervision, read_supervisions
+from nnet3py.egs.chain_example import Supervision, read_supervisions
 from nnet3py.errors import FormatError, ShapeError
 from nnet3py.formats.holders import INT_PAIR_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel

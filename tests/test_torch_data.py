@@ -18,7 +18,7 @@ from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample
 from nnet3py.egs.example import NnetExample, NnetIo, write_egs
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.index import sequence_indexes
 from nnet3py.io.tables import TableWriter
 from nnet3py.torch import ChainLoss

@@ -15,7 +15,7 @@ from driver_cases import TDNN, write_alignments, write_configs, write_egs
 from paths import ROOT
 from runtime_cases import TDNN as CONTEXT
 from runtime_cases import class_example, parameters
-from test_output_objectives import SUM
+from test_objectives import SUM
 
 import nnet3py
 from nnet3py.errors import UsageError

@@ -8,7 +8,7 @@ import pytest
 from runtime_cases import grid
 
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import SparseMatrix
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.training.options import TrainerOptions

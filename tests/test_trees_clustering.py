@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3py.random_sequence import CRandom
-from nnet3py.trees.clustering import best_of, bottom_up, k_means, refine, top_down
-from nnet3py.trees.nth_element import nth_element
+from nnet3py.trees.clustering import best_of, bottom_up, k_means, nth_element, refine, top_down
 from nnet3py.trees.stats import distance, objective
 
 FLOOR = 0.01

@@ -10,9 +10,8 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.hmm.alignment import read_symbol_table
 from nnet3py.hmm.tree import Constant, ContextDependency, Split, Table
 from nnet3py.io.object_files import read_object
-from nnet3py.io.text_lines import read_text
-from nnet3py.trees.draw import drawing, parsed_query
-from nnet3py.trees.picture import html_page, svg_picture
+from nnet3py.io.streams import read_text
+from nnet3py.trees.draw import drawing, html_page, parsed_query, svg_picture
 
 TREES = DATA / "trees"
 NAMES = read_symbol_table(read_text(TREES / "phones.txt"))

@@ -14,7 +14,7 @@ from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.text_lines import read_lines
+from nnet3py.io.streams import read_lines
 from nnet3py.trees.initial_models import (
     BiphoneCounts,
     OldModel,

@@ -11,7 +11,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.formats.wave_file import (
+from nnet3py.formats.foreign_files import (
     WAVE,
     WAVE_DURATION,
     Wave,

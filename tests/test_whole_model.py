@@ -2,31 +2,58 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from component_forms import FORM_NAMES, FORMS
+from test_train import CLASSIFIER, points
 
+import nnet3py
+from nnet3py.cli.nnet.copy import copy as nnet3_copy
+from nnet3py.cli.training.train import train as nnet3_train
 from nnet3py.components.base import Properties
-from nnet3py.errors import ConfigError, NumericError, UsageError
+from nnet3py.components.updatable import UpdatableComponent
+from nnet3py.errors import ConfigError, NumericError, ShapeError, UsageError
+from nnet3py.fine_tuning.train import rate_factors
 from nnet3py.network import whole_model
 from nnet3py.network.edits import apply_edits, edits_of_option
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     RANDOM_TYPES,
+    add_components,
     check_ratio,
+    component_dot_products,
     constrain_orthonormal,
+    format_per_component,
     freeze_natural_gradient,
     has_batchnorm,
     is_a,
+    learning_rates,
+    num_updatable_components,
+    perturb,
     scale_batchnorm_stats,
+    scale_components,
     set_batchnorm_test_mode,
     set_dropout_proportion,
     set_dropout_test_mode,
+    set_l2_regularize,
     set_learning_rate,
+    set_learning_rate_factor,
+    set_learning_rates,
+    set_max_change,
+    unvectorize,
+    updatable_components,
+    vectorize,
     zero_component_stats,
 )
 from nnet3py.ops import get_ops
+from nnet3py.training.options import MinibatchOptions, TrainerOptions
+from nnet3py.training.train import Progress
+from nnet3py.training.trainer import NnetTrainer
+from nnet3py.training.training_data import training_data
 
 CONFIG = """
 input-node name=input dim=6
@@ -322,3 +349,334 @@ def test_svd_by_energy(nnet: Nnet) -> None:
     expected = int(np.sum(np.cumsum(squares) < 0.6 * squares.sum())) + 1
     apply_edits(nnet, "apply-svd name=a1 energy-threshold=0.6 shrinkage-threshold=0.99")
     assert component(nnet, "a1_a").output_dim == expected
+
+
+TWO = """
+input-node name=input dim=3
+component name=a type=NaturalGradientAffineComponent input-dim=3 output-dim=2 learning-rate-factor=0.5
+component-node name=a component=a input=input
+component name=r type=RectifiedLinearComponent dim=2
+component-node name=r component=r input=a
+component name=l type=LinearComponent input-dim=2 output-dim=4 l2-regularize=0.1
+component-node name=l component=l input=r
+component name=fixed type=ConstantFunctionComponent input-dim=4 output-dim=5 is-updatable=false
+component-node name=fixed component=fixed input=l
+output-node name=output input=fixed
+"""
+RELATIVE_ROUNDING = 1e-6     # of float32 products, relative
+
+
+@pytest.fixture
+def small() -> Nnet:
+    return Nnet.from_config(TWO, seed=1)
+
+
+def with_component(type_name: str, line: str) -> Nnet:
+    """A network that holds the component, at no node, and two others."""
+    nnet = Nnet.from_config(TWO, seed=1)
+    nnet.add_component("c", f"type={type_name} {line}", seed=2)
+    return nnet
+
+
+def test_the_order_of_the_vector_is_kaldi_s(small: Nnet) -> None:
+    a, linear = small.component("a").parameters(), small.component("l").parameters()
+    expected = [*a["linear_params"].ravel(), *a["bias_params"], *linear["params"].ravel()]
+    vector = vectorize(small)
+    assert vector.dtype == np.float32 and vector.tolist() == expected and len(vector) == small.num_parameters() == 16
+
+
+@pytest.mark.parametrize(("type_name", "line"), FORMS, ids=FORM_NAMES)
+def test_a_vector_back_and_forth(type_name: str, line: str) -> None:
+    nnet = with_component(type_name, line)
+    other = nnet.copy()
+    perturb(other, 0.5, seed=3)
+    vector = vectorize(other)
+    assert len(vector) == nnet.num_parameters()
+    assert np.vdot(vector, vector) == pytest.approx(other.dot_product(other), rel=RELATIVE_ROUNDING)
+    unvectorize(nnet, vector)
+    assert np.array_equal(vectorize(nnet), vector)
+    for mine, theirs in zip(nnet.components, other.components, strict=True):
+        for key, value in mine.parameters().items():
+            assert np.array_equal(value, theirs.parameters()[key])
+
+
+@pytest.mark.parametrize(("type_name", "line"), FORMS, ids=FORM_NAMES)
+def test_perturbing_changes_parameters_by_as_much_as_is_said(type_name: str, line: str) -> None:
+    nnet = with_component(type_name, line)
+    before = vectorize(nnet)
+    perturb(nnet, 0.25, seed=5)
+    noise = vectorize(nnet) - before
+    assert (noise != 0).mean() > 0.99
+    assert 0.25 / 3 < np.sqrt(np.mean(noise ** 2)) < 0.25 * 3      # of at least 16 numbers
+    again = with_component(type_name, line)
+    perturb(again, 0.25, seed=5)
+    assert np.array_equal(vectorize(again), vectorize(nnet))
+    perturb(again, 0.25, seed=6)
+    assert not np.array_equal(vectorize(again), vectorize(nnet))
+
+
+@pytest.mark.parametrize(("type_name", "line"), FORMS, ids=FORM_NAMES)
+def test_per_component_operations(type_name: str, line: str) -> None:
+    nnet = with_component(type_name, line)
+    count = num_updatable_components(nnet)
+    assert count == 2 + nnet.component("c").has(Properties.UPDATABLE)
+    other = nnet.copy()
+    perturb(other, 0.5, seed=1)
+    products = component_dot_products(nnet, other)
+    assert len(products) == count and sum(products) == pytest.approx(
+        nnet.dot_product(other), rel=RELATIVE_ROUNDING, abs=1e-9)
+    factors = [2.0, 0.0, -0.5][:count]
+    scaled = nnet.copy()
+    scale_components(scaled, factors)
+    sizes = component_dot_products(nnet, nnet), component_dot_products(scaled, scaled)
+    for before, after, factor in zip(*sizes, factors, strict=True):
+        assert after == pytest.approx(before * factor * factor, rel=RELATIVE_ROUNDING)
+    total = nnet.copy()
+    add_components(total, other, factors, 0.25)
+    for name, factor in zip([name for name, _ in updatable_components(nnet)], factors, strict=True):
+        for key, value in total.component(name).parameters().items():
+            expected = nnet.component(name).parameters()[key] + np.float32(factor) * other.component(
+                name).parameters()[key]
+            np.testing.assert_allclose(value, expected, atol=RELATIVE_ROUNDING)
+
+
+def test_statistics_are_added_with_the_common_factor(small: Nnet) -> None:
+    other = small.copy()
+    for each, count in ((small, 10.0), (other, 4.0)):
+        each.component("r").counters[0] = count      # type: ignore[attr-defined]
+    add_components(small, other, [1.0, 1.0], 0.5)
+    assert small.component("r").counters[0] == 12.0      # type: ignore[attr-defined]
+
+
+def test_settings(small: Nnet) -> None:
+    assert learning_rates(small) == pytest.approx([0.001, 0.001], rel=RELATIVE_ROUNDING)
+    set_learning_rate(small, 0.1, "a*")
+    assert learning_rates(small) == pytest.approx([0.05, 0.001], rel=RELATIVE_ROUNDING)
+    version = small.version
+    set_learning_rates(small, [0.25, 0.0])
+    assert learning_rates(small) == [0.25, 0.0]
+    assert small.version > version       # no derivatives are needed below a rate of 0: what was compiled is void
+    assert (set_learning_rate_factor(small, 3.0, "l"), set_max_change(small, 0.75), set_l2_regularize(small, 0.5, "x*")
+            ) == (1, 2, 0)
+    line = small.component("l").info()
+    assert "learning-rate-factor=3" in line and "max-change=0.75" in line and "l2-regularize=0.1" in line
+
+
+def test_settings_reach_into_composites() -> None:
+    nnet = Nnet.from_config(TWO)
+    nnet.add_component("c", "type=CompositeComponent num-components=2 "
+                            "component1='type=AffineComponent input-dim=2 output-dim=3 learning-rate-factor=0.5' "
+                            "component2='type=RectifiedLinearComponent dim=3'")
+    set_learning_rate(nnet, 0.5)
+    assert "learning-rate=0.25" in nnet.component("c").info()
+    set_learning_rates(nnet, [0.1, 0.1, 0.125])
+    assert "learning-rate=0.125" in nnet.component("c").info()
+    assert num_updatable_components(nnet) == 3 and nnet.num_parameters() == 16 + 9
+
+
+def test_printing(small: Nnet) -> None:
+    assert format_per_component(small, [0.5, 1234567.0]) == "[ a:0.5 l:1.23457e+06 ]"
+
+
+def test_what_is_refused(small: Nnet) -> None:
+    other = Nnet.from_config(TWO.replace("output-dim=5", "output-dim=6").replace("dim=4", "dim=3"))
+    before = vectorize(small)
+    for wrong in (lambda: unvectorize(small, np.zeros(15)), lambda: unvectorize(small, np.zeros((4, 4))),
+                  lambda: scale_components(small, [1.0]), lambda: add_components(small, small, [1.0] * 3, 1.0),
+                  lambda: format_per_component(small, []), lambda: set_learning_rates(small, [0.1]),
+                  lambda: component_dot_products(small, other), lambda: add_components(small, other, [1.0, 1.0], 1.0)):
+        with pytest.raises(ShapeError):
+            wrong()
+    for bad in (lambda: perturb(small, -1.0), lambda: perturb(small, float("nan")),
+                lambda: set_learning_rates(small, [0.1, -0.1]), lambda: set_max_change(small, float("inf")),
+                lambda: set_l2_regularize(small, 1e39), lambda: set_learning_rate_factor(small, float("nan"))):
+        with pytest.raises(UsageError):
+            bad()
+    assert np.array_equal(vectorize(small), before) and learning_rates(small) == pytest.approx(
+        [0.001] * 2, rel=RELATIVE_ROUNDING)
+
+
+COMPOSITE = """
+input-node name=input dim=2
+component name=c type=CompositeComponent num-components=2 \
+component1='type=NaturalGradientAffineComponent input-dim=2 output-dim=8 learning-rate-factor=0.5' \
+component2='type=RectifiedLinearComponent dim=8'
+component name=b type=NaturalGradientAffineComponent input-dim=8 output-dim=2 learning-rate=0.01
+component name=l type=LogSoftmaxComponent dim=2
+component-node name=c component=c input=input
+component-node name=b component=b input=c
+component-node name=l component=l input=b
+output-node name=output input=l
+"""
+
+
+@pytest.fixture(params=[("a", CLASSIFIER), ("c", COMPOSITE)], ids=["affine", "composite"])
+def case(request: pytest.FixtureRequest) -> tuple[str, Nnet]:
+    """The name of a component, and a network."""
+    name, config = request.param
+    return name, Nnet.from_config(config)
+
+
+def vector(nnet: Nnet, name: str) -> np.ndarray:
+    return updatable(nnet, name).vectorize()
+
+
+def updatable(nnet: Nnet, name: str) -> UpdatableComponent:
+    component = nnet.component(name)
+    assert isinstance(component, UpdatableComponent)
+    return component
+
+
+def changes(nnet: Nnet, action: Callable[[], object]) -> set[str]:
+    """The components whose parameters an action changes."""
+    names = [name for name in nnet if nnet.component(name).parameters()]
+    before = {name: vector(nnet, name) for name in names}
+    action()
+    return {name for name in names if not np.array_equal(vector(nnet, name), before[name])}
+
+
+def test_rates_that_train_sets_do_not_undo_it(case: tuple[str, Nnet]) -> None:
+    name, nnet = case
+    set_learning_rate(nnet, 0.0, name)
+    assert changes(nnet, lambda: nnet3py.train(nnet, points(64, 0), learning_rate=0.01)) == {name, "b"}
+    assert nnet3py.freeze(nnet, name) == [name]
+    assert changes(nnet, lambda: nnet3py.train(nnet, points(64, 0), learning_rate=0.01)) == {"b"}
+    assert changes(nnet, lambda: nnet3py.train(nnet, points(64, 0))) == {"b"}
+    assert nnet3py.unfreeze(nnet, name) == [name]
+    assert changes(nnet, lambda: nnet3py.train(nnet, points(64, 0))) == {name, "b"}
+
+
+def test_neither_l2_nor_momentum_moves_it(case: tuple[str, Nnet]) -> None:
+    name, nnet = case
+    for component in ("b", name):
+        updatable(nnet, component).l2_regularize = 0.1
+    trainer = NnetTrainer(nnet, TrainerOptions(momentum=0.9))
+    egs = list(training_data(nnet, points(64, 0), MinibatchOptions(minibatch_size="1:16")).minibatches(0))
+    trainer.train(egs[0])
+    nnet3py.freeze(nnet, name)
+    assert changes(nnet, lambda: trainer.train(egs[1])) == {"b"}
+    for network in (nnet, trainer.delta):
+        set_learning_rate(network, 0.05)
+    assert changes(nnet, lambda: trainer.train(egs[2])) == {"b"}
+    nnet3py.unfreeze(nnet, name)
+    assert changes(nnet, lambda: trainer.train(egs[3])) == {name, "b"}
+    assert updatable(trainer.delta, name).learning_rate == updatable(nnet, name).learning_rate
+
+
+def test_a_callback_may_freeze(case: tuple[str, Nnet]) -> None:
+    name, nnet = case
+    seen = []
+
+    def thaw_by_and_by(progress: Progress) -> None:
+        seen.append(vector(nnet, name))
+        if progress.epoch.epoch == 1:
+            nnet3py.freeze(nnet, [name])
+
+    nnet3py.train(nnet, points(64, 0), learning_rate=0.01, num_epochs=3, callbacks=[thaw_by_and_by])
+    assert np.array_equal(seen[0], seen[1]) and np.array_equal(seen[0], seen[2])
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_files_hold_it_and_commands_keep_to_it(case: tuple[str, Nnet], tmp_path: Path, binary: bool,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, nnet = case
+    nnet3py.freeze(nnet, name)
+    nnet.write("frozen.raw", binary)
+    assert nnet3_copy.execute([
+        "--learning-rate=0.02", "--edits=set-learning-rate learning-rate=0.03", "frozen.raw", "copy.raw"]) == 0
+    nnet3py.write_egs("ark:egs.ark", [("e", eg) for eg in training_data(
+        nnet, points(64, 0), MinibatchOptions(minibatch_size="1:16")).minibatches(0)])
+    assert nnet3_train.execute(["copy.raw", "ark:egs.ark", "trained.raw"]) == 0
+    copy, trained = nnet3py.read_nnet("copy.raw"), nnet3py.read_nnet("trained.raw")
+    assert np.array_equal(vector(copy, name), vector(trained, name))
+    assert not np.array_equal(vector(copy, "b"), vector(trained, "b"))
+    assert nnet3py.unfreeze(trained) == [name]
+    assert changes(trained, lambda: nnet3py.train(trained, points(64, 0))) == {name, "b"}
+    rate = updatable(trained, "b").learning_rate
+    assert (updatable(trained, name).learning_rate_factor, updatable(trained, name).learning_rate) == (1.0, rate)
+
+
+def test_what_was_before_comes_back() -> None:
+    nnet = Nnet.from_config(CLASSIFIER)
+    a = updatable(nnet, "a")
+    a.learning_rate_factor = 0.5
+    set_learning_rate(nnet, 0.02)
+    nnet3py.freeze(nnet, "a")
+    nnet3py.freeze(nnet, "a")
+    assert (a.learning_rate, a.learning_rate_factor) == (0.0, 0.0)
+    version = nnet.version
+    assert nnet3py.unfreeze(nnet) == ["a"] and nnet3py.unfreeze(nnet) == []
+    assert nnet.version > version
+    assert (a.learning_rate, a.learning_rate_factor) == (pytest.approx(0.01), 0.5)
+    nnet3py.freeze(nnet, "*")
+    apply_edits(nnet, "set-learning-rate learning-rate=0.5")
+    assert nnet3py.unfreeze(nnet, ["a", "b"]) == ["a", "b"]        # with the rate that was set last
+    assert (a.learning_rate, updatable(nnet, "b").learning_rate) == (0.25, 0.5)
+    nnet3py.freeze(nnet, "a")
+    apply_edits(nnet, "set-learning-rate-factor name=a learning-rate-factor=0.25; set-learning-rate learning-rate=1"
+                .replace("; ", "\n"))
+    assert nnet3py.unfreeze(nnet, "a") == [] and a.learning_rate == 0.25
+
+
+def test_a_whole_network_from_a_file_gets_kaldis_rate(tmp_path: Path) -> None:
+    nnet = Nnet.from_config(CLASSIFIER)
+    nnet3py.freeze(nnet, "*")
+    nnet.write(tmp_path / "all.raw")
+    nnet = nnet3py.read_nnet(tmp_path / "all.raw")
+    assert nnet3py.unfreeze(nnet) == ["a", "b"]
+    assert [updatable(nnet, name).learning_rate for name in "ab"] == pytest.approx([0.001, 0.001])
+
+
+def test_a_composite_s_rates_come_back() -> None:
+    nnet = Nnet.from_config(COMPOSITE)
+    nnet3py.freeze(nnet, "c")
+    set_learning_rate(nnet, 0.5)
+    nnet3py.unfreeze(nnet, "c")
+    composite = updatable(nnet, "c")
+    child = composite.children[0]
+    assert isinstance(child, UpdatableComponent)
+    assert (composite.learning_rate, child.learning_rate, child.learning_rate_factor) == (0.5, 0.25, 0.5)
+
+
+@pytest.mark.parametrize(("pattern", "message"), [
+    ("tdnn", "'tdnn' matches no component of the network .components with parameters are a, b"),
+    ([], "expected a pattern"), (["a", 3], "a string, found int"),
+    (["a", "r"], "'r' matches no component with parameters, only r .components with parameters are a, b"),
+    ("[nl]", "matches no component of the network")])
+def test_patterns_that_match_nothing(pattern: str | list[str], message: str) -> None:
+    nnet = Nnet.from_config(CLASSIFIER)
+    for action in (nnet3py.freeze, nnet3py.unfreeze):
+        with pytest.raises(UsageError, match=message):
+            action(nnet, pattern)
+    assert not updatable(nnet, "a").is_frozen
+
+
+def test_the_name_of_a_layer_is_helped() -> None:
+    nnet = Nnet.from_config(CLASSIFIER.replace("component name=a ", "component name=tdnn1.affine ")
+                            .replace("component=a ", "component=tdnn1.affine "))
+    with pytest.raises(UsageError, match=r"try 'tdnn1\*'"):
+        nnet3py.freeze(nnet, "tdnn1")
+    assert nnet3py.freeze(nnet, "tdnn1*") == ["tdnn1.affine"]
+
+
+def test_the_orthonormal_constraint_leaves_it() -> None:
+    nnet = Nnet.from_config("input-node name=input dim=4\n"
+                            "component name=a type=LinearComponent input-dim=4 output-dim=3 "
+                            "orthonormal-constraint=1.0\n"
+                            "component-node name=a component=a input=input\noutput-node name=output input=a")
+
+    def constrain() -> None:
+        constrain_orthonormal(nnet, lambda: True, get_ops("cpu"))()
+
+    assert changes(nnet, constrain) == {"a"}
+    nnet3py.freeze(nnet, "a")
+    assert changes(nnet, constrain) == set()
+
+
+def test_fine_tuning_keeps_to_it() -> None:
+    nnet = Nnet.from_config(CLASSIFIER)
+    nnet3py.freeze(nnet, "a")
+    assert rate_factors(nnet, "all") == {"a": 0.0, "b": 1.0}
+    with pytest.raises(UsageError, match="--layers=lower: nothing would be trained, since a are frozen"):
+        rate_factors(nnet, "lower")

@@ -274,7 +274,7 @@ def test_nodes_of_an_existing_network_may_be_inputs():
 
 
 def test_layers_before_are_those_of_the_file_only():
-    with pytest.raises(ConfigError, match=r"no layer before it .*say which with input="):
+    with pytest.raises(ConfigError, match=r"no layer before it .*name a layer with input="):
         expand("relu-layer name=c dim=5\noutput name=output", existing=[("a", 3)])
 
 

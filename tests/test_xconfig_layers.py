@@ -7,7 +7,7 @@ from compiler_cases import product, request
 from runtime_cases import ROUNDING, assert_close, computer_for, matrices_for
 from xconfig_layers import CASES, INPUT_DIM, LAYERS, xconfig
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.network.nnet import Nnet
 from nnet3py.xconfig import LAYER_MODULES, Expansion, expand, layer_class
 

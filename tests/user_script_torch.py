@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 import nnet3py
 from nnet3py.chain import estimate_phone_lm, make_den_fst
-from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.torch import (
     ChainLoss,

@@ -30,13 +30,13 @@ PLACES = (
     ("nnet3py.training.max_change", "update_with_max_change", "max-change"),
     ("nnet3py.network.whole_model", "constrain_orthonormal", "orthonormal"),
     ("nnet3py.training.trainer", "MinibatchTrainer._apply_l2", "l2"),
-    ("nnet3py.training.objective", "compute_objective", "objective"),
+    ("nnet3py.training.objectives", "compute_objective", "objective"),
     ("nnet3py.network.model_file", "read_nnet", "model files"),
     ("nnet3py.network.nnet", "Nnet.write", "model files"),
-    ("nnet3py.network.collapse", "prepare_for_test", "model files"),
+    ("nnet3py.network.inference", "prepare_for_test", "model files"),
     ("nnet3py.io.tables", "TableWriter.write", "reading and writing"),
 )
-GRADIENT = ("nnet3py.components.layer_gradient", "natural_gradient_step")
+GRADIENT = ("nnet3py.components.natural_gradient", "natural_gradient_step")
 ITERATED = (("nnet3py.io.tables", "SequentialReader.__iter__", "reading and writing"),
             ("nnet3py.egs.example", "read_egs", "reading and writing"))
 PRODUCTS = "products"       # the family of ops/table.py

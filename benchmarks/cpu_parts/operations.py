@@ -19,7 +19,7 @@ def of_training(model: str, examples: str) -> int:
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.report.tables import Costs
-    from nnet3py.training.example_request import example_request
+    from nnet3py.training.example_computation import example_request
 
     nnet = read_nnet(model)
     counts = Counter(example_request(nnet, example, need_model_derivative=True, store_component_stats=True)
@@ -32,8 +32,8 @@ def of_training(model: str, examples: str) -> int:
 def of_computing(model: str, features: str) -> int:
     """Operations of nnet3-compute on the features of an rspecifier."""
     from nnet3py.compiler.cache import CachingCompiler
-    from nnet3py.formats.matrix_files import read_matrices
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.formats.holders import read_matrices
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
     from nnet3py.report.requests import natural_request
     from nnet3py.report.tables import Costs

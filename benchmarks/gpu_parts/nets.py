@@ -59,9 +59,9 @@ def _config(xconfig: str) -> str:
 
 def minibatch(nnet: Any, sizes: Sizes, seed: int = 0) -> Any:
     """A merged example: random features, a random class for each output frame."""
-    from nnet3py.compiler.context import compute_simple_nnet_context
+    from nnet3py.compiler.build_graph import compute_simple_nnet_context
     from nnet3py.egs.example import NnetExample, NnetIo
-    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.formats.general import SparseMatrix
 
     rng = np.random.default_rng(seed)
     left, right = compute_simple_nnet_context(nnet)

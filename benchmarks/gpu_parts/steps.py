@@ -36,7 +36,7 @@ def _operations(nnet: Any, request: Any) -> int:
 def train(text: str, sizes: Sizes, plain: bool, repeats: int = REPEATS) -> Measured:
     """A step of training, on minibatches that are in the host's memory; ``plain``: without natural gradient."""
     from nnet3py import Nnet
-    from nnet3py.training.example_request import example_request
+    from nnet3py.training.example_computation import example_request
     from nnet3py.training.options import TrainerOptions
     from nnet3py.training.trainer import NnetTrainer
 
@@ -57,7 +57,7 @@ def train(text: str, sizes: Sizes, plain: bool, repeats: int = REPEATS) -> Measu
 def compute(text: str, sizes: Sizes, repeats: int = REPEATS) -> Measured:
     """The outputs of a minibatch of sequences."""
     import nnet3py
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
 
     nnet = nnet3py.Nnet.from_config(text, seed=0)
     for component in nnet.components:

@@ -3,10 +3,11 @@
 # word error rates before and after.
 #
 #   ./run_synthetic.sh && ./run_rnnlm.sh
-#   ./run_rnnlm.sh --dir exp --corpus … --text … --large-lm … --first dev --tests "dev test"       of another run.sh
+#   ./run_rnnlm.sh --dir exp --corpus … --text … --large-lm … --tests "dev test"       of another run.sh
 #
 # The model is trained on the text that the 4-gram was estimated from. It rescores the lattices of the 3-gram that decoded:
-# --weight of the costs of that are replaced. Further options stand below.
+# --weight of the costs of that are replaced. Last, a model folder is made that rescores with the 4-gram and the RNN, as vosk does;
+# --vosk true recognizes with vosk, too (pip install vosk). Further options stand below.
 
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,8 +27,9 @@ seed=0
 train_opts=               # further options of train-rnnlm
 weight=0.8                # how much of the 3-gram's costs is replaced
 max_ngram_order=4         # histories with the same last three words are taken for one
-score_weights="7 9 11 13"
+score_weights="3 5 7 9 11 13"
 score_penalties="0.0 0.5"
+vosk=false
 . "$here/../utils/parse_options.sh"
 export NNET3PY_PYTHON=$python
 
@@ -86,4 +88,14 @@ if begin 3 "scoring"; then
         echo "$name$kind: $(grep -h '^%WER\|weight' $chain/decode_$name$kind/wer | paste -sd' ')"
     done
   done | tee $rnnlm/results.txt
+fi
+
+if begin 4 "model folder"; then
+  package="$here/../english_digits_and_commands/local"
+  $package/make_package.sh --model $chain --graph $chain/graph --lang $lang --extractor $dir/extractor --conf $here/conf \
+    --rescore $lang --rnnlm $rnnlm --dir $dir/model
+  for name in $tests; do
+    echo "$name:"
+    python $package/test_model.py --vosk $vosk $dir/model $corpus/$name
+  done | tee $rnnlm/model_folder.txt
 fi

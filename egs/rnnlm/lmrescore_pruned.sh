@@ -6,7 +6,7 @@
 #   --weight 0.5             how much of the old model's costs is replaced
 #   --max-ngram-order 4      histories with the same last three words are taken for one
 #   --normalize false        whether probabilities are made to sum to 1, which takes much longer
-#   --lattice-prune-beam 8   how much worse than the best a path may be
+#   --lattice-prune-beam 4   how much worse than the best a path may be
 #   --max-arcs 100000        the most arcs of a lattice
 
 set -euo pipefail
@@ -16,7 +16,7 @@ acwt=0.1
 weight=0.5
 max_ngram_order=4
 normalize=false
-lattice_prune_beam=8
+lattice_prune_beam=4
 max_arcs=100000
 takes_arguments=true
 . "$root/egs/utils/parse_options.sh"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import read_matrices
 
 
 def frame_scores(rspecifier: str, alignments: Path) -> tuple[float, float]:

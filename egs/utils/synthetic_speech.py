@@ -62,7 +62,7 @@ def plain(name: str) -> str:
 def read_sound(path: Path) -> np.ndarray:
     """float32 (samples,) at RATE, of int16 range: a sound file, without the zeros at its ends."""
     from nnet3py.feat.resample import resample
-    from nnet3py.formats.wave_file import read_wave
+    from nnet3py.formats.foreign_files import read_wave
     from nnet3py.io.object_files import read_object
 
     wave = read_object(str(path), read_wave)
@@ -71,7 +71,7 @@ def read_sound(path: Path) -> np.ndarray:
 
 def write_data(folder: Path, utterances: Iterable[tuple[str, str, str, np.ndarray]]) -> None:
     """Write a data directory of (key, speaker, transcript, float32 (samples,) at RATE), sorted by key."""
-    from nnet3py.formats.wave_file import WAVE, Wave
+    from nnet3py.formats.foreign_files import WAVE, Wave
     from nnet3py.io.tables import TableWriter
 
     folder.mkdir(parents=True, exist_ok=True)

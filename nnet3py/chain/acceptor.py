@@ -12,8 +12,8 @@ from math import floor
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.fst import NO_STATE, Fst
+from nnet3py.transducers.state_graphs import starts_of
 
 Cost = np.float32                       # sums are rounded where OpenFst rounds them; else other states would be equal
 Arc = tuple[int, Cost, int]             # label, cost, next state
@@ -28,7 +28,7 @@ _FREE, _OPEN, _DONE = range(3)
 
 
 class SupervisionError(Nnet3Error):
-    """A supervision cannot be made from this utterance or piece of one; others may be fine."""
+    """Failure to make the supervision of one utterance or of a piece of it; others may be fine."""
 
 
 @dataclass
@@ -37,8 +37,8 @@ class Acceptor:
 
     Attributes
     ----------
-    arcs : of each state: label, cost and next state
-    finals : final cost of each state; infinity: not final
+    arcs : the arcs of each state, each with label, cost and next state
+    finals : the final cost of each state; infinity: not final
     start : the start state; -1 if there are no states
     """
 
@@ -53,7 +53,7 @@ class Acceptor:
 
     @classmethod
     def from_fst(cls, fst: Fst) -> Acceptor:
-        """The input side of an FST whose weights are costs; SupervisionError for invalid costs."""
+        """Return the input side of an FST whose weights are costs; raise SupervisionError for invalid costs."""
         finals = fst.final_weights[fst.is_final]
         if not ((np.abs(fst.weights) <= _LARGEST_COST).all() and (np.abs(finals) <= _LARGEST_COST).all()):
             raise SupervisionError("an FST has costs that are NaN, infinite or far too large")
@@ -63,7 +63,7 @@ class Acceptor:
                    list(fst.final_weights), fst.start)
 
     def fst(self) -> Fst:
-        """The same as arrays."""
+        """Return the acceptor as an Fst, in arrays."""
         counts = np.array([len(arcs) for arcs in self.arcs], dtype=np.int64)
         arcs = [arc for of_state in self.arcs for arc in of_state]
         labels = np.array([arc[0] for arc in arcs], dtype=np.int32)
@@ -76,9 +76,9 @@ _Subset = tuple[tuple[int, Cost], ...]    # old states that make up a new one, e
 
 
 def determinized(acceptor: Acceptor, max_states: int = MAX_STATES) -> Acceptor:
-    """An acceptor of the same sequences and costs in which no state has two arcs with one label; arcs sorted by label.
+    """Return an acceptor of the same sequences and costs without two arcs of one label at a state, sorted by label.
 
-    Of several paths for a sequence the cheapest counts. Epsilon is a label like any other. SupervisionError if
+    Of several paths for a sequence the cheapest counts. Epsilon is a label like any other. Raises SupervisionError if
     there would be ``max_states`` states. OpenFst: ``Determinize``.
     """
     if acceptor.num_states >= max_states:
@@ -107,7 +107,7 @@ def determinized(acceptor: Acceptor, max_states: int = MAX_STATES) -> Acceptor:
 
 
 def _following(acceptor: Acceptor, subset: _Subset) -> dict[int, dict[int, Cost]]:
-    """By label: the states that arcs from a set of states lead to, and the cost of getting there."""
+    """Return, by label, the states to which arcs from a set of states lead, and the costs of getting there."""
     following: dict[int, dict[int, Cost]] = {}
     for state, extra in subset:
         for label, cost, target in acceptor.arcs[state]:
@@ -119,7 +119,7 @@ def _following(acceptor: Acceptor, subset: _Subset) -> dict[int, dict[int, Cost]
 
 
 def _divided(costs: dict[int, Cost]) -> tuple[Cost, _Subset]:
-    """The least cost, and by how much the others are above it, rounded."""
+    """Return the least cost, and the differences of all costs from the least, rounded."""
     if len(costs) == 1:
         (state, least), = costs.items()
         return least, ((state, _ZERO),)
@@ -129,16 +129,16 @@ def _divided(costs: dict[int, Cost]) -> tuple[Cost, _Subset]:
 
 
 def minimized(acceptor: Acceptor) -> Acceptor:
-    """The smallest deterministic acceptor equivalent to a deterministic one without cycles; arcs sorted by label.
+    """Return the smallest deterministic acceptor equivalent to a deterministic one without cycles, sorted by label.
 
     Costs move to the earliest possible arcs, and are rounded to 1e-6. States are numbered breadth first.
-    Every state must lead to a final one. SupervisionError for a cycle. OpenFst: ``Minimize``, whose order of arcs
-    is that in which their labels and costs first occurred somewhere.
+    Every state must lead to a final one. Raises SupervisionError for a cycle. OpenFst: ``Minimize``, which orders arcs
+    as their labels and costs first occurred somewhere.
     """
     to_end = [_INFINITY] * acceptor.num_states
     classes: dict[tuple[Cost, tuple[Arc, ...]], int] = {}
     class_of = [NO_STATE] * acceptor.num_states
-    for state in behind_first(acceptor):
+    for state in reverse_topological_order(acceptor):
         arcs, final = acceptor.arcs[state], acceptor.finals[state]
         sums = [cost + to_end[target] for _, cost, target in arcs]
         least = to_end[state] = min([final, *sums])
@@ -157,12 +157,13 @@ def _rounded(cost: Cost) -> Cost:
 
 
 def pushed_to_start(acceptor: Acceptor) -> Acceptor:
-    """The acceptor with costs moved to the earliest possible arcs, and the least cost of all paths removed.
+    """Return the acceptor with costs moved to the earliest possible arcs, and the least cost of all paths removed.
 
-    Every state must lead to a final one. SupervisionError for a cycle. OpenFst: ``Push`` with remove_total_weight.
+    Every state must lead to a final one. Raises SupervisionError for a cycle. OpenFst: ``Push`` with
+    remove_total_weight.
     """
     to_end = [_INFINITY] * acceptor.num_states
-    for state in behind_first(acceptor):
+    for state in reverse_topological_order(acceptor):
         to_end[state] = min([acceptor.finals[state], *(cost + to_end[target]
                                                        for _, cost, target in acceptor.arcs[state])])
     arcs = [[(label, (cost + to_end[target]) - before, target) for label, cost, target in of_state]
@@ -172,10 +173,10 @@ def pushed_to_start(acceptor: Acceptor) -> Acceptor:
     return Acceptor(arcs, finals, acceptor.start)
 
 
-def behind_first(acceptor: Acceptor) -> list[int]:
-    """The states that can be reached from the start, each after those that its arcs lead to.
+def reverse_topological_order(acceptor: Acceptor) -> list[int]:
+    """Return the states that can be reached from the start, each after the states to which its arcs lead.
 
-    SupervisionError if there is a cycle.
+    Raises SupervisionError if there is a cycle.
     """
     marks = [_FREE] * acceptor.num_states
     reached: list[int] = []
@@ -199,9 +200,10 @@ def behind_first(acceptor: Acceptor) -> list[int]:
 
 def composed(acceptor: Acceptor, other_arcs: Sequence[ByLabel], other_finals: Sequence[Cost],
              other_start: int) -> Acceptor:
-    """The composition: what both accept, with the sum of their costs; states that lead nowhere are left out.
+    """Return the composition: the sequences that both accept, with the sum of their costs, without dead ends.
 
-    The second is given by the arcs of each state by label. OpenFst: ``Compose``, of acceptors without epsilons.
+    The second acceptor is given as the arcs of each state by label. OpenFst: ``Compose``, without
+    epsilons.
     """
     if acceptor.start < 0 or other_start < 0:
         return Acceptor([], [], NO_STATE)
@@ -225,7 +227,7 @@ def composed(acceptor: Acceptor, other_arcs: Sequence[ByLabel], other_finals: Se
 
 
 def connected(acceptor: Acceptor) -> Acceptor:
-    """The acceptor without states from which no final state can be reached; all can be reached from its start."""
+    """Return the acceptor without dead ends: states from which no final state can be reached."""
     entered_from: list[list[int]] = [[] for _ in acceptor.arcs]
     for state, arcs in enumerate(acceptor.arcs):
         for _, _, target in arcs:
@@ -245,7 +247,7 @@ def connected(acceptor: Acceptor) -> Acceptor:
 
 
 def breadth_first(acceptor: Acceptor) -> Acceptor:
-    """The acceptor with its states in breadth-first order; unreachable ones are left out."""
+    """Return the acceptor with its states in breadth-first order, without unreachable ones."""
     if acceptor.start < 0:
         return Acceptor([], [], NO_STATE)
     order, seen = [acceptor.start], [False] * acceptor.num_states
@@ -259,7 +261,7 @@ def breadth_first(acceptor: Acceptor) -> Acceptor:
 
 
 def _renumbered(acceptor: Acceptor, order: Sequence[int]) -> Acceptor:
-    """The acceptor whose state i is state ``order[i]`` of this one; arcs to states left out go too."""
+    """Return the acceptor whose state i is state ``order[i]`` of this one, without arcs to other states."""
     numbers = [NO_STATE] * acceptor.num_states
     for number, state in enumerate(order):
         numbers[state] = number

@@ -1,7 +1,7 @@
-"""The denominator graph as arrays, as the forward-backward computation reads it. Kaldi: ``chain::DenominatorGraph``.
+"""The denominator graph as arrays, for the forward-backward computation. Kaldi: ``chain::DenominatorGraph``.
 
 Arcs that lead to the same state with the same pdf form an *entry*. A graph made from a phone language model has about
-two of them for each state (its phone begins, or goes on), but many arcs: what the arcs of an entry have in common is
+two entries for each state (its phone begins, or goes on), but many arcs: the common part of the arcs of an entry is
 computed once.
 """
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, within
 from nnet3py.io.object_files import read_object
-from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
+from nnet3py.transducers.state_graphs import starts_by
 
 NUM_STEPS = 100        # the initial probabilities are the average over that many frames
 LARGEST_SUM = 100.0    # of the probabilities that leave a state; Kaldi's bound
 
-_HINT = "is this a den.fst, as chain-make-den-fst writes it?"
+_HINT = "expected a den.fst, as chain-make-den-fst writes it"
 
 
 class ArcTable(NamedTuple):
-    """Arcs in groups: those of group g are ``starts[g]`` to ``starts[g + 1]``.
+    """Arcs in groups: the arcs of group g are ``starts[g]`` to ``starts[g + 1]``.
 
     Attributes
     ----------
     starts : int64 (groups + 1,)
-    others : int32 (arcs,), what is at the arc's other end
+    others : int32 (arcs,), the state or entry at the arc's other end
     probs : float32 (arcs,)
     """
 
@@ -39,7 +39,7 @@ class ArcTable(NamedTuple):
 
 
 def initial_probs(den_fst: Fst) -> np.ndarray:
-    """The probability of starting in each state: an average over 100 frames.
+    """Compute the probability of starting in each state: an average over 100 frames.
 
     Parameters
     ----------
@@ -113,14 +113,14 @@ class DenominatorGraph:
 
     Attributes
     ----------
-    num_pdfs : likewise
+    num_pdfs : the same
     initial : float32 (states,), see :func:`initial_probs`
     num_arcs : arcs of the FST
-    entry_states, entry_pdfs : int32 (entries,), where entries lead, rising, and with which pdf
+    entry_states, entry_pdfs : int32 (entries,), the state to which each entry leads, rising, and its pdf
     state_entries : int64 (states + 1,), the entries of each state: ``state_entries[i]`` to ``state_entries[i + 1]``
     into : the arcs of each entry; their other ends are the states they leave
     out_of : the arcs that leave each state; their other ends are entries
-    pdf_starts : int64 (pdfs + 1,), where in ``pdf_entries`` the entries of each pdf begin, and the end
+    pdf_starts : int64 (pdfs + 1,), the place in ``pdf_entries`` where the entries of each pdf begin, and the end
     pdf_entries : int32 (entries,)
 
     Raises
@@ -172,7 +172,7 @@ class DenominatorGraph:
 
     @property
     def num_entries(self) -> int:
-        """The number of distinct pairs of a pdf and a state that arcs with it lead to."""
+        """The number of entries: distinct pairs of a pdf and a state to which arcs with this pdf lead."""
         return len(self.entry_states)
 
 
@@ -186,11 +186,11 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
 
     Returns
     -------
-    For :class:`nnet3py.torch.ChainLoss`, and what else computes with it.
+    The graph, for :class:`nnet3py.torch.ChainLoss` and :class:`DenominatorComputation`.
 
     Raises
     ------
-    Nnet3Error : a file that cannot be one; it names the file
+    Nnet3Error : a file that holds no denominator graph; the message names the file
     """
     fst = read_object(rxfilename, read_fst)
     with within(rxfilename):
@@ -198,6 +198,6 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
 
 
 def _grouped(groups: np.ndarray, others: np.ndarray, probs: np.ndarray, num_groups: int) -> ArcTable:
-    """Arcs sorted by group, and within each by their other end."""
+    """Return arcs sorted by group, and within each group by their other end."""
     order = np.lexsort((others, groups))
     return ArcTable(starts_by(groups, num_groups), others[order].astype(np.int32), probs[order])

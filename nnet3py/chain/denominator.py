@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
-from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.engine import threads
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.log import kaldi_place
@@ -20,6 +19,21 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
+
+
+SMALLEST = 1024          # float32 elements; sizes vary with minibatches, so scratch space is taken in powers of two
+
+
+def scratch_floats(ops: Ops, *shape: int) -> Any:
+    """Return an uninitialized contiguous float32 array of the device, valid as long as ``ops.scratch_vector``'s."""
+    size = math.prod(shape)
+    return ops.scratch_vector(1 << (max(size, SMALLEST) - 1).bit_length())[:size].reshape(*shape)
+
+
+def scratch_doubles(ops: Ops, *shape: int) -> Any:
+    """Return an uninitialized contiguous float64 array of the device, valid as long as ``ops.scratch_vector``'s."""
+    return scratch_floats(ops, 2 * math.prod(shape)).view(np.float64).reshape(*shape)
+
 
 LIMIT = 30.0                 # outputs are clipped to +-this before exp
 WIDEST_BLOCK = 32            # sequences that one thread computes at a time: their frames fit its cache
@@ -37,7 +51,7 @@ class Denominator(NamedTuple):
 
 
 class DenominatorComputation:
-    """Forward-backward over a denominator graph; its memory serves one minibatch after another.
+    """The forward-backward computation over a denominator graph; minibatches use the same memory in turn.
 
     Parameters
     ----------
@@ -55,7 +69,7 @@ class DenominatorComputation:
             raise UsageError(f"--leaky-hmm-coefficient={leaky:g} must be above 0 and below 1",
                              "1e-05 is the default, and 0.1 what most recipes use")
         self.ops, self.graph, self.leaky = ops, graph, leaky
-        self._memory: list[Any] = []       # one per thread
+        self._memory: list[Any] = []       # a block for each thread
         self._pool: ThreadPoolExecutor | None = None
         upload = ops.upload
         self._initial = upload(graph.initial)
@@ -67,14 +81,14 @@ class DenominatorComputation:
 
     def compute(self, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None = None,
                 scale: float = -1.0) -> Denominator:
-        """The denominator of a minibatch.
+        """Compute the denominator of a minibatch.
 
         Parameters
         ----------
         output : device matrix (rows, pdfs) of pseudo-log-likelihoods; row t S + s is frame t of sequence s of S
         num_sequences : S
         deriv : device matrix (rows, pdfs) to which ``scale`` times the posteriors are added, or None
-        scale : minus the supervision's weight, usually
+        scale : factor of the posteriors, usually minus the supervision's weight
 
         Raises
         ------
@@ -86,7 +100,7 @@ class DenominatorComputation:
         return self.result(self.ops.copy_out(results), deriv is not None)
 
     def _check(self, output: DeviceArray, num_sequences: int) -> int:
-        """The number of rows of an output, which is checked against the graph."""
+        """Check an output against the graph, and return its number of rows."""
         rows, cols = output.shape
         if cols != self.graph.num_pdfs:
             raise ShapeError(f"the network's output has the dimension {cols}, but the denominator graph was made for "
@@ -97,7 +111,7 @@ class DenominatorComputation:
 
     def queue(self, results: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,
               scale: float) -> None:
-        """The same, without waiting: the device writes ``results`` (float64 (3, num_sequences)) for :meth:`result`."""
+        """Queue the computation, which writes ``results``, float64 (3, sequences), for :meth:`result`."""
         rows = self._check(output, num_sequences)
         num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
         blocks = _blocks(num_sequences, num_workers, WIDEST_BLOCK if self.ops.device == "cpu" else num_sequences)
@@ -115,12 +129,12 @@ class DenominatorComputation:
             list(self._pool.map(work, range(num_workers)))
 
     def result(self, results: np.ndarray, with_derivative: bool) -> Denominator:
-        """The denominator, from a host copy of the results of :meth:`queue`; warns of an unsound computation."""
+        """Return the denominator from a host copy of the results of :meth:`queue`; warn of an unsound computation."""
         return Denominator(float(results[0].sum()), not with_derivative or _is_sound(results))
 
     def _block(self, memory: DeviceArray, results: DeviceArray, output: DeviceArray, num_sequences: int, first: int,
                width: int, deriv: DeviceArray | None, scale: float) -> None:
-        """The log-probabilities of some sequences, and, at frame 0, the sums that should be 1."""
+        """Compute the log-probabilities of some sequences, and the sums at frame 0 that should be 1."""
         ops, graph, leaky = self.ops, self.graph, np.float32(self.leaky)
         num_frames = output.shape[0] // num_sequences
         heights = _heights(graph, num_frames)
@@ -147,13 +161,13 @@ class DenominatorComputation:
 
 
 def _heights(graph: DenominatorGraph, num_frames: int) -> tuple[int, int, int, int]:
-    """Rows of the exponentials, of the sums by entry, of the sums by frame, and of work space."""
+    """Return the rows of the exponentials, of the sums by entry, of the sums by frame, and of work space."""
     return (num_frames * graph.num_pdfs, num_frames * graph.num_entries, num_frames + 1,
             chain_work_rows(graph.num_states))
 
 
 def _blocks(num_sequences: int, num_workers: int, widest: int) -> list[tuple[int, int]]:
-    """First sequence and number of sequences of each block, nearly equal: at least one block for each worker."""
+    """Return first sequence and number of sequences of nearly equal blocks, at least one for each worker."""
     count = max(-(-num_sequences // widest), min(num_workers, num_sequences))
     count = min(-(-count // num_workers) * num_workers, num_sequences)
     bounds = [num_sequences * b // count for b in range(count + 1)]

@@ -8,14 +8,10 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.chain.acceptor import SupervisionError
-from nnet3py.chain.end_to_end import end_to_end_supervision
-from nnet3py.chain.normalize import Normalizer
-from nnet3py.chain.supervision_splitter import SupervisionSplitter
-from nnet3py.chain.unconstrained import unconstrained
-from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
-from nnet3py.egs.make import ExampleMaker, time_indexes
-from nnet3py.egs.splitter import Chunk, UtteranceSplitter
-from nnet3py.egs.supervision import Supervision
+from nnet3py.chain.normalization import Normalizer
+from nnet3py.chain.supervision import SupervisionSplitter, end_to_end_supervision, unconstrained
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision, Supervision
+from nnet3py.egs.make import Chunk, ExampleMaker, UtteranceSplitter, time_indexes
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import GeneralMatrix, row_range
 from nnet3py.hmm.transition_model import TransitionModel
@@ -30,21 +26,20 @@ _NO_LENGTH_NEAR = 100       # frames; Kaldi's figure for lengths further away
 
 
 class ChainExampleMaker:
-    """Cuts utterances and their supervisions into chain examples.
+    """Maker of chain examples from utterances and their supervisions.
 
     Parameters
     ----------
     splitter : decides where to cut
-    normalizer : of the supervisions; None leaves that to nnet3-chain-normalize-egs
-    model : supervisions have its transition-ids, and become unconstrained; None: they have pdfs
+    normalizer : normalizes supervisions; None: nnet3-chain-normalize-egs does so later
+    model : transition model, if supervisions have its transition-ids and become unconstrained; None: they have pdfs
     compress : whether inputs are compressed
     online_ivector_period : frames per row of the iVector matrices
     long_key : keys include contexts and length
-    seed : of the paths drawn for unconstrained supervisions
+    seed : seed of the paths drawn for unconstrained supervisions
 
-    ``num_normalized`` and ``num_not_normalized`` count the examples for which that was possible, and was not.
-
-    Nnet3Error for examples of fewer than two output frames.
+    ``num_normalized`` and ``num_not_normalized`` count the examples whose supervision could be normalized, or could
+    not. Raises Nnet3Error for examples of fewer than two output frames.
     """
 
     def __init__(self, splitter: UtteranceSplitter, normalizer: Normalizer | None = None,
@@ -69,13 +64,13 @@ class ChainExampleMaker:
                  deriv_weights: np.ndarray | None = None) -> Iterator[tuple[str, NnetChainExample]]:
         """Yield (key, example) for each piece of an utterance; nothing, with a warning, if it is too short.
 
-        A piece that cannot be normalized is left as it is, with a warning, as in Kaldi; one that cannot be made
+        A piece that cannot be normalized is left as it is, with a warning, as in Kaldi; a piece that cannot be made
         unconstrained is left out.
 
         Parameters
         ----------
         features : (frames, dim), in any form
-        supervision : of the whole utterance
+        supervision : the supervision of the whole utterance
         ivectors : float32 (rows, dim)
         deriv_weights : float32 (output frames,), 0 or more; beyond their end 0
 
@@ -105,7 +100,7 @@ class ChainExampleMaker:
             yield self._key(utterance, chunk), self._example(features, chunk, piece, weights, ivectors)
 
     def _finished(self, utterance: str, chunk: Chunk, piece: Supervision) -> Supervision | None:
-        """A piece of a supervision made unconstrained and normalized, as far as requested and possible."""
+        """Make a piece of a supervision unconstrained and normalized, as far as requested and possible."""
         where = f"For utterance {utterance}, feature frames {chunk.first_frame} to " \
                 f"{chunk.first_frame + chunk.num_frames}"
         if self._model is not None:
@@ -148,10 +143,10 @@ class ChainExampleMaker:
 
     def end_to_end_example(self, utterance: str, features: GeneralMatrix, graph: Fst, model: TransitionModel,
                            ivectors: np.ndarray | None = None) -> NnetChainExample:
-        """The example of a whole utterance, from its training graph, whose labels are transition-ids of ``model``.
+        """Make the example of a whole utterance from its training graph, whose labels are transition-ids of ``model``.
 
-        The utterance's length becomes the closest of the splitter's lengths. Nnet3Error if that is five frames
-        away or more, SupervisionError if it has too few frames for the graph, NumericError for NaN or infinity.
+        The utterance's length becomes the closest of the splitter's lengths. Raises Nnet3Error if this differs by five
+        frames or more, SupervisionError for too few frames for the graph, NumericError for NaN or infinity.
         """
         self.cutter.check_finite(features, ivectors)
         options = self._splitter.options
@@ -160,7 +155,7 @@ class ChainExampleMaker:
             features = row_range(features, 0, num_frames)
         num_outputs = -(-num_frames // options.frame_subsampling_factor)
         if num_outputs < _LEAST_FRAMES:
-            raise SupervisionError("it has fewer than two output frames")
+            raise SupervisionError(f"it has {num_outputs} output frames, expected {_LEAST_FRAMES} or more")
         supervision = self._normalized(f"For utterance {utterance}",
                                        end_to_end_supervision(graph, model, num_outputs))
         left, right = options.left_context_initial, options.right_context_final

@@ -1,7 +1,10 @@
 """The numerator of the LF-MMI objective: sums over the paths that a supervision allows.
 
-A supervision's FST either says which pdfs each frame may have (``NumeratorComputation`` of Kaldi), or, if end-to-end
-or unconstrained, has no times (``GenericNumeratorComputation``).
+A supervision's FST either says which pdfs each frame may have (Kaldi: ``NumeratorComputation``), or, if it is
+end-to-end or unconstrained, has no times (``GenericNumeratorComputation``). The graphs of a minibatch become tables of
+arrays for kernels, one graph beside the other. A supervision with times has one FST for all sequences, one after the
+other. If the states between two sequences differ only by a weight, as they do after merging, the sequences become
+separate graphs, which are computed side by side; otherwise the FST is one long graph.
 """
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.chain.numerator_graphs import check_fst, cyclic_graphs, timed_graphs
-from nnet3py.chain.scratch import scratch_doubles, scratch_floats
-from nnet3py.egs.supervision import Supervision
-from nnet3py.errors import ShapeError
+from nnet3py.chain.denominator import scratch_doubles, scratch_floats
+from nnet3py.egs.chain_example import Supervision
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.log import kaldi_place
 from nnet3py.ops import get_ops
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import starts_by
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -26,17 +30,213 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
+SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ to count as the same arcs plus a weight of the state
+
+_NOT_NORMALIZED = ("was it made without the normalization FST? nnet3-chain-normalize-egs leaves out examples that "
+                   "cannot be normalized")
+
+
+def check_fst(fst: Fst, label_dim: int) -> None:
+    """Raise Nnet3Error unless an FST can be a supervision with ``label_dim`` pdfs."""
+    if fst.num_states == 0 or fst.start != 0:
+        raise Nnet3Error(f"the FST of a supervision has {fst.num_states} states and starts in {fst.start}, expected "
+                         "the start state 0")
+    if not fst.num_arcs:
+        raise Nnet3Error("the FST of a supervision has no arcs")
+    if not fst.is_acceptor:
+        raise Nnet3Error("the FST of a supervision is a transducer, expected an acceptor of pdfs plus 1")
+    lowest, highest = int(fst.input_labels.min()), int(fst.input_labels.max())
+    if lowest == 0:
+        raise Nnet3Error("the FST of a supervision holds epsilons, so it is not normalized", _NOT_NORMALIZED)
+    if lowest < 0 or highest > label_dim:
+        raise Nnet3Error(f"the FST of a supervision of {label_dim} pdfs has the label "
+                         f"{lowest if lowest < 0 else highest}, expected 1 to {label_dim}")
+
+
+def state_times(fst: Fst) -> np.ndarray:
+    """Return the number of arcs from the start to each state, int64 (states,). Kaldi: ``ComputeFstStateTimes``.
+
+    Raises
+    ------
+    Nnet3Error : the FST is not sorted, not connected, or reaches a state or its end at several times
+    """
+    sources, nexts = fst.sources, fst.next_states
+    if (nexts <= sources).any():
+        raise Nnet3Error("the FST of a supervision is not sorted: an arc leads back, or to the state it leaves")
+    # The path of each state back to the start along the last arc that enters it: twice as far in each round.
+    before = np.arange(fst.num_states)
+    before[nexts] = sources
+    result = (before != np.arange(fst.num_states)).astype(np.int64)
+    while before.any():
+        further = before[before]
+        if np.array_equal(further, before):
+            raise Nnet3Error("the FST of a supervision has states that cannot be reached")
+        result += result[before]
+        before = further
+    if (result[nexts] != result[sources] + 1).any():
+        raise Nnet3Error("the FST of a supervision reaches a state at several times")
+    if len(np.unique(result[fst.is_final])) != 1 or result[fst.is_final][0] != result.max():
+        raise Nnet3Error("the FST of a supervision ends at several times, or nowhere")
+    return result
+
+
+class TimedGraphs(NamedTuple):
+    """Graphs whose nodes lie in levels; an arc leads to the next level. Arcs are sorted by row of the network's output.
+
+    Attributes
+    ----------
+    num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
+    row_starts : int64 (rows + 1,), the arcs of each row of the output
+    rows, columns : int32 (arcs,), the place of each arc's score in the output
+    costs, finals : float32, costs of arcs and final costs of nodes; infinity for a node that is not final
+    tables : the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
+    """
+
+    num_graphs: int
+    num_levels: int
+    row_starts: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    costs: np.ndarray
+    finals: np.ndarray
+    tables: tuple[np.ndarray, ...]
+
+
+def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
+    """Make the tables of a supervision with times.
+
+    Raises
+    ------
+    Nnet3Error : an FST that cannot be a supervision's
+    ShapeError : its paths are not as long as all sequences together
+    """
+    times, num_rows = state_times(fst), num_sequences * num_frames
+    if times.max() != num_rows:
+        raise ShapeError(f"the paths of a supervision's FST have {times.max()} arcs, expected one for each frame: "
+                         f"{num_sequences} times {num_frames}")
+    between = _between_sequences(fst, times, num_frames)
+    length = num_frames if between is not None else num_rows
+    finals, left_out = between if between is not None else (fst.final_weights, np.zeros(fst.num_states, bool))
+    # Nodes: a start for each graph, then the states but the first. A state between sequences is an end of the graph
+    # before; as a source it is the start of the next graph.
+    num_graphs, starts = num_rows // length, np.arange(num_rows // length)
+    levels = np.concatenate((starts * (length + 1), times[1:] + (times[1:] - 1) // length))
+    order = np.argsort(levels, kind="stable")
+    nodes = np.empty(len(order), np.int32)
+    nodes[order] = np.arange(len(order))
+    as_source = np.concatenate(([0], np.arange(1, fst.num_states) + num_graphs - 1))
+    as_target = as_source.copy()
+    begins = (times % length == 0) & (times < num_rows)
+    as_source[begins] = times[begins] // length
+    sequences, frames = np.divmod(times[fst.sources], num_frames)
+    rows = frames * num_sequences + sequences
+    arcs = np.argsort(rows, kind="stable")
+    arcs = arcs[~left_out[fst.sources[arcs]]]
+    rows = rows[arcs].astype(np.int32)
+    sources, nexts = nodes[as_source[fst.sources[arcs]]], nodes[as_target[fst.next_states[arcs]]]
+    node_finals = np.concatenate((np.full(num_graphs, NO_WEIGHT), finals[1:])).astype(np.float32)[order]
+    into, out_of = (np.argsort(ends, kind="stable").astype(np.int32) for ends in (nexts, sources))
+    tables = (sources, nexts, starts_by(nexts, len(nodes)), into, starts_by(sources, len(nodes)), out_of,
+              starts_by(levels, num_graphs * (length + 1)))
+    return TimedGraphs(num_graphs, length + 1, starts_by(rows, num_rows), rows,
+                       fst.input_labels[arcs] - np.int32(1), fst.weights[arcs], node_finals, tables)
+
+
+def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return final costs, and states whose arcs repeat another's, if the sequences can be taken apart; else None.
+
+    Sequences can be taken apart if the states at each time between two of them have the same arcs, up to a weight for
+    each state, which becomes its final cost.
+    """
+    finals, left_out = fst.final_weights.copy(), np.zeros(fst.num_states, bool)
+    states = np.flatnonzero((times % num_frames == 0) & (times > 0) & (times < times.max()))
+    if not len(states):
+        return finals, left_out
+    states = states[np.argsort(times[states], kind="stable")]
+    counts = (fst.arc_starts[1:] - fst.arc_starts[:-1])[states]
+    is_first = np.concatenate(([True], np.diff(times[states]) > 0))
+    models = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]        # the first state of the same time
+    if (counts != counts[models]).any() or not counts.all() or fst.is_final[states].any():
+        return None
+    finals[states] = 0.0
+    left_out[states[~is_first]] = True
+    if is_first.all():
+        return finals, left_out
+    first_arcs = np.concatenate(([0], np.cumsum(counts)))
+    owners = np.repeat(np.arange(len(states)), counts)
+    place = np.arange(first_arcs[-1]) - first_arcs[owners]
+    arcs = fst.arc_starts[states][owners] + place
+    arcs = arcs[np.lexsort((fst.weights[arcs], fst.input_labels[arcs], fst.next_states[arcs], owners))]
+    same = arcs[first_arcs[models[owners]] + place]
+    more = fst.weights[arcs].astype(np.float64) - fst.weights[same]
+    costs = np.bincount(owners, more) / counts
+    if ((fst.next_states[arcs] != fst.next_states[same]).any()
+            or (fst.input_labels[arcs] != fst.input_labels[same]).any()
+            or not (np.abs(more - costs[owners]) <= SAME_WEIGHT).all()):
+        return None
+    finals[states] = costs
+    return finals, left_out
+
+
+class CyclicGraphs(NamedTuple):
+    """Graphs of sequences without times, in which any path as long as the sequence counts.
+
+    Attributes
+    ----------
+    columns : int32, the pdfs that each sequence uses, in the order of sequences; only these are scored
+    first_columns : int64 (sequences + 1,)
+    num_states : the number of states of all graphs
+    weights : the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
+    tables : its arguments from ``in_starts`` to ``first_columns``
+    """
+
+    columns: np.ndarray
+    first_columns: np.ndarray
+    num_states: int
+    weights: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]
+
+
+def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
+    """Make the tables of a supervision without times.
+
+    Raises
+    ------
+    Nnet3Error : an FST that cannot be a supervision's
+    """
+    for fst in fsts:
+        check_fst(fst, label_dim)
+    first_states, first_arcs = (np.concatenate(([0], np.cumsum(counts))) for counts in (
+        [fst.num_states for fst in fsts], [fst.num_arcs for fst in fsts]))
+    owners = np.repeat(np.arange(len(fsts)), np.diff(first_arcs))
+    sources, nexts = (np.concatenate(parts) + first_states[owners] for parts in (
+        [fst.sources for fst in fsts], [fst.next_states for fst in fsts]))
+    labels, weights = (np.concatenate(parts) for parts in ([fst.input_labels for fst in fsts],
+                                                           [fst.weights for fst in fsts]))
+    keys, columns = np.unique(owners * np.int64(label_dim) + labels - 1, return_inverse=True)
+    into, by_column = np.argsort(nexts, kind="stable"), np.argsort(columns, kind="stable")
+    num_states, first_columns = int(first_states[-1]), starts_by(keys // label_dim, len(fsts))
+    sources, nexts, columns = sources.astype(np.int32), nexts.astype(np.int32), columns.astype(np.int32)
+    tables = (starts_by(nexts, num_states), sources[into], columns[into], starts_by(sources, num_states), nexts,
+              columns, starts_by(columns, len(keys)), by_column.astype(np.int32), sources,
+              first_states.astype(np.int64), first_columns)
+    return CyclicGraphs((keys % label_dim).astype(np.int32), first_columns, num_states,
+                        (np.concatenate([fst.final_weights for fst in fsts]), -weights[into], -weights), tables)
+
+
 TOLERANCE = 0.001        # relative, between the forward and the backward pass
 
 _PLACE = kaldi_place("Backward", "chain-numerator.cc", 150)
 
 
 class Numerator(NamedTuple):
-    """The numerator's results.
+    """Results of a numerator.
 
     Attributes
     ----------
-    log_prob : summed over sequences; as in Kaldi times the supervision's weight, except for supervision without times
+    log_prob : the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for
+        supervision without times
     ok : False where some sequence has no path of the right length
     row_starts : int64 (rows + 1,): the posteriors are a sparse matrix like the network's output
     columns : int32 (elements,), the pdf of each
@@ -61,12 +261,12 @@ def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:
 
 
 class QueuedNumerator:
-    """A numerator that the device computes, without the host waiting for it.
+    """A numerator that the device computes while the host goes on.
 
     Attributes
     ----------
-    sums : float64 (graphs, 2) of the device: logs of sums over paths, forward and, with times, backward
-    posteriors : row_starts, columns and values of a sparse matrix, of the device
+    sums : array of the device, float64 (graphs, 2): logs of sums over paths, forward and, with times, backward
+    posteriors : row_starts, columns and values of a sparse matrix, arrays of the device
     """
 
     def __init__(self, ops: Ops, supervision: Supervision, sums: Any, posteriors: Sequence[Any]) -> None:
@@ -78,7 +278,7 @@ class QueuedNumerator:
         self._ops.copy_from_sparse(matrix, *self.posteriors)
 
     def result(self, sums: np.ndarray) -> tuple[float, bool]:
-        """``log_prob`` and ``ok`` of a :class:`Numerator`, from a host copy of ``sums``; warns if passes disagree."""
+        """Return ``log_prob`` and ``ok`` of a Numerator from a host copy of ``sums``; warn if passes disagree."""
         if self._supervision.is_end_to_end:
             log_probs = sums[:, 0]
             ok = bool(np.isfinite(log_probs).all())
@@ -97,13 +297,13 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
     Parameters
     ----------
     ops : the device's operations
-    supervision : of all sequences
+    supervision : the supervision of all sequences
     output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
 
     Raises
     ------
     ShapeError : the supervision is for another output
-    Nnet3Error : its FST holds epsilons, or is not a supervision's
+    Nnet3Error : its FST holds epsilons, or cannot be a supervision's
     """
     check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
@@ -114,11 +314,11 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
 
 
 def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator:
-    """The numerator of a minibatch, on the CPU: how likely the supervision is, and posteriors of pdfs.
+    """Compute the numerator of a minibatch, on the CPU: log-probability of the supervision, and posteriors of pdfs.
 
     Parameters
     ----------
-    supervision : of all sequences of the minibatch
+    supervision : the supervision of all sequences of the minibatch
     output : float32 (frames sequences, pdfs), the network's output: the first frame of all sequences, then the next
 
     Returns

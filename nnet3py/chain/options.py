@@ -16,7 +16,7 @@ class PhoneLmOptions:
     no_prune_ngram_order: int = opt("no-prune-ngram-order", 3, "n-grams of this order and shorter ones are all kept")
 
     def check(self) -> None:
-        """UsageError for invalid orders."""
+        """Raise UsageError for invalid orders."""
         if self.no_prune_ngram_order < 1 or self.ngram_order < max(2, self.no_prune_ngram_order):
             raise UsageError(f"expected --ngram-order of at least 2 and of at least --no-prune-ngram-order, which is "
                              f"1 or more; found {self.ngram_order} and {self.no_prune_ngram_order}")
@@ -43,7 +43,7 @@ class SupervisionOptions:
                                 "Labels are pdfs; false: transition-ids, for unconstrained examples")
 
     def __post_init__(self) -> None:
-        """Nnet3Error for incompatible options."""
+        """Raise Nnet3Error for incompatible options."""
         left, right, factor = self.left_tolerance, self.right_tolerance, self.frame_subsampling_factor
         if left < 0 or right < 0:
             raise Nnet3Error(f"--left-tolerance={left} and --right-tolerance={right} must not be negative")

@@ -1,7 +1,8 @@
 """The phone language model of the denominator graph: n-grams without smoothing. Kaldi: ``LanguageModelEstimator``.
 
-A state is a history of phones. States that matter least are merged into those of shorter histories until the wanted
-number is left. What never followed a history gets no probability: the fewer arcs, the faster the training.
+A state is a history of phones. States whose merging costs the least likelihood are merged into those of shorter
+histories until the wanted number is left. A phone that never followed a history gets no probability there: the fewer
+arcs, the faster the training.
 """
 from __future__ import annotations
 
@@ -22,23 +23,23 @@ from nnet3py.transducers.fst_operations import connected
 logger = logging.getLogger(__name__)
 
 SENTENCE_BEGIN = 0     # in a history
-SENTENCE_END = 0       # as what follows a history
+SENTENCE_END = 0       # in place of a phone after a history
 NO_STATE = -1
-_NUM_STAGES = 4        # the number of states is reduced in so many steps
+_NUM_STAGES = 4        # steps in which the number of states is reduced
 _TOLERANCE = 0.001     # relative difference between changes of the log-likelihood that count as the same
 _EMPTY_BACKOFF = -1e-15  # change of the log-likelihood per count if nothing has been moved to the shorter history
 
 
 @dataclass(slots=True)
 class _State:
-    """A history: how often each phone came next, the state that it backs off to, and the states of longer histories."""
+    """A history: counts of the phones that came next, the state of the shorter history, and those of longer ones."""
 
     history: tuple[int, ...]
     backoff: int
     counts: dict[int, int] = field(default_factory=dict)
     next_states: dict[int, int] = field(default_factory=dict)
     total: int = 0
-    total_with_children: int = 0          # the first total of this and of all that back off to it
+    total_with_children: int = 0          # the first total of this state and of all that back off to it
     likelihood: np.float32 | None = None  # log-likelihood of the counts; None if they have changed
 
     def log_likelihood(self) -> np.float32:
@@ -48,17 +49,19 @@ class _State:
 
 
 class Perplexity(NamedTuple):
-    """How well a model fits its training data."""
+    """Perplexity of a model on its training data."""
 
-    num_phones: int                       # sentence ends are counted
+    num_phones: int                       # sentence ends included
     perplexity: float
 
 
 class PhoneLmEstimator:
-    """Counts phones in sequences, then makes the model from the counts, once."""
+    """Estimator of a phone language model: ``add`` counts phones of sequences, ``estimate`` makes the model, once.
+
+    Raises UsageError for invalid orders.
+    """
 
     def __init__(self, options: PhoneLmOptions | None = None) -> None:
-        """UsageError for invalid orders."""
         self.options = options or PhoneLmOptions()
         self.options.check()
         self._states: list[_State] = []
@@ -68,7 +71,7 @@ class PhoneLmEstimator:
     # -- counting --------------------------------------------------------------------------------------------------
 
     def add(self, phones: Iterable[int]) -> None:
-        """Count the phones of one utterance; if one is 0 or less, nothing is counted and Nnet3Error is raised."""
+        """Count the phones of one utterance; raise Nnet3Error, and count nothing, if a phone is 0 or less."""
         sequence = [int(phone) for phone in phones]
         if sequence and min(sequence) <= 0:
             raise Nnet3Error(f"expected phones, which are above 0, found {min(sequence)} in a sequence of "
@@ -91,7 +94,7 @@ class PhoneLmEstimator:
         return longer if len(longer) < self.options.ngram_order else longer[1:]
 
     def _find_or_create(self, history: tuple[int, ...]) -> int:
-        """The state of a history. A new one that may be merged gets the state of the shorter history, right after."""
+        """Return the state of a history, made if it is new, and followed by new states of shorter histories."""
         index = self._index.get(history)
         if index is None:
             index = self._index[history] = len(self._states)
@@ -103,12 +106,12 @@ class PhoneLmEstimator:
     # -- merging states --------------------------------------------------------------------------------------------
 
     def estimate(self) -> Fst:
-        """The model: an acceptor of phones with costs, deterministic, arcs sorted by phone.
+        """Return the model: an acceptor of phones with costs, deterministic, arcs sorted by phone.
 
-        Nnet3Error if nothing was counted.
+        Raises Nnet3Error if nothing was counted.
         """
         if not self._states:
-            raise Nnet3Error("there are no phone sequences to make a language model of")
+            raise Nnet3Error("found no phone sequences to make a language model of", "is the table of phones empty?")
         self._set_totals()
         options, states = self.options, self._states
         num_basic = sum(len(state.history) == options.no_prune_ngram_order - 1 for state in states)
@@ -153,11 +156,11 @@ class PhoneLmEstimator:
                 heappush(queue, self._entry(backoff))
 
     def _entry(self, index: int) -> tuple[float, int]:
-        """A state's entry in the queue: the smallest is that of the greatest change, then of the last state."""
+        """Return the entry of a state in the queue: the smallest has the greatest change, then the last state."""
         return -self._change(index), -index
 
     def _may_back_off(self, index: int) -> bool:
-        """True if all that backs off to a state has done so, and its longer histories are not in use."""
+        """Return whether all states of longer histories that back off to a state have done so."""
         state, options = self._states[index], self.options
         if state.backoff == NO_STATE or state.total != state.total_with_children or state.total == 0:
             return False
@@ -167,7 +170,7 @@ class PhoneLmEstimator:
         return not any(self._states[history].total_with_children for history in longer if history is not None)
 
     def _change(self, index: int) -> float:
-        """The change of the log-likelihood of the data, 0 or less, if the state is merged into its shorter history."""
+        """Return the change of the log-likelihood, 0 or less, if a state is merged into that of its shorter history."""
         state = self._states[index]
         backoff = self._states[state.backoff]
         if backoff.total == 0:
@@ -195,7 +198,7 @@ class PhoneLmEstimator:
         return Perplexity(count, math.exp(-log_likelihood / count))
 
     def _active(self, history: tuple[int, ...]) -> int:
-        """The active state of the longest suffix of a history."""
+        """Return the active state of the longest suffix of a history."""
         for first in range(len(history) + 1):
             index = self._index.get(history[first:])
             if index is not None and self._states[index].total:
@@ -223,18 +226,18 @@ class PhoneLmEstimator:
 
 
 def _log_likelihood(counts: dict[int, int]) -> np.float32:
-    """The log-likelihood of what was counted under its own relative frequencies, float32."""
+    """Return the log-likelihood of counts under their own relative frequencies, float32."""
     total = sum(counts.values())
     return np.float32(sum(counts[phone] * math.log(counts[phone] / total) for phone in sorted(counts)))
 
 
 def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOptions | None = None) -> Fst:
-    """The phone language model of LF-MMI: n-grams without smoothing. Kaldi: chain-est-phone-lm.
+    """Estimate the phone language model of LF-MMI: n-grams without smoothing. Kaldi: chain-est-phone-lm.
 
     Parameters
     ----------
     sequences : the phones of each utterance, numbers from 1 on, such as int (phones,)
-    options : orders, and how many states there are; None: Kaldi's
+    options : orders and the number of states; None: Kaldi's defaults
 
     Returns
     -------
@@ -242,7 +245,7 @@ def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOption
 
     Raises
     ------
-    UsageError : impossible options
+    UsageError : options that make no sense
     Nnet3Error : phones of 0 or less, or no sequences
     """
     estimator = PhoneLmEstimator(options)

@@ -1,32 +1,25 @@
-"""The compiler: from a network and a request to a command list. Its parts are imported on first use.
+"""The compiler: from a network and a request to a computation, which is a list of commands on matrices.
 
-``request.py`` → ``build_graph.py``, ``graph.py`` (which cindexes; ``explain.py`` says why not) → ``steps.py`` (in what
-order) → ``generate.py`` (which commands) → ``optimize/`` → ``fuse/`` (what the device can do in one call).
-``node_rules.py`` holds what each kind of node depends on; ``context.py`` measures contexts with the graph.
-docs/compiler.md follows one network through all of it.
+Names to know: ``compile``, ``CachingCompiler`` (``cache.py``) and ``Computation`` (``computation.py``). The data flow:
+``request.py`` → ``graph.py`` and ``build_graph.py`` (the rows that are needed) → ``steps.py`` (their order) →
+``generate.py`` (commands) → ``optimize/`` (Kaldi's passes) → ``fuse/`` (what the device does in one call).
+docs/compiler.md follows one network through all of it. Nothing here imports ``ops`` or numba: a computation is data,
+and ``runtime`` runs it. No library does this: compilers of tensor graphs (XLA, torch.compile) have no notion of the
+rows (n, t, x) that a request asks for, and Kaldi's commands are what its files hold.
 
-Similar requests: ``sequences.py`` reduces a request to one sequence per shape; ``shortcut.py`` compiles a request for
-many equal sequences as one for two, and extends the optimized result; ``segments.py`` joins the graphs of several
-requests, which is how ``looped.py`` compiles the first chunks of a stream, ending with a jump back. ``cache.py``:
-``CachingCompiler(nnet, options, capacity, use_shortcut, cache_dir).compile(request)``.
+A ``Computation`` has ``commands`` (``Command(type, alpha, args)``, Kaldi's arguments in Kaldi's order), ``matrices``
+and ``submatrices`` (entry 0 of both is empty), ``indexes``, ``indexes_multi`` and ``indexes_ranges`` (int32 arrays),
+``precomputed_indexes`` and the ``precomputed_rows`` that they were made from. ``COMMANDS`` declares the role of each
+argument of each command type; printing, analysis (``analyze.py``), checking (``check.py``) and binding derive from it.
+A FUSED command's ``parts`` are Kaldi's commands, and ``unfused()`` puts them back. ``tables.py`` has a computation's
+lists as arrays, which it keeps until a list changes (``invalidate_caches()``).
 
-``computation.py``: a ``Computation`` is a list of commands (``command_list.py``) with ``describe(nnet)``. It has
-``matrices`` (``MatrixInfo(num_rows, num_cols, contiguous)``) and ``submatrices`` (``SubMatrix(matrix, row_offset,
-num_rows, col_offset, num_cols)``), entry 0 of both being empty; ``commands`` (``Command(type, alpha, args)``, Kaldi's
-arguments in Kaldi's order); ``indexes``, ``indexes_multi``, ``indexes_ranges`` (int32 arrays); ``precomputed_indexes``
-(entry 0 None) and ``precomputed_rows`` (the indexes they were made from); ``debug_info``; ``need_model_derivative``.
-``commands.COMMANDS`` declares the role of each argument of each ``CommandType``: printing, analysis (``analyze.py``:
-who reads and writes what), checking (``check.py``) and binding derive from it. A FUSED command's ``parts`` are Kaldi's
-commands, and ``unfused()`` puts them back; files and the cache on disk hold those. ``tables.py`` has commands,
-sub-matrices and matrices as arrays, which a ``Computation`` keeps until a list changes (``invalidate_caches()``);
-``optimize/command_lists.py`` changes a list together with its table.
+Similar requests: ``Sequences`` reduces a request to one sequence for each shape; ``shortcut.py`` compiles a request for
+many equal sequences for two of them and extends the optimized result; ``looped.py`` compiles the first chunks of a
+stream into a computation that ends with a jump back.
 
-Computations are shared between processes through a folder, if ``cache_dir``, ``--compiler.cache-dir`` or
-``$NNET3PY_COMPUTATION_CACHE`` names one. ``cache_key.py`` makes the key, a digest of request, options, nodes, the
-components as they are written but without real numbers, their properties, and the sources of compiler, components and
-network. (If a component's choice of rows depended on a real number, the key would need it.) ``cache_entry.py`` is the
-format, ``disk_cache.py`` the folder: at most 512 MiB; the least recently used entries are deleted first. If anything is
-wrong there, one warning is logged, and the computation is compiled.
+Computations are shared between processes through a folder (``disk_cache.py``), if ``cache_dir``,
+``--compiler.cache-dir`` or ``$NNET3PY_COMPUTATION_CACHE`` names one.
 """
 from __future__ import annotations
 
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.compiler.optimize import OptimizeOptions
     from nnet3py.compiler.request import ComputationRequest
-    from nnet3py.network.any_model import AnyModel
+    from nnet3py.network.model_file import AnyModel
 
 _MODULE_OF = {"CachingCompiler": "cache", "Computation": "computation", "ComputationRequest": "request",
               "IoSpecification": "request", "OptimizeOptions": "optimize"}
@@ -54,20 +47,21 @@ def __getattr__(name: str) -> Any:
 
 def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | OptimizeOptions = True,
             shortcut: bool = True, cache_dir: str | os.PathLike[str] | None = None) -> Computation:
-    """Make the command list for ``request``.
+    """Compile the computation for a request.
 
     Parameters
     ----------
-    nnet : the network
-    request : which rows are given and wanted
-    optimize : whether to optimize and fuse it, or options that say what to do; results differ by rounding at most
-    shortcut : work out sequences of one shape together; false is slower, with the same result
-    cache_dir : a folder where computations are kept for other processes; None: the one that the environment variable
+    nnet : the network, or an acoustic model
+    request : the rows that are given and wanted
+    optimize : whether to optimize and fuse, or the options of the optimizer; results differ by rounding at most
+    shortcut : whether to compile many sequences of one shape for two of them, which is faster and gives the same result
+    cache_dir : a folder where computations are kept for other processes; None: the folder that the environment variable
         NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
 
     Returns
     -------
-    A list of commands, for :class:`nnet3py.Computer`; ``print(computation.describe(nnet))``.
+    Computation
+        The command list, for :class:`nnet3py.Computer`; ``print(computation.describe(nnet))`` lists it.
 
     Raises
     ------
@@ -76,7 +70,7 @@ def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | Optimi
     """
     from nnet3py.compiler.cache import CachingCompiler
     from nnet3py.compiler.optimize import OptimizeOptions
-    from nnet3py.network.any_model import network_of
+    from nnet3py.network.model_file import network_of
 
     nnet = network_of(nnet)
     options = optimize if isinstance(optimize, OptimizeOptions) else OptimizeOptions(optimize=bool(optimize))

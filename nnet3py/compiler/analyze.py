@@ -1,7 +1,7 @@
-"""What each command reads and writes, and when each part of each matrix is first and last used.
+"""Analysis: the reads and writes of each command, and the first and last use of each part of each matrix.
 
 A variable is a rectangle of a matrix that no sub-matrix cuts: the boundaries of all its sub-matrices divide it into a
-grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nnet-analyze.h.
+grid. All results are arrays; accesses are sorted by variable, then command. Kaldi: nnet-analyze.h.
 """
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.compiler.commands import NUM_ARGS, CommandType, Role
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import NUM_ARGS, CommandType, Computation, Role
 from nnet3py.compiler.graph import ragged
 from nnet3py.compiler.tables import (
     ROLES,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 READ, WRITE, READ_WRITE = 1, 2, 3     # bits, so that the union of two accesses is their "or"
 
-# How each command type uses those of its arguments that are sub-matrices, uint8 (types, 7); 0: not at all.
+# The access of each command type to its arguments that are sub-matrices, uint8 (types, 7); 0: no access.
 _ACCESS = np.zeros(ROLES.shape, np.uint8)
 for _role, _access in ((Role.READ, READ), (Role.WRITE, WRITE), (Role.READ_WRITE, READ_WRITE),
                        (Role.PROPAGATED, WRITE), (Role.BACKPROPAGATED, WRITE)):
@@ -63,11 +62,11 @@ class Variables:
                      + first_col[owner] + col)
 
     def of(self, s: int) -> np.ndarray:
-        """The variables of sub-matrix ``s``, ascending."""
+        """Return the variables of sub-matrix ``s``, ascending."""
         return np.asarray(self.flat[self.starts[s]:self.starts[s] + self.counts[s]])
 
     def text(self, variable: int) -> str:
-        """``m3``, or ``m3(0:4,:)`` where the matrix is cut."""
+        """Return ``m3``, or ``m3(0:4,:)`` where the matrix is cut."""
         m = int(self.matrix[variable])
         row, col = divmod(variable - int(self.first_of_matrix[m]), int(self.col_bands[m]))
         if self.row_bands[m] == 1 and self.col_bands[m] == 1:
@@ -75,12 +74,12 @@ class Variables:
         return f"m{m}({_band_text(self.row_cuts, m, row)},{_band_text(self.col_cuts, m, col)})"
 
 
-Cuts = tuple[np.ndarray, np.ndarray]     # all boundaries, and where each matrix's begin among them
+Cuts = tuple[np.ndarray, np.ndarray]     # the boundaries of all matrices, and the place of each matrix's first one
 
 
 def _cuts(matrix: np.ndarray, offset: np.ndarray, size: np.ndarray,
           totals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Cuts]:
-    """For each sub-matrix its first band and the band after its last, in its matrix; and the boundaries."""
+    """Return for each sub-matrix its first band, the band after its last, and the boundaries of all matrices."""
     unit = int(totals.max(initial=0)) + 1
     all_matrices = np.arange(len(totals))
     first = matrix * unit + offset
@@ -99,8 +98,11 @@ def _band_text(cuts: Cuts, m: int, band: int) -> str:
 
 
 def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable) -> tuple[np.ndarray, ...]:
-    """Every access as three arrays: command, sub-matrix (never 0), READ, WRITE or READ_WRITE. Sizing does not count."""
-    access = _ACCESS[table.types]          # of every argument, 0 for none
+    """Return every access as three arrays: command, sub-matrix (never 0), and READ, WRITE or READ_WRITE.
+
+    Allocations, deallocations and swaps are no accesses.
+    """
+    access = _ACCESS[table.types]          # for every argument, 0 for none
     flags = np.array([int(component.properties) for component in nnet.components], np.int64)
     for kind, place, adds in ((CommandType.PROPAGATE, 3, Properties.PROPAGATE_ADDS),
                               (CommandType.BACKPROP, 5, Properties.BACKPROP_ADDS),
@@ -108,7 +110,7 @@ def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable
         numbers = table.numbers[kind]
         access[numbers[flags[table.rows[numbers, 0]] & int(adds) > 0], place] = READ_WRITE
     numbers = table.numbers[CommandType.COPY_ROWS]
-    if len(numbers):      # those with gaps read too, as Kaldi has it, although the gaps are set to zero
+    if len(numbers):      # copies with gaps also read, as in Kaldi, although the gaps are set to zero
         rows = [computation.indexes[entry] for entry in table.rows[numbers, 2].tolist()]
         access[numbers[least(rows) < 0], 0] = READ_WRITE
     access *= table.rows > 0
@@ -127,13 +129,13 @@ def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.nd
     for entry in entries.tolist():
         is_used = np.zeros(len(computation.submatrices) + 1, bool)
         is_used[computation.indexes_multi[entry][:, 0]] = True
-        used.append(np.flatnonzero(is_used[1:-1]) + 1)         # the last one is for -1, none
+        used.append(np.flatnonzero(is_used[1:-1]) + 1)         # the last element stands for -1, none
     commands = np.repeat(numbers, [len(s) for s in used])
     return commands, np.concatenate(used), np.full(len(commands), access)
 
 
 class Accesses:
-    """Accesses of variables (or of matrices), sorted by variable, then command; one for each pair of them."""
+    """Accesses of variables (or of matrices), sorted by owner, then command; one for each pair of owner and command."""
 
     def __init__(self, owners: np.ndarray, commands: np.ndarray, kinds: np.ndarray, count: int,
                  num_commands: int) -> None:
@@ -145,31 +147,32 @@ class Accesses:
         self.starts = np.searchsorted(self.owners, np.arange(count + 1))
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
-        """Commands, ascending, and kinds of the accesses of one."""
+        """Return commands, ascending, and kinds of the accesses of one owner."""
         chosen = slice(int(self.starts[owner]), int(self.starts[owner + 1]))
         return self.commands[chosen], self.kinds[chosen]
 
     def first(self, chosen: np.ndarray, none: int) -> np.ndarray:
-        """For each owner the first command among the ``chosen`` accesses (bool), or ``none``."""
+        """Return for each owner the first command among the ``chosen`` accesses (bool), or ``none``."""
         return least_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen], none)
 
     def last(self, chosen: np.ndarray) -> np.ndarray:
-        """For each owner the last command among the ``chosen`` accesses (bool), or -1."""
+        """Return for each owner the last command among the ``chosen`` accesses (bool), or -1."""
         return greatest_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen])
 
 
 class Analysis:
-    """When and how a computation's matrices are used. The lists per sub-matrix answer Kaldi's ``ComputationAnalysis``.
+    """The uses of a computation's matrices. Kaldi: ``Analyzer``, ``ComputationAnalysis``.
 
     Attributes
     ----------
     commands, submatrices, kinds : every access, in no order: command, sub-matrix (never 0), READ, WRITE or READ_WRITE
-    matrices, matrix_kinds : of every access its matrix, and the kind that it is of (writing a part of a matrix counts
-        as reading and writing it)
+    matrices, matrix_kinds : for every access its matrix, and its kind for the matrix as a whole (writing a part of a
+        matrix
+        counts as reading and writing it)
     variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices
-    allocated, freed : int64, per matrix the commands that allocate (or first accept) and free it, -1 for none
-    is_input, is_output : bool, per matrix: some command accepts or provides it
-    is_zeroing : bool, per command, and false for the number of commands
+    allocated, freed : int64, for each matrix the commands that allocate (or first accept) and free it, -1 for none
+    is_input, is_output : bool, for each matrix whether some command accepts or provides it
+    is_zeroing : bool, for each command, and a last element that is false
     """
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
@@ -178,7 +181,7 @@ class Analysis:
         self.table = command_table(computation)
         plain = computation.unfused()
         self.commands, self.submatrices, self.kinds = submatrix_accesses(plain, nnet, command_table(plain))
-        if plain is not computation:      # a fused command accesses what its parts do
+        if plain is not computation:      # the accesses of a fused command are those of its parts
             self.commands = np.repeat(np.arange(self.num_commands), [
                 len(computation.parts_of(command)) for command in computation.commands])[self.commands]
         self.matrix_of, self.is_whole = submatrix_table(computation)[:, 0], whole_submatrices(computation)
@@ -192,7 +195,7 @@ class Analysis:
         self.allocated, self.freed = np.full(count, -1), np.full(count, -1)
         self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
         accepted = self.matrix_of[args[CommandType.ACCEPT_INPUT][:, 0]]
-        self.allocated[accepted[::-1]] = numbers[CommandType.ACCEPT_INPUT][::-1]       # the first one stays
+        self.allocated[accepted[::-1]] = numbers[CommandType.ACCEPT_INPUT][::-1]       # the first acceptance stays
         for kind, place, target in ((CommandType.ALLOC_MATRIX, 0, self.allocated),
                                     (CommandType.SWAP_MATRIX, 0, self.allocated),
                                     (CommandType.DEALLOC_MATRIX, 0, self.freed),
@@ -203,7 +206,7 @@ class Analysis:
 
     @cached_property
     def variables(self) -> Variables:
-        return self.computation.made(Variables, "matrices", "submatrices")
+        return self.computation.derived(Variables, "matrices", "submatrices")
 
     @cached_property
     def accesses(self) -> Accesses:
@@ -224,17 +227,17 @@ class Analysis:
     # -- one answer per matrix or variable, without sorting --------------------------------------------------------
 
     def first_of_matrices(self) -> np.ndarray:
-        """The first command that accesses each matrix, num_commands if none does."""
+        """Return the first command that accesses each matrix, num_commands if none does."""
         return least_at(len(self.computation.matrices), self.matrices, self.commands, self.num_commands)
 
     def last_of_matrices(self) -> np.ndarray:
-        """The last command that accesses each matrix, -1 if none does."""
+        """Return the last command that accesses each matrix, -1 if none does."""
         return greatest_at(len(self.computation.matrices), self.matrices, self.commands)
 
     def first_of_variables(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first command that accesses each variable, and whether it only writes it.
+        """Return the first command that accesses each variable, and whether it only writes it.
 
-        Only the ``chosen`` accesses count (bool, per access); num_commands and False if there is none.
+        Only the ``chosen`` accesses count (bool, for each access); num_commands and False if there is none.
         """
         variables, none = self.variables, 2 * self.num_commands
         s = self.submatrices[chosen]
@@ -245,13 +248,13 @@ class Analysis:
 
     @cached_property
     def first_of_all_variables(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same, counting all accesses."""
+        """Result of :meth:`first_of_variables` for all accesses."""
         return self.first_of_variables(np.ones(len(self.commands), bool))
 
     # -- one answer per sub-matrix ---------------------------------------------------------------------------------
 
     def first_nontrivial_accesses(self) -> np.ndarray:
-        """Per sub-matrix the first command that accesses any of it, num_commands if none does.
+        """Return for each sub-matrix the first command that accesses any element of it, num_commands if none does.
 
         Commands that set to zero do not count. Kaldi: FirstNontrivialAccess.
         """

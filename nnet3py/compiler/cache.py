@@ -1,7 +1,7 @@
-"""Compiled computations, kept by request. Kaldi: ``CachingOptimizingCompiler``.
+"""The compiler with a cache: compiled computations by request. Kaldi: ``CachingOptimizingCompiler``.
 
-What is kept in files and extended to more sequences is in Kaldi's commands. What is handed out is made of that for the
-device and the settings of the moment (compiler/fuse/), and is kept beside it.
+The cache, the folder on disk and files hold Kaldi's commands, from which computations for more sequences are made. The
+computations for a device (compiler/fuse/) are made from them when they are asked for, and kept beside them.
 """
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import perf_counter
 
-from nnet3py.compiler.cache_file import read_cache, write_cache
-from nnet3py.compiler.cache_key import computation_key, flags_of, structure_of
-from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.check_loaded import check_loaded
-from nnet3py.compiler.computation import Computation
-from nnet3py.compiler.disk_cache import disk_cache
+from nnet3py.compiler.check import check_computation, check_loaded
+from nnet3py.compiler.computation import Computation, gc_paused
+from nnet3py.compiler.computation_file import read_cache, write_cache
+from nnet3py.compiler.disk_cache import computation_key, disk_cache, flags_of, structure_of
 from nnet3py.compiler.fuse import fusion_steps
-from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
-from nnet3py.compiler.optimize.passes import optimization_steps
+from nnet3py.compiler.optimize.passes import optimization_steps, to_kaldi_form
 from nnet3py.compiler.optimize_options import DEFAULT_CAPACITY, CompilerOptions
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.shortcut import decompose, expand_computation
@@ -33,7 +30,7 @@ from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
 
-MOST_UNUSED_WRITTEN = 2         # computations; of those that were read from a cache file
+MOST_UNUSED_WRITTEN = 2    # computations that were read from a cache file and not used, to be written again
 CHECK_EVERY_PASS = 3       # from this --verbose on the computation is checked after every pass, as in Kaldi
 
 __all__ = ["CachingCompiler", "CompilerOptions", "OptimizeOptions"]
@@ -43,33 +40,33 @@ _Key = tuple[int, ComputationRequest]      # the version of the network, and the
 
 
 class CachingCompiler:
-    """Compiles requests for one network and keeps the most recently used results.
+    """A compiler for one network, which keeps the most recently used computations.
 
     Parameters
     ----------
     nnet : the network; after a structural edit (a new ``version``) everything is compiled again
-    options : what the optimizer may do
-    capacity : how many computations are kept
-    use_shortcut : compile a request for many equal sequences for two of them, and extend the result
-    cache_dir : a folder of computations that other processes compiled, and for those that this one compiles (see
-        disk_cache.py); None: the one that the environment variable NNET3PY_COMPUTATION_CACHE names; "": none
+    options : options of the optimizer
+    capacity : the number of computations that are kept
+    use_shortcut : whether to compile a request for many equal sequences for two of them, and extend the result
+    cache_dir : a folder that shares computations with other processes (see disk_cache.py); None: the folder that the
+        environment variable NNET3PY_COMPUTATION_CACHE names; "": none
     """
 
     def __init__(self, nnet: Nnet, options: OptimizeOptions | None = None, capacity: int = DEFAULT_CAPACITY,
                  use_shortcut: bool = True, cache_dir: str | os.PathLike[str] | None = None) -> None:
         if capacity < 1:
-            raise Nnet3Error(f"a cache of {capacity} computations was asked for, 1 is the least",
+            raise Nnet3Error(f"a cache of {capacity} computations was asked for, expected 1 or more",
                              "use a larger --compiler.cache-capacity")
         self.nnet, self.options = nnet, options or OptimizeOptions()
         self.capacity, self.use_shortcut = capacity, use_shortcut
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "shortcut expansion": 0.0, "checking": 0.0}
         self.seconds_total = self.seconds_io = 0.0
         self._kept: OrderedDict[_Key, Computation] = OrderedDict()
-        self._fused: dict[_Key, dict[frozenset[str], Computation]] = {}     # as handed out, by what devices lack
-        self._loaded: set[_Key] = set()         # what came from files
-        self._unused: set[_Key] = set()         # of these, what nobody has asked for
+        self._fused: dict[_Key, Computation] = {}     # the computations as they are handed out
+        self._loaded: set[_Key] = set()         # computations from files
+        self._unused: set[_Key] = set()         # computations from files that nobody has asked for
         self._disk = disk_cache(cache_dir)
-        self._structure = -1, b""               # of the network on disk: its version, and the digest for that
+        self._structure = -1, b""               # the network's version, and the digest of its structure
 
     @classmethod
     def with_options(cls, nnet: Nnet, optimize: OptimizeOptions | None = None,
@@ -78,12 +75,8 @@ class CachingCompiler:
         options = options or CompilerOptions()
         return cls(nnet, optimize, options.cache_capacity, options.use_shortcut, options.cache_dir)
 
-    def compile(self, request: ComputationRequest, lacks: frozenset[str] = frozenset()) -> Computation:
-        """The computation for ``request``: the very same object for an equal request, as long as it is kept.
-
-        Parameters
-        ----------
-        lacks : the operations that the device which will run it lacks (``ops.lacks``)
+    def compile(self, request: ComputationRequest) -> Computation:
+        """Return the computation for a request: the very same object for an equal request, as long as it is kept.
 
         Raises
         ------
@@ -91,23 +84,24 @@ class CachingCompiler:
         Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
         """
         start, io_before = perf_counter(), self.seconds_io
-        computation = self._fuse(request, self._find(request), lacks)
+        computation = self._fuse(request, self._find(request))
         self.seconds_total += perf_counter() - start - (self.seconds_io - io_before)
         return computation
 
-    def _fuse(self, request: ComputationRequest, plain: Computation, lacks: frozenset[str]) -> Computation:
-        """The computation in the form that runs; made again if a component that it left out now does something."""
+    def _fuse(self, request: ComputationRequest, plain: Computation) -> Computation:
+        """Return the computation in the form that runs; made again if a component that it left out now does something.
+        """
         key = self.nnet.version, request
-        computation = self._fused.get(key, {}).get(lacks)
+        computation = self._fused.get(key)
         if computation is not None and computation.fits(self.nnet):
             return computation
         computation = plain
-        for name, computation in fusion_steps(plain, self.nnet, self.options, lacks):
+        for name, computation in fusion_steps(plain, self.nnet, self.options):
             if verbose() >= CHECK_EVERY_PASS:
                 self._check(computation, name, thorough=True)
         for changed in (plain, computation):
             changed.invalidate_caches()
-        self._fused.setdefault(key, {})[lacks] = computation
+        self._fused[key] = computation
         return computation
 
     def _find(self, request: ComputationRequest, take_loaded: bool = True) -> Computation:
@@ -121,7 +115,7 @@ class CachingCompiler:
         if computation is None:
             computation = self._compile(request)
             self._loaded.discard(key)
-            if take_loaded:                     # what is only a step to another is not stored
+            if take_loaded:                     # a computation that is only to be extended is not stored
                 self._to_disk(request, computation)
         self._keep(key, computation)
         return computation
@@ -139,8 +133,8 @@ class CachingCompiler:
     def _compile(self, request: ComputationRequest) -> Computation:
         shorter = decompose(request) if self.use_shortcut else None
         if shorter is not None:
-            with suppress(NotComputableError):      # it comes again below, and then speaks of all sequences
-                # What a file says of rows is checked for running, not for extending.
+            with suppress(NotComputableError):      # raised again below, for all sequences
+                # The rows in a file are checked for running only, so a computation from a file is not extended.
                 small, num_sequences = self._find(shorter[0], take_loaded=False), shorter[1]
                 with self._timed("shortcut expansion"):
                     computation = expand_computation(small, self.nnet, num_sequences)
@@ -204,13 +198,13 @@ class CachingCompiler:
     def read_cache(self, rxfilename: str) -> int:
         """Take over the computations of a cache file; returns how many. Kaldi: ReadCache.
 
-        Those that do not fit the network are left out with a warning, and all of them if they were compiled with other
-        options; they are compiled when they are needed.
+        Computations that do not fit the network are left out with a warning, and all of them if they were compiled with
+        other options; they are compiled when they are needed.
 
         Raises
         ------
         SpecifierError, Nnet3Error : the file cannot be opened
-        FormatError : it is not a cache file, or one of another version
+        FormatError : the file is not a cache, or one of another version
         """
         start = perf_counter()
         pairs = read_object(rxfilename, lambda reader: read_cache(reader, self.options))
@@ -237,13 +231,14 @@ class CachingCompiler:
         """Write the computations that are kept, in Kaldi's form, the most recently used last. Kaldi: WriteCache.
 
         Of those that were read and not used, such as those for the last minibatches of other archives, only the last
-        few: each iteration of a training reads the file of the one before, and reading takes as long as compiling.
+        few are written: each iteration of a training reads the file of the iteration before, and reading takes as long
+        as compiling.
         """
         start = perf_counter()
         unused = [key for key in self._kept if key in self._unused]
         left_out = set(unused[:-MOST_UNUSED_WRITTEN])
-        pairs = [(key[1], computation) for key, computation in self._kept.items()
-                 if key[0] == self.nnet.version and key not in left_out]
+        pairs = [(key[1], to_kaldi_form(computation, self.nnet, self.options))
+                 for key, computation in self._kept.items() if key[0] == self.nnet.version and key not in left_out]
         write_object(wxfilename, lambda writer: write_cache(writer, self.options, pairs), binary)
         self.seconds_io += perf_counter() - start
 

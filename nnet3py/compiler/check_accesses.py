@@ -1,61 +1,281 @@
-"""The checker's rules for when matrices and variables are used, for compression, and for debug info.
+"""The checker's rules for the commands of components, and for the times at which matrices and variables are used.
 
-Kaldi: ``ComputationChecker``: CheckComputationMatrixAccesses, -Compression, -Undefined, -DebugInfo, -Rewrite.
+Also those for compression and debug info. Kaldi: ``ComputationChecker``: the cases kPropagate and kBackprop of
+CheckComputationIndexes; CheckComputationMatrixAccesses, -Compression, -Undefined, -DebugInfo, -Rewrite.
 """
 from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.compiler.analyze import READ
-from nnet3py.compiler.check_subject import Subject
-from nnet3py.compiler.commands import BACKPROPS, CommandType
+from nnet3py.compiler.check_arguments import Subject
+from nnet3py.compiler.computation import BACKPROPS, CommandType
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
+from nnet3py.errors import ShapeError
 
-TAIL = 0.8     # rows from this fraction on may be padding that extending a matrix has added, and that nobody uses
+
+class _ComponentCommands(NamedTuple):
+    """The component commands of one type, int64 (commands,) each; 0 for a matrix that is not given or no argument."""
+
+    kind: CommandType
+    numbers: np.ndarray
+    component: np.ndarray
+    precomputed: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    dy: np.ndarray
+    dx: np.ndarray
+    memo: np.ndarray
+
+    @property
+    def is_backprop(self) -> bool:
+        return self.kind in BACKPROPS
+
+    def at_input(self) -> np.ndarray:
+        """Return a sub-matrix at the component's input: the value's, or else the derivative's."""
+        return np.where(self.x > 0, self.x, self.dx)
+
+    def at_output(self) -> np.ndarray:
+        """Return a sub-matrix at the component's output: the value's of a propagate command, else the derivative's."""
+        return self.dy if self.is_backprop else self.y
+
+
+def _component_commands(subject: Subject) -> Iterator[_ComponentCommands]:
+    for kind in (CommandType.PROPAGATE, *BACKPROPS):
+        numbers, args = subject.table.numbers[kind], subject.table.args[kind]
+        if len(numbers) and kind == CommandType.PROPAGATE:
+            none = np.zeros_like(numbers)
+            yield _ComponentCommands(kind, numbers, args[:, 0], args[:, 1], args[:, 2], args[:, 3], none, none,
+                                     args[:, 4])
+        elif len(numbers):
+            yield _ComponentCommands(kind, numbers, *args[:, :7].T)
+
+
+def components_have_output(subject: Subject) -> None:
+    """Require an output or an output derivative for every component; and an input, if it reads one."""
+    reads_input = _read_input(subject)
+    for commands in _component_commands(subject):
+        subject.require(commands.kind, commands.at_output() > 0, "the component has no output")
+        if not commands.is_backprop:
+            subject.require(commands.kind, (commands.x > 0) | ~reads_input[commands.component],
+                            "the component has no input")
+
+
+def columns_are_the_components(subject: Subject) -> None:
+    """Require that values and derivatives have as many columns as the component's input or output."""
+    for commands in _component_commands(subject):
+        for matrices, dims in ((commands.x, subject.input_dim), (commands.dx, subject.input_dim),
+                               (commands.y, subject.output_dim), (commands.dy, subject.output_dim)):
+            fine = (matrices == 0) | (subject.cols[matrices] == dims[commands.component])
+            subject.require(commands.kind, fine, "a matrix has other columns than the component")
+
+
+def simple_components_keep_rows(subject: Subject) -> None:
+    """Require that a simple component has as many rows of output as of input."""
+    for commands in _component_commands(subject):
+        x, y = commands.at_input(), commands.at_output()
+        fine = (subject.rows[x] == subject.rows[y]) | (x == 0) | ~subject.has(commands.component, Properties.SIMPLE)
+        subject.require(commands.kind, fine, "a simple component has other rows of input than of output")
+
+
+def derivatives_have_the_rows_of_values(subject: Subject) -> None:
+    """Require that a derivative has as many rows as its value."""
+    for commands in _component_commands(subject):
+        for value, deriv in ((commands.x, commands.dx), (commands.y, commands.dy)):
+            fine = (value == 0) | (deriv == 0) | (subject.rows[value] == subject.rows[deriv])
+            subject.require(commands.kind, fine, "a value and its derivative have different rows")
+
+
+def precomputed_indexes_are_the_components(subject: Subject) -> None:
+    """Require precomputed indexes of the component's own type, and none for components that precompute nothing."""
+    wanted = [type(component).__name__ + PRECOMPUTED_SUFFIX if _precomputes(component) else "NoneType"
+              for component in subject.nnet.components]
+    types = [type(indexes).__name__ for indexes in subject.computation.precomputed_indexes]
+    for commands in _component_commands(subject):
+        fine = [wanted[component] == types[entry] for component, entry in
+                zip(commands.component.tolist(), commands.precomputed.tolist(), strict=True)]
+        subject.require(commands.kind, np.array(fine, bool), "the precomputed indexes are of another component type")
+
+
+def precomputed_indexes_fit(subject: Subject) -> None:
+    """Require that precomputed indexes refer to existing rows."""
+    for commands in _component_commands(subject):
+        at_input, at_output = commands.at_input(), commands.at_output()
+        places = np.flatnonzero((commands.precomputed > 0) & (at_input > 0))
+        uses = np.stack([column[places] for column in (
+            commands.component, commands.precomputed, subject.rows[at_input], subject.cols[at_input],
+            subject.rows[at_output], subject.cols[at_output])], axis=1)
+        first: dict[tuple[int, ...], int] = {}      # the first command with each combination of component and sizes
+        for use, i in zip(map(tuple, uses.tolist()), places.tolist(), strict=True):
+            first.setdefault(use, i)
+        for use, i in first.items():
+            component, precomputed = subject.nnet.components[use[0]], subject.computation.precomputed_indexes[use[1]]
+            x, y = SimpleNamespace(shape=use[2:4]), SimpleNamespace(shape=use[4:6])
+            try:
+                component.check_precomputed(precomputed, x, y, commands.is_backprop)
+            except ShapeError as error:
+                subject.fail(error.message, int(commands.numbers[i]))
+
+
+def _read_input(subject: Subject) -> np.ndarray:
+    """Return whether each component reads an input, bool (components,). One that is not simple may have no input rows.
+    """
+    return np.array([_precomputes(component) or component.has(Properties.SIMPLE)
+                     for component in subject.nnet.components], bool)
+
+
+def _precomputes(component: Component) -> bool:
+    return type(component).__name__ + PRECOMPUTED_SUFFIX in PRECOMPUTED_MODULES
+
+
+def propagation_in_place_is_allowed(subject: Subject) -> None:
+    """Require that the output shares no element with the input, or is the input, for components that allow that."""
+    for commands in _component_commands(subject):
+        if not commands.is_backprop:
+            allowed = subject.has(commands.component, Properties.PROPAGATE_IN_PLACE)
+            fine = ~subject.overlap(commands.x, commands.y) | allowed & subject.same_place(commands.x, commands.y)
+            subject.require(commands.kind, fine, "this component cannot propagate in place")
+
+
+def backprop_in_place_is_allowed(subject: Subject) -> None:
+    """Require that the input derivative overwrites nothing but the output derivative, for components that allow that.
+    """
+    for commands in _component_commands(subject):
+        if commands.is_backprop:
+            dx, dy = commands.dx, commands.dy
+            allowed = subject.has(commands.component, Properties.BACKPROP_IN_PLACE)
+            fine = ~subject.overlap(dx, dy) | allowed & subject.same_place(dx, dy)
+            subject.require(commands.kind, fine, "this component cannot backpropagate in place")
+            fine = ~subject.overlap(dx, commands.x) & ~subject.overlap(dx, commands.y)
+            subject.require(commands.kind, fine, "the derivative is written over a value that is needed")
+
+
+def backprop_has_the_values_it_needs(subject: Subject) -> None:
+    """Require the values that the component's properties ask for in backprop."""
+    reads_input = _read_input(subject)
+    for commands in _component_commands(subject):
+        if commands.is_backprop:
+            needs_input = (subject.has(commands.component, Properties.BACKPROP_NEEDS_INPUT)
+                           & reads_input[commands.component])
+            needs_output = subject.has(commands.component, Properties.BACKPROP_NEEDS_OUTPUT)
+            fine = (~needs_input | (commands.x > 0)) & (~needs_output | (commands.y > 0))
+            subject.require(commands.kind, fine, "the component needs a value for its backprop that is not given")
+
+
+def backprop_has_an_effect(subject: Subject) -> None:
+    """Require that backprop sets an input derivative, or updates the component."""
+    for commands in _component_commands(subject):
+        if commands.is_backprop:
+            fine = (commands.dx > 0) | subject.has(commands.component, Properties.UPDATABLE)
+            subject.require(commands.kind, fine, "Backprop is done but has no effect.")
+
+
+def contiguous_matrices_have_all_columns(subject: Subject) -> None:
+    """Require sub-matrices with all columns of a matrix for components that see their matrices as one vector."""
+    for commands in _component_commands(subject):
+        for flag, matrices in ((Properties.INPUT_CONTIGUOUS, (commands.x, commands.dx)),
+                               (Properties.OUTPUT_CONTIGUOUS, (commands.y, commands.dy))):
+            for s in matrices:
+                whole = subject.cols[s] == subject.sizes[subject.matrix_of[s], 1]
+                subject.require(commands.kind, whole | ~subject.has(commands.component, flag),
+                                "the component wants rows that follow each other without gaps")
+
+
+def memos_are_made_once_and_used_once(subject: Subject) -> None:
+    """Require that one propagate command makes each memo, and one later backprop of the same component uses it up.
+
+    Both have the same rows and precomputed indexes, which determine the memo's size.
+    """
+    everything = list(_component_commands(subject))
+    forward = [commands for commands in everything if not commands.is_backprop]
+    waiting: dict[int, tuple[int, ...]] = {}        # memo -> its command, component, precomputed indexes, rows
+    for c, memo, *same in _memos(subject, forward):
+        if memo and memo in waiting:
+            subject.fail(f"memo {memo} is made twice", c)
+        waiting[memo] = (c, *same)
+    uses_memo = subject.flags & int(Properties.USES_MEMO) != 0
+    for c, memo, *same in sorted(_memos(subject, [access for access in everything if access.is_backprop])):
+        if memo != 0 or uses_memo[same[0]]:
+            maker = waiting.pop(memo, (c,)) if memo else (c,)
+            if maker[0] >= c or list(maker[1:]) != same or not uses_memo[same[0]]:
+                subject.fail(f"memo {memo} was not made by this component, not for these rows, or was used before", c)
+    waiting.pop(0, None)
+    if waiting:
+        memo = min(waiting)
+        subject.fail(f"memo {memo} is made and never used", waiting[memo][0])
+
+
+def _memos(subject: Subject, everything: list[_ComponentCommands]) -> Iterator[tuple[int, ...]]:
+    """Yield command, memo, component, precomputed indexes and output rows, for commands that have or need a memo."""
+    for commands in everything:
+        wants = subject.has(commands.component, Properties.USES_MEMO) | (commands.memo > 0)
+        columns = (commands.numbers, commands.memo, commands.component, commands.precomputed,
+                   subject.rows[commands.at_output()])
+        yield from zip(*(column[wants].tolist() for column in columns), strict=True)
+
+
+COMPONENT_RULES = (
+    components_have_output, columns_are_the_components, simple_components_keep_rows,
+    derivatives_have_the_rows_of_values, precomputed_indexes_are_the_components, precomputed_indexes_fit,
+    propagation_in_place_is_allowed, backprop_has_the_values_it_needs, backprop_has_an_effect,
+    backprop_in_place_is_allowed, contiguous_matrices_have_all_columns, memos_are_made_once_and_used_once)
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+TAIL = 0.8     # rows from this fraction of a matrix on may be padding of extend_matrices, which nobody uses
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
 
 
 def matrices_are_initialized_once(subject: Subject) -> None:
-    """Every matrix is allocated, taken over or accepted; and not twice, unless it is accepted again."""
+    """Require that every matrix is allocated, taken over or accepted, and not twice, unless it is accepted again."""
     analysis, args = subject.analysis, subject.analysis.table.args
-    _at_most_once(subject, np.concatenate((args[CommandType.ALLOC_MATRIX][:, 0], args[CommandType.SWAP_MATRIX][:, 0])),
+    _require_once(subject, np.concatenate((args[CommandType.ALLOC_MATRIX][:, 0], args[CommandType.SWAP_MATRIX][:, 0])),
                   "is initialized twice")
-    _require(subject, analysis.allocated >= 0, "is not initialized")
+    _require_matrices(subject, analysis.allocated >= 0, "is not initialized")
 
 
 def matrices_are_destroyed_once(subject: Subject) -> None:
-    """No matrix is freed or given away twice, nor before it exists."""
+    """Require that no matrix is freed or given away twice, nor before it exists."""
     analysis, args = subject.analysis, subject.analysis.table.args
-    _at_most_once(subject, np.concatenate((args[CommandType.DEALLOC_MATRIX][:, 0],
+    _require_once(subject, np.concatenate((args[CommandType.DEALLOC_MATRIX][:, 0],
                                            args[CommandType.SWAP_MATRIX][:, 1])), "is destroyed twice")
-    _require(subject, (analysis.freed < 0) | (analysis.freed > analysis.allocated), "is destroyed before it is there",
-             analysis.freed)
+    _require_matrices(subject, (analysis.freed < 0) | (analysis.freed > analysis.allocated),
+                      "is destroyed before it is there", analysis.freed)
 
 
 def matrices_are_accessed(subject: Subject) -> None:
-    """Every matrix is used, except in a looped computation."""
+    """Require that every matrix is used, except in a looped computation."""
     if not subject.is_looped:
-        _require(subject, subject.analysis.last_of_matrices() >= 0, "is never accessed", subject.analysis.allocated)
+        _require_matrices(subject, subject.analysis.last_of_matrices() >= 0, "is never accessed",
+                          subject.analysis.allocated)
 
 
 def matrices_are_accessed_while_they_are_there(subject: Subject) -> None:
-    """No matrix is used before it is initialized, nor after it is destroyed."""
+    """Require that no matrix is used before it is initialized, nor after it is destroyed."""
     analysis = subject.analysis
     first, last = analysis.first_of_matrices(), analysis.last_of_matrices()
-    _require(subject, first >= analysis.allocated, "is accessed before it is initialized", first)
+    _require_matrices(subject, first >= analysis.allocated, "is accessed before it is initialized", first)
     freed = np.where(analysis.freed < 0, analysis.num_commands, analysis.freed)
-    _require(subject, last < freed, "is accessed after it is destroyed", last)
+    _require_matrices(subject, last < freed, "is accessed after it is destroyed", last)
 
 
-def _at_most_once(subject: Subject, s: np.ndarray, what: str) -> None:
+def _require_once(subject: Subject, s: np.ndarray, what: str) -> None:
     twice = np.flatnonzero(np.bincount(subject.matrix_of[s], minlength=1) > 1)
     if len(twice):
         subject.fail(f"matrix m{twice[0]} {what}")
 
 
-def _require(subject: Subject, fine: np.ndarray, what: str, commands: np.ndarray | None = None) -> None:
-    """Fail for the first matrix whose place in ``fine`` is false; ``commands`` has one to name for each."""
+def _require_matrices(subject: Subject, fine: np.ndarray, what: str, commands: np.ndarray | None = None) -> None:
+    """Fail for the first matrix whose place in ``fine`` is false; ``commands`` has one to name for each matrix."""
     wrong = np.flatnonzero(~fine[1:])
     if len(wrong):
         m = int(wrong[0]) + 1
@@ -69,10 +289,11 @@ _SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWA
 
 
 def parts_are_in_order(subject: Subject) -> None:
-    """A marker ends the forward commands of each segment, with inputs and outputs; then come backward ones only.
+    """Require that forward commands come first, a marker ends those of each segment, and backward ones follow.
 
-    Forward are propagation and the exchange of values; backward are backpropagation and the exchange of derivatives.
-    The backward part begins with accepting a derivative, for all of it depends on that.
+    Every segment has inputs and outputs. Forward are propagation and the exchange of values; backward are
+    backpropagation and the exchange of derivatives. The backward part begins with accepting a derivative, for all of it
+    depends on that.
     """
     if subject.is_looped:
         return
@@ -102,7 +323,7 @@ def parts_are_in_order(subject: Subject) -> None:
 
 
 def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndarray]:
-    """The commands that accept or provide values, and for each whether its node is an input (a component's may be)."""
+    """Return the commands that accept or provide, and for each whether it exchanges values of an input, bool."""
     nodes = subject.table.args[kind][:, 1].tolist()
     return subject.table.numbers[kind], np.array([not subject.nnet.is_output(node) for node in nodes], bool)
 
@@ -111,7 +332,7 @@ def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndar
 
 
 def compressed_matrices_are_decompressed(subject: Subject) -> None:
-    """The next command that touches a compressed matrix decompresses it, and the marker stands in between."""
+    """Require that the next command on a compressed matrix decompresses it, after the marker."""
     commands = subject.computation.commands
     markers = subject.table.numbers[CommandType.NO_OPERATION_MARKER]
     for c, m, later in _compressions(subject):
@@ -122,7 +343,7 @@ def compressed_matrices_are_decompressed(subject: Subject) -> None:
 
 
 def decompressed_matrices_were_compressed(subject: Subject) -> None:
-    """A command that decompresses a matrix comes right after one that compresses it."""
+    """Require that the command before a decompression, among those on the matrix, compresses it."""
     accesses, commands = subject.analysis.matrix_accesses, subject.computation.commands
     for c in subject.table.numbers[CommandType.DECOMPRESS_MATRIX].tolist():
         m = int(subject.matrix_of[commands[c].args[0]])
@@ -133,7 +354,7 @@ def decompressed_matrices_were_compressed(subject: Subject) -> None:
 
 
 def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
-    """A matrix whose signs alone are kept is used only once more, by a RectifiedLinearComponent's backprop."""
+    """Require that only a RectifiedLinearComponent's backprop uses a matrix whose signs alone are kept."""
     commands = subject.computation.commands
     for c, m, later in _compressions(subject):
         if commands[c].alpha == 0.0:
@@ -145,7 +366,7 @@ def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
 
 
 def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
-    """For every command that compresses: its number, the matrix, and the later commands that touch that."""
+    """Return for every command that compresses: its number, the matrix, and the later commands on the matrix."""
     compressed = []
     for c in subject.table.numbers[CommandType.COMPRESS_MATRIX].tolist():
         m = int(subject.matrix_of[subject.computation.commands[c].args[0]])
@@ -158,9 +379,9 @@ def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
 
 
 def variables_are_defined_before_use(subject: Subject) -> None:
-    """The first command that touches a variable sets it, whatever it was before."""
+    """Require that the first command on a variable sets it."""
     first, just_writes = subject.analysis.first_of_all_variables
-    types = np.append(subject.analysis.table.types, CommandType.COMPRESS_MATRIX)       # the last one is for no use
+    types = np.append(subject.analysis.table.types, CommandType.COMPRESS_MATRIX)       # the last one stands for no use
     wrong = np.flatnonzero(~just_writes & (types[first] != CommandType.COMPRESS_MATRIX))
     if len(wrong):
         variable = subject.analysis.variables.text(int(wrong[0]))
@@ -168,7 +389,7 @@ def variables_are_defined_before_use(subject: Subject) -> None:
 
 
 def variables_are_used(subject: Subject) -> None:
-    """Every variable is used by some command, except in a loop and except for padding at a matrix's end."""
+    """Require that some command uses every variable, except in a loop and except for padding at a matrix's end."""
     if subject.is_looped:
         return
     variables = subject.analysis.variables
@@ -183,7 +404,7 @@ def variables_are_used(subject: Subject) -> None:
 
 
 def nothing_changes_after_it_was_read(subject: Subject) -> None:
-    """After the first command that only reads it, a variable stays as it is. True before optimization."""
+    """Require that a variable is not changed after a command that only reads it. True before optimization."""
     accesses = subject.analysis.accesses
     first_read = accesses.first(accesses.kinds == READ, subject.analysis.num_commands)
     changed = np.flatnonzero((accesses.kinds != READ) & (accesses.commands > first_read[accesses.owners]))
@@ -196,7 +417,7 @@ def nothing_changes_after_it_was_read(subject: Subject) -> None:
 
 
 def debug_info_fits(subject: Subject) -> None:
-    """There is debug info for every matrix and each of its rows, with sequences from 0 on."""
+    """Require debug info for every matrix and each of its rows, with sequences from 0 on."""
     matrices, debug_info = subject.computation.matrices, subject.computation.debug_info
     if len(debug_info) != len(matrices):
         subject.fail(f"{len(matrices)} matrices but debug info for {len(debug_info)}")

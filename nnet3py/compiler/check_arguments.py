@@ -1,19 +1,164 @@
-"""The checker's first rules: what every command refers to exists, and its arguments fit each other.
+"""The checker's first rules: everything that a command refers to exists, and its arguments fit each other.
 
 Kaldi: ``ComputationChecker::CheckComputationIndexes``, and some rules of our own for computations from files.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import numpy as np
 
-from nnet3py.compiler.check_components import COMPONENT_RULES
-from nnet3py.compiler.check_subject import Subject
-from nnet3py.compiler.commands import BACKPROPS, COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
-from nnet3py.compiler.tables import greatest, least
+from nnet3py.cached_property import cached_property
+from nnet3py.compiler.analyze import Analysis
+from nnet3py.compiler.computation import (
+    BACKPROPS,
+    COMMANDS,
+    NUM_ARGS,
+    SUBMATRIX_ROLES,
+    CommandPrinter,
+    CommandType,
+    Computation,
+    Role,
+    command,
+)
+from nnet3py.compiler.tables import (
+    CommandTable,
+    command_table,
+    greatest,
+    least,
+    matrix_sizes,
+    submatrix_table,
+    whole_submatrices,
+)
+from nnet3py.components.base import Properties
+from nnet3py.errors import CheckError
+from nnet3py.network.nnet import Nnet
 
-LARGEST_RANGE = 1000.0      # of a compressed matrix
+
+class Subject:
+    """A computation and its network as the rules see them: as arrays, each made when a rule first needs it.
+
+    Attributes
+    ----------
+    rows, cols : int64 (sub-matrices,), sizes
+    flags : int64 (components,), their properties
+    input_dim, output_dim : int64 (components,)
+    after : the pass that made the computation, for errors
+    """
+
+    def __init__(self, computation: Computation, nnet: Nnet, after: str = "") -> None:
+        self.computation, self.nnet, self.after = computation, nnet, after
+        self.rule = ""
+        self.is_looped = any(last.type == CommandType.GOTO_LABEL for last in computation.commands[-1:])
+        self.flags = np.array([int(component.properties) for component in nnet.components], np.int64)
+        self.input_dim = np.array([component.input_dim for component in nnet.components], np.int64)
+        self.output_dim = np.array([component.output_dim for component in nnet.components], np.int64)
+
+    def apply(self, rule: Callable[[Subject], None]) -> None:
+        """Raise CheckError if the rule is broken; its name is that of the function, with hyphens."""
+        self.rule = rule.__name__.replace("_", "-")
+        rule(self)
+
+    # -- arrays ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def table(self) -> CommandTable:
+        return command_table(self.computation)
+
+    @cached_property
+    def alphas(self) -> np.ndarray:
+        """The factor of every command, float64 (commands,)."""
+        return self.table.alphas
+
+    @cached_property
+    def submatrices(self) -> np.ndarray:
+        """The sub-matrices, int64 (sub-matrices, 5), in the order of SubMatrix's fields."""
+        return submatrix_table(self.computation)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Rows and columns of the matrices, int64 (matrices, 2)."""
+        return matrix_sizes(self.computation)
+
+    @cached_property
+    def matrix_of(self) -> np.ndarray:
+        return self.submatrices[:, 0]
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        return self.submatrices[:, 2]
+
+    @cached_property
+    def cols(self) -> np.ndarray:
+        return self.submatrices[:, 4]
+
+    @cached_property
+    def is_whole(self) -> np.ndarray:
+        """For each sub-matrix whether it is all of its matrix, bool (sub-matrices,)."""
+        return whole_submatrices(self.computation)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The uses of matrices. In a looped computation, the swaps at the end are taken as in one round of the loop.
+
+        They free a matrix, and give its contents to a matrix that the round has used and freed, for the next round.
+        """
+        if not self.is_looped:
+            return Analysis(self.computation, self.nnet)
+        straight = self.computation.copy()
+        for c in range(len(straight.commands) - 2, -1, -1):
+            swap = straight.commands[c]
+            if swap.type != CommandType.SWAP_MATRIX:
+                break
+            straight.commands[c] = command(CommandType.DEALLOC_MATRIX, swap.args[1])
+        return Analysis(straight, self.nnet)
+
+    def has(self, components: np.ndarray, flag: Properties) -> np.ndarray:
+        """Return for each of the components (int) whether it has this property, bool."""
+        return np.asarray(self.flags[components] & int(flag) != 0)
+
+    # -- comparing sub-matrices ------------------------------------------------------------------------------------
+
+    def same_place(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return for each pair of sub-matrices whether they are the same elements, bool."""
+        return np.asarray((self.submatrices[a] == self.submatrices[b]).all(axis=1) & (a > 0))
+
+    def overlap(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return for each pair of sub-matrices whether they have elements in common, bool."""
+        first, second = self.submatrices[a], self.submatrices[b]
+        common = (first[:, 0] == second[:, 0]) & (a > 0) & (b > 0)
+        for offset in (1, 3):
+            end = np.minimum(first[:, offset] + first[:, offset + 1], second[:, offset] + second[:, offset + 1])
+            common &= np.maximum(first[:, offset], second[:, offset]) < end
+        return np.asarray(common)
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def require(self, kind: CommandType, fine: np.ndarray, what: str) -> None:
+        """Fail for the first command of this type whose place in ``fine`` (bool) is false."""
+        if not fine.all():
+            self.fail(what, int(self.table.numbers[kind][np.argmin(fine)]))
+
+    def fail(self, what: str, c: int | None = None) -> NoReturn:
+        """Raise the error: the fault, the command with it, the rule, and the pass after which it was found."""
+        where = "" if c is None else f" in command {self._text(c)}"
+        after_pass = f" after {self.after}" if self.after else ""
+        raise CheckError(f"{what}{where} [rule {self.rule}{after_pass}]", rule=self.rule, command=c, after=self.after)
+
+    def _text(self, c: int) -> str:
+        """Return the command as it is printed; if it cannot be printed, its number, name and arguments."""
+        shown = self.computation.commands[c]
+        try:
+            return CommandPrinter(self.computation, self.nnet).line(c).strip()
+        except (IndexError, KeyError, ValueError, TypeError, AttributeError):      # its arguments make no sense
+            return f"c{c}: {shown.type!r}{tuple(shown.args)}"
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+LARGEST_RANGE = 1000.0      # of values in a compressed matrix
 UINT8 = 2                   # the form of compression that may keep signs only
 INT32 = np.iinfo(np.int32)
 _ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
@@ -21,11 +166,11 @@ _PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.C
           CommandType.ADD_TO_ROWS_MULTI)
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
+# -- existence ---------------------------------------------------------------------------------------------------------
 
 
 def commands_have_seven_arguments(subject: Subject) -> None:
-    """Every command is of a known type, with seven integers and a finite factor."""
+    """Require that every command is of a known type, with seven integers and a finite factor."""
     commands = subject.computation.commands
     if not ({type(command[0]) for command in commands} <= {CommandType}
             and {len(command[2]) for command in commands} <= {NUM_ARGS}):
@@ -41,7 +186,7 @@ def commands_have_seven_arguments(subject: Subject) -> None:
 
 
 def submatrices_lie_in_their_matrices(subject: Subject) -> None:
-    """Every sub-matrix but the first has elements, all of them in its matrix."""
+    """Require that every sub-matrix but the first has elements, all of them in its matrix."""
     sizes, subs = subject.sizes, subject.submatrices
     if not len(sizes) or not len(subs) or sizes[0].any() or subs[0].any():
         subject.fail("the first matrix and the first sub-matrix are not empty")
@@ -59,7 +204,7 @@ def submatrices_lie_in_their_matrices(subject: Subject) -> None:
 
 
 def index_lists_are_lists_of_rows(subject: Subject) -> None:
-    """The index lists have one or two columns, and no numbers below -1."""
+    """Require that the index lists have one or two columns, and no numbers below -1."""
     computation = subject.computation
     for name, entries, dims in (("indexes", computation.indexes, 1), ("indexes_multi", computation.indexes_multi, 2),
                                 ("indexes_ranges", computation.indexes_ranges, 2)):
@@ -72,7 +217,7 @@ def index_lists_are_lists_of_rows(subject: Subject) -> None:
 
 
 def arguments_exist(subject: Subject) -> None:
-    """Every argument is the number of something that exists."""
+    """Require that every argument is the number of something that exists."""
     computation = subject.computation
     limits = {Role.COMPONENT: len(subject.nnet.components), Role.PRECOMPUTED: len(computation.precomputed_indexes),
               Role.NODE: len(subject.nnet.nodes), Role.ROWS: len(computation.indexes), Role.FLAG: 2,
@@ -92,7 +237,7 @@ def arguments_exist(subject: Subject) -> None:
 
 
 def _arguments(subject: Subject, *kinds: CommandType) -> Iterator[tuple[CommandType, np.ndarray]]:
-    """Types of which there are commands, and these commands' arguments, int64 (commands, 7)."""
+    """Yield the types of which there are commands, and these commands' arguments, int64 (commands, 7)."""
     for kind in kinds or COMMANDS:
         if len(subject.table.numbers[kind]):
             yield kind, subject.table.args[kind]
@@ -102,7 +247,7 @@ def _arguments(subject: Subject, *kinds: CommandType) -> Iterator[tuple[CommandT
 
 
 def whole_matrices_are_sized_and_exchanged(subject: Subject) -> None:
-    """Sizing, exchange with the caller and compression are of whole matrices."""
+    """Require that sizing, exchange with the caller and compression are of whole matrices."""
     for kind, args in _arguments(subject):
         if COMMANDS[kind].whole:
             for place, role in enumerate(COMMANDS[kind].roles):
@@ -112,7 +257,7 @@ def whole_matrices_are_sized_and_exchanged(subject: Subject) -> None:
 
 
 def swapped_matrices_have_one_size(subject: Subject) -> None:
-    """A matrix is swapped with another one of its size."""
+    """Require that a matrix is swapped with another one of its size."""
     for kind, args in _arguments(subject, CommandType.SWAP_MATRIX):
         first, second = args[:, 0], args[:, 1]
         fine = (subject.rows[first] == subject.rows[second]) & (subject.cols[first] == subject.cols[second])
@@ -121,7 +266,7 @@ def swapped_matrices_have_one_size(subject: Subject) -> None:
 
 
 def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
-    """Matrices are accepted and provided for inputs, which may be component nodes, and outputs, with their columns."""
+    """Require that matrices are exchanged for inputs, component nodes and outputs, with the node's columns."""
     nnet = subject.nnet
     for kind, args in _arguments(subject, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
         nodes = args[:, 1].tolist()
@@ -133,7 +278,7 @@ def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
 
 
 def compression_has_a_form(subject: Subject) -> None:
-    """A matrix is compressed to a form that exists, with a range from 0 to 1000; 0 only in uint8."""
+    """Require that a matrix is compressed to a form that exists, with a range from 0 to 1000; 0 only in uint8."""
     for kind, args in _arguments(subject, CommandType.COMPRESS_MATRIX):
         alpha, form = subject.alphas[subject.table.numbers[kind]], args[:, 1]
         fine = (form >= 1) & (alpha >= 0.0) & (alpha <= LARGEST_RANGE) & ((alpha > 0.0) | (form == UINT8))
@@ -141,7 +286,7 @@ def compression_has_a_form(subject: Subject) -> None:
 
 
 def jump_comes_last(subject: Subject) -> None:
-    """A jump is the last command, and leads to a label."""
+    """Require that a jump is the last command, and leads to a label."""
     commands = subject.computation.commands
     for kind, args in _arguments(subject, CommandType.GOTO_LABEL):
         labels = [commands[target].type == CommandType.NO_OPERATION_LABEL for target in args[:, 0].tolist()]
@@ -153,7 +298,7 @@ def jump_comes_last(subject: Subject) -> None:
 
 
 def copied_matrices_have_one_size(subject: Subject) -> None:
-    """A matrix is copied or added to one of its size; rows to a matrix with as many columns."""
+    """Require that a matrix is copied or added to one of its size; rows to a matrix with as many columns."""
     for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
                                  CommandType.ADD_ROW_RANGES):
         target, source = args[:, 0], args[:, 1]
@@ -164,7 +309,7 @@ def copied_matrices_have_one_size(subject: Subject) -> None:
 
 
 def nothing_is_copied_to_itself(subject: Subject) -> None:
-    """The source of a copy or addition shares no element with its target, except when scaling in place."""
+    """Require that the source of a copy or addition shares no element with its target, except when scaling in place."""
     for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
                                  CommandType.ADD_ROW_RANGES):
         target, source = args[:, 0], args[:, 1]
@@ -175,7 +320,7 @@ def nothing_is_copied_to_itself(subject: Subject) -> None:
 
 
 def row_numbers_fit(subject: Subject) -> None:
-    """There is a row number for each row, and it is one of the source or -1."""
+    """Require a row number for each row, which is one of the source or -1."""
     lengths = np.array([len(entry) for entry in subject.computation.indexes], np.int64)
     last = greatest(subject.computation.indexes)
     for kind, args in _arguments(subject, *_ROWS):
@@ -185,7 +330,7 @@ def row_numbers_fit(subject: Subject) -> None:
 
 
 def row_ranges_fit(subject: Subject) -> None:
-    """There is a range for each row, and it has rows of the source, or is (-1, -1)."""
+    """Require a range for each row, of rows of the source, or (-1, -1)."""
     for kind, args in _arguments(subject, CommandType.ADD_ROW_RANGES):
         for c, (target, source, entry) in zip(subject.table.numbers[kind].tolist(), args[:, :3].tolist(), strict=True):
             begin, end = subject.computation.indexes_ranges[entry].T
@@ -197,7 +342,7 @@ def row_ranges_fit(subject: Subject) -> None:
 
 
 def pairs_fit(subject: Subject) -> None:
-    """There is a pair for each row, and it is a row of another sub-matrix with as many columns, or (-1, -1)."""
+    """Require a pair for each row, which is a row of another sub-matrix with as many columns, or (-1, -1)."""
     for _, s, c, pairs, row in _pairs(subject):
         partner, number = np.where(pairs[:, 0] < 0, 0, pairs[:, 0]), pairs[:, 1]
         none = (pairs == -1).all(axis=1)
@@ -213,7 +358,7 @@ def pairs_fit(subject: Subject) -> None:
 
 
 def changed_rows_are_distinct(subject: Subject) -> None:
-    """A command changes no row of another matrix twice, and copies without a factor."""
+    """Require that a command changes no row of another matrix twice, and copies without a factor."""
     for kind, _, c, pairs, _ in _pairs(subject):
         if COMMANDS[kind].roles[1] != Role.CHANGED_PAIRS:
             continue
@@ -229,7 +374,7 @@ def changed_rows_are_distinct(subject: Subject) -> None:
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """The commands with pairs, by type.
+    """Yield the commands with pairs, by type.
 
     For every pair the sub-matrix to which it assigns a row, the command, the pair itself (pairs, 2) and the row.
     """
@@ -250,6 +395,7 @@ def _require_pairs(subject: Subject, fine: np.ndarray, c: np.ndarray, what: str)
 
 ARGUMENT_RULES = (
     commands_have_seven_arguments, submatrices_lie_in_their_matrices, index_lists_are_lists_of_rows, arguments_exist,
-    whole_matrices_are_sized_and_exchanged, swapped_matrices_have_one_size, *COMPONENT_RULES,
+    whole_matrices_are_sized_and_exchanged, swapped_matrices_have_one_size)
+COPY_RULES = (
     copied_matrices_have_one_size, nothing_is_copied_to_itself, row_numbers_fit, pairs_fit, changed_rows_are_distinct,
     row_ranges_fit, compression_has_a_form, exchange_is_of_inputs_and_outputs, jump_comes_last)

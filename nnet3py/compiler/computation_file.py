@@ -1,26 +1,36 @@
-"""Requests and computations in files, byte for byte Kaldi's.
+"""Requests, computations and caches of computations in files, byte for byte Kaldi's.
 
-Kaldi: ``ComputationRequest::Read``, ``NnetComputation::Read``, and their ``Write``.
+Kaldi: ``ComputationRequest::Read``, ``NnetComputation::Read``, ``NnetOptimizeOptions::Read``,
+``CachingOptimizingCompiler::ReadCache``, and their ``Write``.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, KALDI_TYPES, NUM_ARGS, Command
-from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
+from nnet3py.compiler.computation import (
+    COMMANDS,
+    KALDI_TYPES,
+    NUM_ARGS,
+    Command,
+    Computation,
+    MatrixDebugInfo,
+    MatrixInfo,
+    SubMatrix,
+)
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Precomputed
 from nnet3py.components.registry import precomputed_indexes_class
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.formats.cindex_vector import read_cindex_vector, write_cindex_vector
-from nnet3py.formats.index_vector import read_index_vector, write_index_vector
+from nnet3py.formats.index_vector import read_cindex_vector, read_index_vector, write_cindex_vector, write_index_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 VERSION = 5
-SMALLEST_ENTRY = 2             # bytes, of any entry of a list
+SMALLEST_ENTRY = 2             # bytes of the shortest entry of a list
 
 Item = TypeVar("Item")
 
@@ -60,10 +70,11 @@ def read_request(reader: TokenReader) -> ComputationRequest:
     reader.expect("<StoreComponentStats>")
     store_component_stats = reader.boolean()
     reader.expect("</ComputationRequest>")
-    return _made(reader, lambda: ComputationRequest(inputs, outputs, need_model_derivative, store_component_stats))
+    return _with_position(reader, lambda: ComputationRequest(inputs, outputs, need_model_derivative,
+                                                             store_component_stats))
 
 
-def _made(reader: TokenReader, make: Callable[[], Item]) -> Item:
+def _with_position(reader: TokenReader, make: Callable[[], Item]) -> Item:
     try:
         return make()
     except Nnet3Error as error:
@@ -80,7 +91,7 @@ def _read_io(reader: TokenReader) -> IoSpecification:
     reader.expect("<HasDeriv>")
     has_deriv = reader.boolean()
     reader.expect("</IoSpecification>")
-    return _made(reader, lambda: IoSpecification(name, indexes, has_deriv))
+    return _with_position(reader, lambda: IoSpecification(name, indexes, has_deriv))
 
 
 def write_request(writer: TokenWriter, request: ComputationRequest) -> None:
@@ -125,7 +136,7 @@ def _write_io(writer: TokenWriter, io: IoSpecification) -> None:
 def read_computation(reader: TokenReader) -> Computation:
     """Read a computation; FormatError for anything else, or for a version other than 5.
 
-    Whether it can be run is another matter: :func:`nnet3py.compiler.check_loaded.check_loaded`.
+    :func:`nnet3py.compiler.check.check_loaded` checks whether it can be run.
     """
     reader.expect("<NnetComputation>")
     version = 1
@@ -174,7 +185,7 @@ def _read_matrix_info(reader: TokenReader) -> MatrixInfo:
 
 
 def _sizes(reader: TokenReader, *tags: str) -> list[int]:
-    """A number of 0 or more after each tag."""
+    """Read a number of 0 or more after each tag."""
     numbers = []
     for tag in tags:
         reader.expect(tag)
@@ -206,7 +217,7 @@ def _read_precomputed(reader: TokenReader) -> tuple[Precomputed, tuple[np.ndarra
 
 
 def read_precomputed_indexes(reader: TokenReader) -> Precomputed:
-    """Read what a component made of its row indexes, with the tag that names its type."""
+    """Read the indexes that a component precomputed, with the tag that names their type."""
     tag = reader.token()
     try:
         kind = precomputed_indexes_class(tag[1:-1])
@@ -308,7 +319,7 @@ def _write_debug_info(writer: TokenWriter, info: MatrixDebugInfo) -> None:
 
 
 def _write_precomputed(writer: TokenWriter, computation: Computation, number: int) -> None:
-    """The indexes, and for two sequences the rows they were made from: Kaldi can extend such a computation to more."""
+    """Write precomputed indexes, and for two sequences their rows, from which Kaldi can extend them to more."""
     computation.precomputed_indexes[number].write(writer)
     rows = computation.precomputed_rows[number]
     kept = all(len(indexes) and indexes[-1, 0] == 1 for indexes in rows)
@@ -331,3 +342,83 @@ def _write_command(writer: TokenWriter, command: Command) -> None:
         for arg in command.args:
             writer.integer(arg)
     writer.token("</Cmd>")
+
+
+# -- files of compiled computations ------------------------------------------------------------------------------------
+
+
+SMALLEST_PAIR = 100            # bytes; the tags alone of a request and a computation take more
+
+# The options in the order of the file, and whether older files may lack them.
+_FIELDS = (("optimize", False), ("consolidate_model_update", False), ("propagate_in_place", False),
+           ("backprop_in_place", False), ("optimize_row_ops", True), ("split_row_ops", True),
+           ("extend_matrices", True), ("convert_addition", False), ("remove_assignments", False),
+           ("allow_left_merge", False), ("allow_right_merge", False), ("initialize_undefined", False),
+           ("move_sizing_commands", False), ("allocate_from_other", False), ("min_deriv_time", False),
+           ("max_deriv_time", False), ("max_deriv_time_relative", True), ("snip_row_ops", True),
+           ("memory_compression_level", True))
+
+Pair = tuple[ComputationRequest, Computation]
+
+
+def _tag(name: str) -> str:
+    return f"<{name.title().replace('_', '')}>"
+
+
+def read_optimize_options(reader: TokenReader) -> OptimizeOptions:
+    """Read the optimizer's options; FormatError for anything else."""
+    defaults = OptimizeOptions()
+    values: dict[str, Any] = {}
+    reader.expect("<NnetOptimizeOptions>")
+    for name, may_lack in _FIELDS:
+        tag = _tag(name)
+        if not may_lack or reader.peek_token() == tag[1]:
+            reader.expect(tag)
+            is_flag = isinstance(getattr(defaults, name), bool)
+            values[name] = reader.boolean() if is_flag else reader.integer()
+    reader.expect("</NnetOptimizeOptions>")
+    return OptimizeOptions(**values)
+
+
+def write_optimize_options(writer: TokenWriter, options: OptimizeOptions) -> None:
+    """Write the optimizer's options."""
+    writer.token("<NnetOptimizeOptions>")
+    for name, _ in _FIELDS:
+        writer.token(_tag(name))
+        value = getattr(options, name)
+        if isinstance(value, bool):
+            writer.boolean(value)
+        else:
+            writer.integer(value)
+    writer.token("</NnetOptimizeOptions>")
+
+
+def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | None:
+    """Read a cache file; None if its computations were compiled with other options than ``options``.
+
+    As in Kaldi ``extend_matrices`` does not count; nor does ``fuse``, for files hold Kaldi's commands.
+
+    Raises
+    ------
+    FormatError : the file is not a cache
+    """
+    theirs = read_optimize_options(reader)
+    if dataclasses.replace(theirs, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:
+        return None
+    reader.expect("<ComputationCacheSize>")
+    count = reader.integer()
+    reader.expect("<ComputationCache>")
+    reader.check_count(count, SMALLEST_PAIR, "computations")
+    return [(read_request(reader), read_computation(reader)) for _ in range(count)]
+
+
+def write_cache(writer: TokenWriter, options: OptimizeOptions, pairs: Iterable[Pair]) -> None:
+    """Write a cache file: the optimizer's options, then requests and computations. Kaldi: ``--write-cache``."""
+    kept = list(pairs)
+    write_optimize_options(writer, options)
+    writer.token("<ComputationCacheSize>")
+    writer.integer(len(kept))
+    writer.token("<ComputationCache>")
+    for request, computation in kept:
+        write_request(writer, request)
+        write_computation(writer, computation)

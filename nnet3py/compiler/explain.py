@@ -1,6 +1,6 @@
-"""Why an output cannot be computed: the path from it to a missing input row, and which frames to add.
+"""The error for an output that cannot be computed: the path from it to a missing input row, and the frames to add.
 
-The error carries the shortest path and what each input lacks; the log has Kaldi's lines as well.
+The error holds the shortest path and the rows that each input lacks; the log has Kaldi's lines as well.
 Kaldi: ``ComputationGraphBuilder::ExplainWhyNotComputable``.
 """
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from nnet3py.compiler.graph import COMPUTABLE, NOT_COMPUTABLE, GraphBuilder
 from nnet3py.errors import NotComputableError
 from nnet3py.index import distinct, format_cindex
-from nnet3py.network.nodes import InputNode
+from nnet3py.network.structure import InputNode
 
 if TYPE_CHECKING:
     from nnet3py.compiler.request import ComputationRequest
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STATUS_NAMES = ("kUnknown", "kComputable", "kNotComputable")
-MAX_OUTPUTS = 10        # explained in the log
-MAX_LINES = 100         # for each of them
-MAX_SUMMARY = 4         # outputs, and inputs, of which the error speaks
-MAX_RANGES = 4          # ranges of times that are listed
-PATH_BEGIN, PATH_END = 4, 4     # what is shown of a long path
+MAX_OUTPUTS = 10        # output rows that the log explains
+MAX_LINES = 100         # of the log for each of these rows
+MAX_SUMMARY = 4         # outputs, and inputs, that the error names
+MAX_RANGES = 4          # ranges of times in a list
+PATH_BEGIN, PATH_END = 4, 4     # nodes of a long path that are shown
 
 
 def not_computable(builder: GraphBuilder, nnet: Nnet, request: ComputationRequest) -> NotComputableError:
-    """Log what cannot be computed and why, in Kaldi's words; returns the error to raise."""
+    """Log which outputs cannot be computed and why, in Kaldi's words, and return the error to raise."""
     sizes = builder.sequences.sizes()
     failed, num_failed, total = [], 0, 0
     for ids, computable, indexes in zip(builder.output_ids, builder.computable_outputs(), builder.sequences.outputs,
@@ -47,11 +47,11 @@ def not_computable(builder: GraphBuilder, nnet: Nnet, request: ComputationReques
     for cindex in every[:MAX_OUTPUTS].tolist():
         logger.info("%s", "\n".join(explain(builder, cindex, nnet.node_names)))
     failed = [ids for ids in failed if len(ids)]
-    chains = [_chain(builder, int(ids[0])) for ids in failed[:MAX_SUMMARY]]
+    chains = [_shortest_path(builder, int(ids[0])) for ids in failed[:MAX_SUMMARY]]
     lines = [_path_text(builder, nnet, chain) for chain in chains]
     lines += [_failed_text(builder, nnet, ids) for ids in failed[:MAX_SUMMARY]]
-    lacks, hints = _lacks(builder, nnet, every)
-    hints += _endless(builder, nnet, chains)
+    lacks, hints = _missing_inputs(builder, nnet, every)
+    hints += _endless_recurrence(builder, nnet, chains)
     return NotComputableError(
         f"Not all outputs were computable, cannot create computation. {num_failed} output cindexes out of {total} were "
         "not computable.\n" + ".\n".join(lines + lacks[:MAX_SUMMARY]),
@@ -59,7 +59,7 @@ def not_computable(builder: GraphBuilder, nnet: Nnet, request: ComputationReques
 
 
 def explain(builder: GraphBuilder, cindex: int, names: list[str]) -> list[str]:
-    """The lines that lead from one cindex down to what is missing, breadth first, as Kaldi logs them."""
+    """Return the lines that lead from one cindex down to the missing ones, breadth first, as Kaldi logs them."""
     lines = [f"*** cindex {_kaldi_text(builder, cindex, names)} is not computable for the following reason: ***"]
     queue, seen = [cindex], {cindex}
     while queue and len(lines) <= MAX_LINES:
@@ -84,23 +84,23 @@ def _kaldi_text(builder: GraphBuilder, cindex: int, names: list[str]) -> str:
 
 
 def _index(builder: GraphBuilder, cindex: int) -> tuple[int, int, int]:
-    """n (of the first sequence that the cindex stands for), t and x."""
+    """Return n (of the first sequence that the cindex stands for), t and x."""
     shape, t, x = builder.space.indexes(builder.key[cindex:cindex + 1])[0].tolist()
     return int(builder.sequences.members[shape][0]), t, x
 
 
-# -- the search for what is missing ------------------------------------------------------------------------------------
+# -- the search for missing rows ---------------------------------------------------------------------------------------
 
 
 def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What cindexes of one node depend on, int64 (rows, columns), and which of these each lacks, bool.
+    """Return the dependencies of cindexes of one node, int64 (rows, columns), and which of them each row lacks, bool.
 
-    What a row lacks is a smallest set: it could be computed if it had that, and not with less. Terms that it can do
-    without (IfDefined) are not in it; of several that would each do (Failover), the first is.
+    A row lacks a smallest set of dependencies: with all of them it could be computed, with fewer it could not. Optional
+    terms (IfDefined) are not in the set; of alternatives (Failover) the first is.
     """
     dependencies = builder.tables[node].dependencies[builder.row[ids]]
     real = dependencies >= 0
-    # A cindex is called not computable if it is not even with all that is undecided.
+    # A cindex has status "not computable" if it could not be computed even with all undecided dependencies.
     hopeless = builder.status[ids] == NOT_COMPUTABLE
     status = builder.status[dependencies]
     available = real & np.where(hopeless[:, None], status != NOT_COMPUTABLE, status == COMPUTABLE)
@@ -115,13 +115,18 @@ def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarr
     return dependencies, kept & ~available
 
 
-def _search(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """From ``start`` to everything that is lacking, breadth first: which cindex needs each one (-1: none); the ends."""
+def _search_missing(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Search from ``start`` to everything that is lacking, breadth first.
+
+    Returns
+    -------
+    For each cindex one that needs it (-1: none), int64; and the cindexes that lack nothing themselves, where paths end.
+    """
     parent = np.full(builder.size, -1)
     parent[start] = start
     ends: list[int] = []
     while len(start):
-        lacking_ones = []
+        lacking_cindexes = []
         for node in distinct(builder.node[start]).tolist():
             ids = start[builder.node[start] == node]
             dependencies, lacks = lacking(builder, node, ids)
@@ -129,15 +134,15 @@ def _search(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[
             users = np.broadcast_to(ids[:, None], lacks.shape)[lacks]
             wanted = dependencies[lacks]
             new = parent[wanted] < 0
-            parent[wanted[new][::-1]] = users[new][::-1]       # the first user stays
-            lacking_ones.append(wanted[new])
-        start = distinct(np.concatenate(lacking_ones))
+            parent[wanted[new][::-1]] = users[new][::-1]       # of several users, the first stays
+            lacking_cindexes.append(wanted[new])
+        start = distinct(np.concatenate(lacking_cindexes))
     return parent, ends
 
 
-def _chain(builder: GraphBuilder, cindex: int) -> list[int]:
-    """A shortest chain of needs from a cindex to something that is missing."""
-    parent, ends = _search(builder, np.array([cindex]))
+def _shortest_path(builder: GraphBuilder, cindex: int) -> list[int]:
+    """Return a shortest path of needs from a cindex to one that is missing."""
+    parent, ends = _search_missing(builder, np.array([cindex]))
     chain = ends[:1]
     while chain and chain[-1] != cindex:
         chain.append(int(parent[chain[-1]]))
@@ -145,12 +150,12 @@ def _chain(builder: GraphBuilder, cindex: int) -> list[int]:
 
 
 def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
-    """``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``; inputs of components are not named."""
-    texts, others = [_text(builder, nnet, chain[0])], ""
+    """Return ``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``; inputs of components are not named."""
+    texts, others = [_cindex_text(builder, nnet, chain[0])], ""
     for user, used in zip(chain[:-1], chain[1:], strict=True):
         others = others or _alternatives(builder, nnet, user, used)
         if not nnet.is_component_input(int(builder.node[used])):
-            texts.append(_text(builder, nnet, used) + others)
+            texts.append(_cindex_text(builder, nnet, used) + others)
             others = ""
     if len(texts) > PATH_BEGIN + PATH_END + 1:
         left_out = len(texts) - PATH_BEGIN - PATH_END
@@ -159,8 +164,8 @@ def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
     return " needs ".join(texts) + (": not given" if is_input else ": there is nothing to compute it from")
 
 
-def _endless(builder: GraphBuilder, nnet: Nnet, chains: list[list[int]]) -> list[str]:
-    """What to try if a chain went through a node several times: its recurrence has no beginning."""
+def _endless_recurrence(builder: GraphBuilder, nnet: Nnet, chains: list[list[int]]) -> list[str]:
+    """Return a hint if a path goes through a node several times: its recurrence has no beginning."""
     for chain in chains:
         nodes = [int(node) for node in builder.node[chain] if nnet.is_component(int(node))]
         for node in nodes:
@@ -170,12 +175,12 @@ def _endless(builder: GraphBuilder, nnet: Nnet, chains: list[list[int]]) -> list
     return []
 
 
-def _text(builder: GraphBuilder, nnet: Nnet, cindex: int) -> str:
+def _cindex_text(builder: GraphBuilder, nnet: Nnet, cindex: int) -> str:
     return format_cindex(nnet.node_names[int(builder.node[cindex])], _index(builder, cindex))
 
 
 def _alternatives(builder: GraphBuilder, nnet: Nnet, user: int, used: int) -> str:
-    """What could have been used instead of ``used``: `` (or b(0,3))``."""
+    """Return the cindexes that could replace ``used``, as text: `` (or b(0,3))``."""
     node = int(builder.node[user])
     dependencies, lacks = (rows[0] for rows in lacking(builder, node, np.array([user])))
     indexes = builder.space.indexes(builder.key[user:user + 1])
@@ -192,14 +197,14 @@ def _alternatives(builder: GraphBuilder, nnet: Nnet, user: int, used: int) -> st
     if len(others) > 1:
         return f" (or any of {len(others)} others)"
     hidden = nnet.is_component_input(int(builder.node[others[0]]))
-    return " (or one other)" if hidden else f" (or {_text(builder, nnet, others[0])})"
+    return " (or one other)" if hidden else f" (or {_cindex_text(builder, nnet, others[0])})"
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
 
 
 def _failed_text(builder: GraphBuilder, nnet: Nnet, ids: np.ndarray) -> str:
-    """One line on the rows of one output that cannot be computed."""
+    """Return one line on the rows of one output that cannot be computed."""
     indexes = builder.space.indexes(builder.key[ids])
     shapes = distinct(indexes[:, 0])
     sequences = np.concatenate([builder.sequences.members[shape] for shape in shapes.tolist()])
@@ -207,9 +212,9 @@ def _failed_text(builder: GraphBuilder, nnet: Nnet, ids: np.ndarray) -> str:
             f"{_sequences_text(sequences)}")
 
 
-def _lacks(builder: GraphBuilder, nnet: Nnet, failed: np.ndarray) -> tuple[list[str], list[str]]:
-    """Which rows of which inputs are missing: a line for each input, and what to try."""
-    ends = np.array(_search(builder, failed)[1], np.int64)
+def _missing_inputs(builder: GraphBuilder, nnet: Nnet, failed: np.ndarray) -> tuple[list[str], list[str]]:
+    """Return a line for each input with missing rows, and hints on what to give."""
+    ends = np.array(_search_missing(builder, failed)[1], np.int64)
     lines, hints = [], []
     for node in distinct(builder.node[ends]).tolist():
         if not isinstance(nnet.nodes[node], InputNode):
@@ -236,7 +241,10 @@ def _lacks(builder: GraphBuilder, nnet: Nnet, failed: np.ndarray) -> tuple[list[
 
 
 def _missing_frames(name: str, given: np.ndarray, missing: np.ndarray) -> tuple[str, str]:
-    """The sequences of one shape have what others lack, so the first shape that lacks something stands for all."""
+    """Return a line and a hint on the frames that an input lacks.
+
+    Of the sequences of one shape, all have the same frames, so the first shape that lacks some stands for all shapes.
+    """
     shape = missing[0, 0]
     have, lack = (rows[rows[:, 0] == shape, 1] for rows in (given, missing))
     first, last = int(have.min()), int(have.max())
@@ -251,7 +259,7 @@ def _missing_frames(name: str, given: np.ndarray, missing: np.ndarray) -> tuple[
 
 
 def times_text(times: Iterable[int] | np.ndarray) -> str:
-    """Distinct times as ranges with inclusive ends, ``-3:9, 12:30:3``; many ranges are cut in the middle."""
+    """Return distinct times as ranges with inclusive ends, ``-3:9, 12:30:3``; many ranges are cut in the middle."""
     values = distinct(np.asarray(times, np.int64)).tolist()
     ranges = []
     while values:

@@ -1,4 +1,4 @@
-"""From steps to a command list, before any optimization. Kaldi: ``Compiler`` (nnet-compile.h)."""
+"""Generation of a command list from steps, before any optimization. Kaldi: ``Compiler`` (nnet-compile.h)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,21 +7,24 @@ from itertools import chain
 
 import numpy as np
 
-from nnet3py.compiler.build_graph import build_graph
-from nnet3py.compiler.commands import NUM_ARGS, Command
+from nnet3py.compiler.build_graph import build_graph, build_segmented_graph
 from nnet3py.compiler.computation import (
+    NUM_ARGS,
+    Command,
     CommandType,
     Computation,
     MatrixDebugInfo,
     MatrixInfo,
     SubMatrix,
+    gc_paused,
 )
-from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.locations import (
     Column,
     Locations,
+    PartSources,
     compact,
     contiguous_ranges,
+    find_sources,
     only_matrix,
     split_locations,
     split_locations_backward,
@@ -29,19 +32,21 @@ from nnet3py.compiler.locations import (
 )
 from nnet3py.compiler.node_rules import NodeRules, node_rules
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.compiler.segments import build_segmented_graph
-from nnet3py.compiler.sources import PartSources, find_sources
 from nnet3py.compiler.steps import Step, compute_segmented_steps, compute_steps
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.descriptor import Part
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
+from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode
 
 
 @gc_paused
 def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Computation:
-    """The unoptimized command list for ``request``; with ``share`` false every sequence is worked out separately.
+    """Return the unoptimized computation for a request.
+
+    Parameters
+    ----------
+    share : whether sequences of one shape are compiled as one; false is slower, with the same result
 
     Raises
     ------
@@ -56,7 +61,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
 
 
 def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share: bool = True) -> Computation:
-    """The unoptimized command list for several requests, one after the other, with a marker after each.
+    """Return the unoptimized computation for several requests, one after the other, with a marker after each.
 
     Every request has inputs and outputs at the same nodes. Raises as ``generate_computation``, and CompileError for
     derivatives, which such a computation cannot give.
@@ -69,17 +74,17 @@ def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share:
 
 
 class _PartInfo:
-    """What is the same for a part of a descriptor in all steps."""
+    """Facts about a part of a descriptor that are the same in all steps."""
 
     def __init__(self, part: Part, nnet: Nnet) -> None:
         self.constant = part.constant()
-        self.scale_of = part.scales()                     # of each source node
+        self.scale_of = part.scales()                     # the factor of each source node
         self.scales = sorted(set(self.scale_of.values()))
         self.dim = part.dim(nnet)
 
 
 class _NodeInfo:
-    """What is the same for all steps of a node."""
+    """Facts about a node that are the same in all its steps."""
 
     def __init__(self, nnet: Nnet, node: int) -> None:
         node_object = nnet.nodes[node]
@@ -87,7 +92,7 @@ class _NodeInfo:
         self.is_dim_range = isinstance(node_object, DimRangeNode)
         self.dim_offset = node_object.dim_offset if isinstance(node_object, DimRangeNode) else 0
         self.parts: list[_PartInfo] = []
-        self._user: Component | None = None               # of a component's input
+        self._user: Component | None = None               # for a component's input: the component
         if isinstance(node_object, ComponentNode):
             self.component_index = node_object.component_index
             self.component = nnet.components[node_object.component_index]
@@ -101,7 +106,7 @@ class _NodeInfo:
         self.update()
 
     def update(self) -> None:
-        """Update what may change while the structure of the network stays: the properties of components."""
+        """Update the facts that may change while the structure of the network stays: the properties of components."""
         self.is_contiguous = False
         if self.component is not None:
             self.flags = int(self.component.properties)
@@ -120,7 +125,7 @@ def _node_infos(nnet: Nnet, rules: NodeRules, nodes: set[int]) -> dict[int, _Nod
     return infos
 
 
-_new = tuple.__new__       # of named tuples: twice as fast as calling their types
+_new = tuple.__new__       # makes named tuples twice as fast as their types do
 _NO_ARGS = (-1,) * NUM_ARGS
 _NO_MORE = _NO_ARGS[1:]    # after the first argument
 
@@ -133,7 +138,7 @@ _NEEDS_INPUT, _NEEDS_OUTPUT = int(Properties.BACKPROP_NEEDS_INPUT), int(Properti
 
 @dataclass(slots=True)
 class _StepInfo:
-    """What belongs to a step: sub-matrices (0: none), also of a descriptor's parts, and where its rows come from."""
+    """The sub-matrices of a step (0: none), also of its descriptor's parts, and the sources of its rows."""
 
     node: _NodeInfo
     sources: list[PartSources]
@@ -153,7 +158,7 @@ class _Generator:
         nodes = _node_infos(nnet, rules, {step.node for step in steps})
         self.infos = [_StepInfo(nodes[step.node], step_sources) for step,
                       step_sources in zip(steps, sources, strict=True)]
-        self._whole: list[int] = []          # for each matrix the sub-matrix that is all of it
+        self._whole: list[int] = []          # for each matrix the sub-matrix that covers it
         names = nnet.node_names
         self._has_derivs = request.need_model_derivative or any(
             io.has_deriv for io in (*request.inputs, *request.outputs))
@@ -163,7 +168,7 @@ class _Generator:
                           if step.is_given or step.node in self._output_deriv]
 
     def generate(self) -> Computation:
-        """The whole computation: matrices, precomputed indexes, forward and backward commands."""
+        """Return the whole computation: matrices, precomputed indexes, forward and backward commands."""
         if self._has_derivs:
             for number, info in enumerate(self.infos):
                 info.deriv_needed = self._is_deriv_needed(number)
@@ -185,7 +190,7 @@ class _Generator:
     def _add(self, kind: CommandType, *args: int, alpha: float = 1.0) -> None:
         self.computation.commands.append(_new(Command, (kind, alpha, args + _NO_ARGS[len(args):])))
 
-    # -- what each step needs --------------------------------------------------------------------------------------
+    # -- derivatives and matrices ----------------------------------------------------------------------------------
 
     def _is_deriv_needed(self, number: int) -> bool:
         step, info = self.steps[number], self.infos[number]
@@ -230,14 +235,14 @@ class _Generator:
         self._derivs = np.array([info.deriv for info in self.infos])
 
     def _matrix(self, num_rows: int, node: _NodeInfo) -> int:
-        """A matrix for rows of a node; returns the sub-matrix that covers it."""
+        """Add a matrix for rows of a node; returns the sub-matrix that covers it."""
         matrices, submatrices = self.computation.matrices, self.computation.submatrices
         submatrices.append(_new(SubMatrix, (len(matrices), 0, num_rows, 0, node.dim)))
         matrices.append(_new(MatrixInfo, (num_rows, node.dim, node.is_contiguous)))
         return len(submatrices) - 1
 
     def _window(self, base: int, col_offset: int, num_cols: int) -> int:
-        """Columns of a sub-matrix."""
+        """Add a window of columns of a sub-matrix."""
         submatrices = self.computation.submatrices
         matrix, row_offset, num_rows, first_col, _ = submatrices[base]
         submatrices.append(_new(SubMatrix, (matrix, row_offset, num_rows, first_col + col_offset, num_cols)))
@@ -298,7 +303,7 @@ class _Generator:
                                       for s in self._whole if s not in wanted]
 
     def _io_submatrices(self, of_inputs: str, of_outputs: str) -> set[int]:
-        """The values or derivatives of the request's inputs and outputs."""
+        """Return the values or derivatives of the request's inputs and outputs."""
         return {getattr(info, of_inputs if step.is_given else of_outputs)
                 for step, info in self._io_steps}
 
@@ -355,7 +360,7 @@ class _Generator:
             self._add(CommandType.ADD_ROWS, value, s, self._new_indexes(rows), alpha=scale)
 
     def _by_scale(self, part: _PartInfo, locations: Locations) -> list[tuple[float, Locations]]:
-        """The locations in groups whose sources share a factor, by increasing factor."""
+        """Return the locations in groups whose sources share a factor, by increasing factor."""
         if len(part.scales) <= 1:
             return [(part.scales[0] if part.scales else 1.0, locations)]
         steps, rows = locations
@@ -401,7 +406,7 @@ class _Generator:
                 self._backward_part(part, deriv, sources)
 
     def _backward_part(self, part: _PartInfo, deriv: int, sources: PartSources) -> None:
-        if sources.only >= 0 and sources.is_ascending:      # what follows would come to the same, more slowly
+        if sources.only >= 0 and sources.is_ascending:      # a fast way to the same result as below
             if self.infos[sources.only].deriv:
                 scale = part.scale_of[self.steps[sources.only].node]
                 self._add_rows_backward(deriv, sources.only, None if sources.is_all else sources.locations[1][0], scale)
@@ -418,7 +423,7 @@ class _Generator:
                     self._add(CommandType.ADD_TO_ROWS_MULTI, deriv, pairs, alpha=scale)
 
     def _rows_apart(self, column: Column) -> list[Column]:
-        """Columns in which no two steps that are overlapping windows of one matrix change the same row."""
+        """Split a column so that no two steps that are overlapping windows of one matrix change the same row."""
         steps, rows = column
         used = np.unique(steps[steps >= 0])
         if len(used) < 2:
@@ -433,7 +438,7 @@ class _Generator:
         return split_repeated(column, windows[place, 0], windows[place, 1] + rows)
 
     def _add_rows_backward(self, deriv: int, source: int, rows: np.ndarray | None, scale: float) -> None:
-        """Add to rows of the step ``source``; None for all of them, in order."""
+        """Add to rows of the step ``source``; None for all of its rows, in order."""
         target, num_rows = self.infos[source].deriv, len(self.steps[source].indexes)
         if rows is None or _is_identity(rows, num_rows):
             self._add(CommandType.MATRIX_ADD, target, deriv, alpha=scale)
@@ -446,7 +451,8 @@ class _Generator:
             return
         ranges = contiguous_ranges(rows, num_rows)
         if ranges is None:
-            raise CompileError("rows of a derivative that are added to one row do not follow each other")
+            raise CompileError("rows of a derivative that are added to one row do not follow each other",
+                               "this is a fault of the compiler: please report it")
         self.computation.indexes_ranges.append(ranges)
         self._add(CommandType.ADD_ROW_RANGES, target, deriv, len(self.computation.indexes_ranges) - 1, alpha=scale)
 

@@ -1,9 +1,10 @@
-"""Which rows of which nodes a request needs: the computation graph, grown from the outputs.
+"""The computation graph: the rows of nodes that a request needs, found from the outputs.
 
-A cindex is an index at a node. All cindexes of a node are handled together, as arrays. One sweep through the nodes from
-the outputs to the inputs lists what each cindex may depend on; a sweep back finds which can be computed. Without a
-recurrence that is all. In a recurrence every sweep goes some passes back in time, twice as many as the sweep before;
-what cannot be computed, or is needed by nothing that can, goes no further. So it ends soon after the first input.
+A cindex is an index (n, t, x) at a node. All cindexes of a node are handled together, as arrays. One sweep through the
+nodes from the outputs to the inputs lists the possible dependencies of each cindex; a sweep back finds the computable
+ones. Without a recurrence, that is all. In a recurrence every sweep goes some passes back in time, twice as many as the
+sweep before; cindexes that cannot be computed, or that no computable one needs, are followed no further. So the sweeps
+end soon after the first input.
 
 Kaldi: ``ComputationGraphBuilder`` (nnet-computation-graph.h).
 """
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.compiler.node_rules import Chains, NodeRules, node_rules
-from nnet3py.compiler.request import ComputationRequest
-from nnet3py.compiler.sequences import Sequences
+from nnet3py.compiler.request import ComputationRequest, Sequences
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.index import NO_TIME, KeySpace, distinct, find_keys
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 MAX_DISTANCE = 10000      # passes through a recurrence
 UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2    # status of a cindex in a graph that is being built
-_FIRST_CAPACITY = 1024
-_FIRST_PASSES = 2          # mostly enough: the second goes beyond the first input, and fails
+_FIRST_CAPACITY = 1024     # cindexes
+_FIRST_PASSES = 2          # mostly enough: the second pass goes beyond the first input, and fails
 
 
 @dataclass
@@ -36,12 +36,13 @@ class Graph:
 
     Attributes
     ----------
-    offsets : int64 (nodes + 1,), node i has the cindexes offsets[i] to offsets[i + 1]
-    indexes : int32 (cindexes, 3), with the shape of the sequence as n (see Sequences)
-    is_input : bool (cindexes,), given by the caller
+    sequences : the shapes of the request's sequences
+    offsets : int64 (nodes + 1,); node i has the cindexes offsets[i] to offsets[i + 1]
+    indexes : int32 (cindexes, 3), with the shape of the sequence in place of n (see Sequences)
+    is_input : bool (cindexes,), whether the caller gives the value
     dependency_starts : int64 (cindexes + 1,), where each cindex's dependencies begin in ``dependencies``
     dependencies : int64, numbers of cindexes
-    chains : which nodes have the same rows, if that is known
+    chains : the chains of nodes with the same rows; None if they were not looked for
     """
 
     sequences: Sequences
@@ -53,15 +54,15 @@ class Graph:
     chains: Chains | None = field(default=None, kw_only=True)
 
     def rows(self, node: int) -> slice:
-        """The numbers of the cindexes of ``node``."""
+        """Return the range of numbers of the cindexes of ``node``."""
         return slice(int(self.offsets[node]), int(self.offsets[node + 1]))
 
     def nodes(self) -> np.ndarray:
-        """The node of every cindex, int64."""
+        """Return the node of every cindex, int64 (cindexes,)."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def dependencies_of(self, numbers: np.ndarray) -> np.ndarray:
-        """The dependencies of several cindexes, ascending, one list after the other."""
+        """Return the dependencies of several cindexes (ascending), one cindex's after the other's."""
         starts = self.dependency_starts
         if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:
             return self.dependencies[starts[numbers[0]]:starts[numbers[-1] + 1]]
@@ -69,25 +70,25 @@ class Graph:
 
 
 def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """starts[0], starts[0] + 1, … (lengths[0] of them), then the same for starts[1] and so on."""
+    """Return starts[0], starts[0] + 1, … (lengths[0] of them), then the same for starts[1] and so on, int64."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
 
 
 class _NodeTable:
-    """The cindexes of one node: their keys, sorted, and in order of arrival what they may depend on."""
+    """The cindexes of one node: their keys, sorted, and by order of arrival their possible dependencies."""
 
     def __init__(self) -> None:
         self.keys = np.zeros(0, np.int64)             # sorted
         self.key_ids = np.zeros(0, np.int64)          # the cindex of each key
-        self.ids = np.zeros(0, np.int64)              # by arrival
-        self.dependencies = np.zeros((0, 0), np.int64)  # by arrival; -1: none
-        self.all_used = False                         # all cindexes of the node can be computed, and use all of these
-        self.has_gaps = False                         # a -1 among these
+        self.ids = np.zeros(0, np.int64)              # cindexes by order of arrival
+        self.dependencies = np.zeros((0, 0), np.int64)  # of each cindex, by order of arrival; -1: none
+        self.all_used = False                         # all cindexes of the node are computable and use all of these
+        self.has_gaps = False                         # whether there is a -1 among these
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """The cindexes with these keys, -1 for none."""
+        """Return the cindexes with these keys, -1 for none."""
         return find_keys(self.keys, self.key_ids, keys)
 
     def add(self, keys: np.ndarray, ids: np.ndarray) -> None:
@@ -105,7 +106,7 @@ class _NodeTable:
         self.dependencies = np.concatenate((self.dependencies, fresh))
 
     def set_dependencies(self, rows: np.ndarray, ids: np.ndarray) -> None:
-        """Set the dependencies of cindexes ``rows`` to ``ids``, int64 (rows, dependencies), -1 for none."""
+        """Set the dependencies of the cindexes ``rows`` to ``ids``, int64 (rows, dependencies), -1 for none."""
         if len(ids) == len(self.ids):
             self.dependencies = ids
             return
@@ -117,14 +118,14 @@ class _NodeTable:
 
 
 class GraphBuilder:
-    """Builds the graph of one request: :meth:`compute`, then :meth:`prune`.
+    """The graph of one request while it is built: :meth:`compute`, then :meth:`prune`.
 
     Parameters
     ----------
-    rules : one per node (see node_rules)
+    rules : the rule of each node (see node_rules)
     sequences : the shapes of the request's sequences
     input_nodes, output_nodes : the nodes of the request's inputs and outputs, in its order
-    chains : nodes to handle as one; :meth:`prune` sets them apart again
+    chains : chains of nodes to handle as one node each; :meth:`prune` separates them again
     """
 
     def __init__(self, rules: NodeRules, sequences: Sequences, input_nodes: list[int], output_nodes: list[int],
@@ -136,16 +137,16 @@ class GraphBuilder:
         self.tables = [_NodeTable() for _ in rules]
         epochs = chains.epochs if chains else rules.epochs
         rings = chains.rings if chains else frozenset()
-        self._groups = [(nodes, len(nodes) > 1 or nodes[0] in rings) for nodes in epochs]   # and if it is a recurrence
-        self._last = chains.last if chains else range(len(rules))       # the node in whose table a node's cindexes are
+        self._groups = [(nodes, len(nodes) > 1 or nodes[0] in rings) for nodes in epochs]   # nodes, is it a recurrence
+        self._last = chains.last if chains else range(len(rules))       # each node's cindexes are in this node's table
         self.size = 0
         self.status = np.zeros(_FIRST_CAPACITY, np.int8)
         self.node = np.zeros(_FIRST_CAPACITY, np.int64)
-        self.row = np.zeros(_FIRST_CAPACITY, np.int64)        # in its node's table
+        self.row = np.zeros(_FIRST_CAPACITY, np.int64)        # the cindex's row in its node's table
         self.key = np.zeros(_FIRST_CAPACITY, np.int64)
         self.is_input = np.zeros(_FIRST_CAPACITY, bool)
-        self._expanded = np.zeros(_FIRST_CAPACITY, bool)      # its dependencies are listed
-        self._wanted = np.zeros(_FIRST_CAPACITY, bool)        # by an output or by something that may be computable
+        self._expanded = np.zeros(_FIRST_CAPACITY, bool)      # whether the cindex's dependencies are listed
+        self._wanted = np.zeros(_FIRST_CAPACITY, bool)        # by an output, or by a cindex that may be computable
         self._add_io(input_nodes, output_nodes)
 
     def _add_io(self, input_nodes: list[int], output_nodes: list[int]) -> None:
@@ -161,7 +162,12 @@ class GraphBuilder:
     # -- the sweeps ------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
-        """Find the status of everything that the outputs may need. Raises CompileError for an endless recursion."""
+        """Find the status of every cindex that the outputs may need.
+
+        Raises
+        ------
+        CompileError : a recurrence without end
+        """
         distance, passes = 0, _FIRST_PASSES
         while True:
             self._expand(passes)
@@ -174,11 +180,11 @@ class GraphBuilder:
             distance += passes
             if distance >= MAX_DISTANCE:
                 raise CompileError("Loop detected while building computation graph (bad network topology?)",
-                                   "a recurrence goes back in time without end: nothing in it needs an input")
+                                   "a recurrence goes back in time without end: no node in it needs an input")
             passes = min(2 * passes, MAX_DISTANCE - distance)
 
     def _expand(self, passes: int) -> None:
-        """List what wanted cindexes may depend on, and what these do, ``passes`` times through each recurrence."""
+        """List the possible dependencies of wanted cindexes, and theirs, ``passes`` times through each recurrence."""
         for group, is_recurrence in reversed(self._groups):
             for _ in range(passes):
                 dependencies = [self._expand_node(node) for node in reversed(group)]
@@ -196,7 +202,10 @@ class GraphBuilder:
         return True
 
     def _dependencies(self, node: int, ids: np.ndarray) -> np.ndarray:
-        """What cindexes of ``node`` may depend on, int64 (cindexes, choices), -1 for none. New ones are added."""
+        """Return the possible dependencies of cindexes of ``node``, int64 (cindexes, choices), -1 for none.
+
+        New cindexes among them are added.
+        """
         rule, last = self.rules[node], self._last
         if rule.shifts is not None:
             keys = self.key[ids]
@@ -221,13 +230,13 @@ class GraphBuilder:
         return dependencies
 
     def _find_status(self) -> None:
-        """Decide what can be decided by now; a cindex that is not expanded yet may turn out either way."""
+        """Decide which cindexes are computable; those that are not expanded yet may turn out either way."""
         for group, is_recurrence in self._groups:
             while any([self._find_status_at(node) for node in group]) and is_recurrence:
                 pass
 
     def _find_status_at(self, node: int) -> bool:
-        """Whether the status of any cindex of ``node`` is known now that was not known before."""
+        """Decide the status of cindexes of ``node``; returns whether that of any was decided."""
         table, rule = self.tables[node], self.rules[node]
         ids = table.ids
         ids = ids[(self.status[ids] == UNKNOWN) & self._expanded[ids]]
@@ -258,8 +267,11 @@ class GraphBuilder:
         return bool((computable | ~possible).any())
 
     def _reached(self, follow: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Which cindexes, bool (size,), are reached from the outputs, if ``follow(node, ids)`` gives the next ones."""
-        reached, seen = np.zeros(self.size + 1, bool), np.zeros(self.size + 1, bool)   # the last is what -1 refers to
+        """Return which cindexes are reached from the outputs, bool (size,).
+
+        ``follow(node, ids)`` gives the next ones.
+        """
+        reached, seen = np.zeros(self.size + 1, bool), np.zeros(self.size + 1, bool)   # the last element stands for -1
         for ids in self.output_ids:
             reached[ids] = True
         for group, is_recurrence in reversed(self._groups):
@@ -281,7 +293,7 @@ class GraphBuilder:
     # -- the store of cindexes -------------------------------------------------------------------------------------
 
     def _find_or_add(self, node: int, keys: np.ndarray) -> np.ndarray:
-        """The numbers of cindexes of ``node``; those that are new are added."""
+        """Return the numbers of cindexes of ``node`` by their keys; adds those that are new."""
         table = self.tables[node]
         new = keys
         if len(table.ids):
@@ -310,11 +322,11 @@ class GraphBuilder:
     # -- results ---------------------------------------------------------------------------------------------------
 
     def computable_outputs(self) -> list[np.ndarray]:
-        """For each output a bool per row of its shapes (``sequences.outputs``). Kaldi: GetComputableInfo."""
+        """Return for each output which rows of ``sequences.outputs`` are computable. Kaldi: GetComputableInfo."""
         return [self.status[ids] == COMPUTABLE for ids in self.output_ids]
 
     def prune(self) -> Graph:
-        """The graph of what the outputs really use, and of all that was given."""
+        """Return the graph of the cindexes that the outputs really use, and of all that were given."""
         all_computable = bool((self.status[:self.size] == COMPUTABLE).all())
         used = [self._used(node, all_computable) for node in range(len(self.rules))]
         everything = all_computable and all(choices is table.dependencies
@@ -335,7 +347,7 @@ class GraphBuilder:
         lengths, dependencies = [], []
         for node, last in enumerate(self._last):
             size = sizes[node]
-            if first[node] != node:      # the same rows of the node before it in the chain
+            if first[node] != node:      # the rows are those of the node before it in the chain
                 before = bounds[self._all_rules.sources[node][0]]
                 dependencies.append(places[before:before + size])
                 lengths.append(ones[:size])
@@ -355,9 +367,9 @@ class GraphBuilder:
                      chains=self.chains)
 
     def _used(self, node: int, all_computable: bool) -> np.ndarray:
-        """What each cindex of the node's table uses: ``dependencies`` with -1 for all that it does not use.
+        """Return the dependencies that each cindex of the node's table uses, -1 in place of unused ones.
 
-        It is the same array if everything is used.
+        ``dependencies`` itself is returned if all are used.
         """
         table = self.tables[node]
         dependencies = table.dependencies
@@ -373,10 +385,12 @@ class GraphBuilder:
 
 def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
                   join: bool = False) -> GraphBuilder:
-    """A builder for ``request``.
+    """Return a builder of the graph of ``request``.
 
-    With ``share`` false every sequence is worked out separately, with ``join`` true nodes that need the same rows are
-    handled as one (same result).
+    Parameters
+    ----------
+    share : whether sequences of one shape are built as one; false is slower, with the same result
+    join : whether nodes that need the same rows are handled as one (same result)
 
     Raises
     ------
@@ -385,20 +399,24 @@ def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
     rules = node_rules(nnet)
     inputs = [io_node(nnet, io.name, "input") for io in request.inputs]
     outputs = [io_node(nnet, io.name, "output") for io in request.outputs]
-    # Of a component node whose values are given, the input has other rows: only those that are computed.
+    # The input of a component node whose values are given has other rows: only those that are computed.
     of_components = [source for node in inputs for source in rules.sources[node]]
     chains = rules.chains((*inputs, *of_components, *outputs)) if join else None
     return GraphBuilder(rules, Sequences.of(request, share), inputs, outputs, chains)
 
 
 def io_node(nnet: Nnet, name: str, kind: str) -> int:
-    """The node of an input or output (``kind``) of a request. Raises Nnet3Error if there is none of that name.
+    """Return the node of an input or output (``kind``) of a request.
 
     An input is an input node, or a component node of which some values were computed before.
+
+    Raises
+    ------
+    Nnet3Error : there is no such node
     """
     names = nnet.node_names
     fits = nnet.is_input if kind == "input" else nnet.is_output
     if name in names and (fits(names.index(name)) or (kind == "input" and nnet.is_component(names.index(name)))):
         return names.index(name)
     possible = ", ".join(n for i, n in enumerate(names) if fits(i))
-    raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {possible or 'none'}")
+    raise Nnet3Error(f"Network has no {kind} with name {name}", f"its {kind}s are {possible or 'none'}")

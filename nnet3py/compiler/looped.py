@@ -1,7 +1,10 @@
-"""Looped compilation: a computation over the chunks of an endless stream, which keeps what later chunks need.
+"""Looped compilation: a computation over the chunks of an endless stream, and the state that it carries between them.
 
-The first few chunks' requests are compiled as segments of one computation (segments.py); when the last ones are alike,
-the optimizer ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
+The requests of the first few chunks are compiled as segments of one computation (build_graph.py); when the last ones
+are alike, the optimizer ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
+
+The state is the rows of matrices that a later chunk reads, found by going through the commands backwards. A row of
+which some columns are read counts as a whole: rows carried beyond need do no harm, for nothing reads them.
 """
 from __future__ import annotations
 
@@ -12,47 +15,48 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.cache_key import flags_of, looped_key, structure_of
-from nnet3py.compiler.check import check_computation
-from nnet3py.compiler.check_loaded import check_loaded_loop
-from nnet3py.compiler.computation import CommandType, Computation
-from nnet3py.compiler.disk_cache import disk_cache
+from nnet3py.compiler.check import check_computation, check_loaded_loop
+from nnet3py.compiler.computation import COMMANDS, WITHOUT_CALL, Command, CommandType, Computation, Role, gc_paused
+from nnet3py.compiler.disk_cache import disk_cache, flags_of, looped_key, structure_of
 from nnet3py.compiler.fuse import fuse
-from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.generate import generate_segments
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.base import Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.descriptor import Descriptor, Part, ReplaceIndex, Round
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import DescriptorNode
+from nnet3py.network.structure import DescriptorNode
 
 logger = logging.getLogger(__name__)
 
-NUM_REQUESTS = (5, 10, 20, 40, 80)      # chunks that are tried, until two of them are alike
+NUM_REQUESTS = (5, 10, 20, 40, 80)      # numbers of chunks that are tried, until two chunks are alike
 
 
 def looped_chunk_size(nnet: Nnet, frames_per_chunk: int, frame_subsampling_factor: int = 1) -> int:
-    """The least number of frames that is not less than ``frames_per_chunk`` and after which chunks can repeat.
+    """Return the least number of frames, not less than ``frames_per_chunk``, after which chunks can repeat.
 
     Kaldi: GetChunkSize.
     """
     if frames_per_chunk < 1 or frame_subsampling_factor < 1:
-        raise Nnet3Error(f"a chunk of {frames_per_chunk} frames, of which every {frame_subsampling_factor}th has an "
-                         "output, is not a chunk: both numbers must be 1 or more")
+        raise Nnet3Error(f"chunks of {frames_per_chunk} frames with a frame subsampling factor of "
+                         f"{frame_subsampling_factor}: both numbers must be 1 or more")
     unit = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-frames_per_chunk // unit) * unit
 
 
 def with_ivector_period(nnet: Nnet, period: int) -> Nnet:
-    """A copy whose components read, in place of a row at t = 0, the row at the last multiple of ``period``.
+    """Return a copy of a network that reads rows at the last multiple of ``period`` in place of rows at t = 0.
 
-    So an i-vector may change from chunk to chunk. Parameters and components are shared. Raises CompileError for a
-    ``ReplaceIndex`` to another time. Kaldi: ModifyNnetIvectorPeriod.
+    So an i-vector may change from chunk to chunk. Parameters and components are shared. Kaldi: ModifyNnetIvectorPeriod.
+
+    Raises
+    ------
+    CompileError : a ``ReplaceIndex`` to another time
     """
 
     def changed(part: Any) -> Any:
@@ -76,7 +80,7 @@ def with_ivector_period(nnet: Nnet, period: int) -> Nnet:
 
 def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_context: int,
                     frame_subsampling_factor: int = 1, num_sequences: int = 1) -> list[ComputationRequest]:
-    """The requests for the first three chunks. Kaldi: CreateLoopedComputationRequest.
+    """Return the requests for the first three chunks. Kaldi: CreateLoopedComputationRequest.
 
     Parameters
     ----------
@@ -84,7 +88,7 @@ def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_contex
     chunk_size : frames in a chunk, which has one i-vector; see :func:`looped_chunk_size`
     left_context : frames of input before the first output
     right_context : frames of input after the last output of each chunk
-    num_sequences : how many sequences, of the same times, go through it together; each one's rows stand together
+    num_sequences : sequences, of the same times, that are computed together; the rows of each stand together
     """
     has_ivector = nnet.input_dim("ivector") > 0
     requests = []
@@ -105,7 +109,7 @@ def looped_requests(nnet: Nnet, chunk_size: int, left_context: int, right_contex
 
 
 def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
-    """int32 (rows, 3): all times of the first sequence, then of the next."""
+    """Return all times of the first sequence, then of the next, int32 (rows, 3)."""
     indexes = np.zeros((len(times) * num_sequences, 3), np.int32)
     indexes[:, 0] = np.repeat(np.arange(num_sequences), len(times))
     indexes[:, 1] = np.tile(times, num_sequences)
@@ -114,9 +118,9 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
 
 def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
                    options: OptimizeOptions | None = None) -> Computation:
-    """A computation that runs for ever, in the form that runs, from the requests for its first chunks.
+    """Compile an endless computation from the requests for its first chunks, in the form that runs.
 
-    Parameters, errors : as for :func:`find_looped`
+    Parameters and errors are those of :func:`find_looped`.
     """
     computation = fuse(_compile(nnet, requests, options or OptimizeOptions()), nnet, options)
     computation.invalidate_caches()
@@ -125,7 +129,7 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
 
 def find_looped(nnet: Nnet, requests: Sequence[ComputationRequest], options: OptimizeOptions | None = None,
                 cache_dir: str | os.PathLike[str] | None = None) -> Computation:
-    """A computation that runs for ever, in Kaldi's commands: one that is kept on disk, else compiled and kept there.
+    """Return an endless computation in Kaldi's commands, from the disk, or compiled and stored there.
 
     Kaldi: CompileLooped.
 
@@ -137,7 +141,7 @@ def find_looped(nnet: Nnet, requests: Sequence[ComputationRequest], options: Opt
     Raises
     ------
     CompileError : the last two requests differ by more than time, or no two chunks are computed alike
-    NotComputableError : an output cannot be computed from what is given up to its chunk
+    NotComputableError : an output cannot be computed from the inputs up to its chunk
     """
     options = options or OptimizeOptions()
     disk = disk_cache(cache_dir)
@@ -164,11 +168,11 @@ def _compile(nnet: Nnet, requests: Sequence[ComputationRequest], options: Optimi
         logger.debug("Looped compilation failed with %d requests", count)
     raise CompileError(f"Looped compilation failed with {NUM_REQUESTS[-1]} requests, which is expected to be enough: "
                        "no two chunks of the network are computed alike",
-                       "does the network's input reach back or ahead without end?")
+                       "check that the network's context to the left and right is finite")
 
 
 def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[ComputationRequest]:
-    """``count`` requests, of which the first are given. Kaldi: ExtrapolateComputationRequest."""
+    """Return ``count`` requests, of which the first are given. Kaldi: ExtrapolateComputationRequest."""
     before, last = requests[-2:]
     if _shifted(before, _time_shift(requests)) != last:
         raise CompileError("the last two requests of a looped computation differ by more than their time",
@@ -177,7 +181,7 @@ def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[Co
 
 
 def _request_number(requests: Sequence[ComputationRequest], number: int) -> ComputationRequest:
-    """The request for a chunk: one of the given ones, or the last of them moved to a later time."""
+    """Return the request for a chunk: one of the given ones, or the last of them moved to a later time."""
     later = number + 1 - len(requests)
     return requests[number] if later <= 0 else _shifted(requests[-1], later * _time_shift(requests))
 
@@ -188,7 +192,221 @@ def _time_shift(requests: Sequence[ComputationRequest]) -> int:
 
 
 def _shifted(request: ComputationRequest, offset: int) -> ComputationRequest:
-    """The same request ``offset`` frames later."""
+    """Return the request ``offset`` frames later."""
     inputs, outputs = ([IoSpecification(io.name, io.indexes + np.array([0, offset, 0], np.int32), io.has_deriv)
                         for io in ios] for ios in (request.inputs, request.outputs))
     return ComputationRequest(inputs, outputs, request.need_model_derivative, request.store_component_stats)
+
+
+# -- state carried from chunk to chunk ---------------------------------------------------------------------------------
+
+
+_WRITTEN = frozenset((Role.WRITE, Role.PROPAGATED))
+_READ = frozenset((Role.READ, Role.READ_WRITE))
+
+
+class CarriedRows(NamedTuple):
+    """Rows of matrices, the same for each sequence.
+
+    Attributes
+    ----------
+    matrices : int64 (rows,), ascending
+    places : int64 (rows,), the place of the row among those of its sequence in the matrix
+    """
+
+    matrices: np.ndarray
+    places: np.ndarray
+
+    def rows(self, computation: Computation) -> np.ndarray:
+        """Return the numbers of these rows in the matrices of ``computation``, int64 (sequences, rows)."""
+        count = num_sequences(computation)
+        rows = np.zeros((count, len(self.matrices)), np.int64)
+        for m in set(self.matrices.tolist()):
+            here = self.matrices == m
+            rows[:, here] = _rows_of_sequences(computation, m, count)[:, self.places[here]]
+        return rows
+
+    def width(self, computation: Computation) -> int:
+        """Return the number of elements of these rows of one sequence."""
+        return sum(computation.matrices[m].num_cols for m in self.matrices.tolist())
+
+
+class Chunk(NamedTuple):
+    """The rows carried to a chunk, and from it to the next one; in the same order if that is the same chunk again."""
+
+    before: CarriedRows
+    after: CarriedRows
+
+
+class CarriedState(NamedTuple):
+    """The rows carried to and from each chunk, the beginning of the loop, and the room that the state takes.
+
+    Attributes
+    ----------
+    chunks : the first chunks of a stream; after the last of them chunk number ``loop_begin`` comes again
+    width : the most elements of one sequence that are carried
+    """
+
+    chunks: list[Chunk]
+    loop_begin: int
+    width: int
+
+    def number_of(self, count: int) -> int:
+        """Return the number of the chunk that has ``count`` chunks before it in a stream."""
+        period = len(self.chunks) - self.loop_begin
+        return count if count < self.loop_begin else self.loop_begin + (count - self.loop_begin) % period
+
+
+def num_sequences(computation: Computation) -> int:
+    """Return how many sequences go through a computation together: as many as in any of its inputs."""
+    taken = next(command.args[0] for command in computation.commands if command.type == CommandType.ACCEPT_INPUT)
+    return 1 + int(computation.debug_info[computation.submatrices[taken].matrix].indexes[:, 0].max())
+
+
+def carried_state(computation: Computation, nnet: Nnet) -> CarriedState:
+    """Return the state that a looped computation, which ends with a jump, carries from chunk to chunk."""
+    rows = _LiveRows(computation.unfused(), nnet)
+    loop_begin, live = rows.at_chunks()
+    before = [rows.carried(live_rows) for live_rows in live]
+    if rows.last_is_begin_again(loop_begin):
+        before.pop()
+        last = rows.handed_over(before[loop_begin])
+    else:
+        loop_begin += 1
+        last = before[loop_begin]
+    chunks = [Chunk(*pair) for pair in zip(before, [*before[1:], last], strict=True)]
+    return CarriedState(chunks, loop_begin, max(chunk.after.width(computation) for chunk in chunks))
+
+
+class _LiveRows:
+    """The rows of all matrices that hold something which is read later, as one bool vector."""
+
+    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+        self.computation, self.nnet = computation, nnet
+        self.starts = np.cumsum([0, *(info.num_rows for info in computation.matrices)])
+        self.ranges = [(int(self.starts[sub.matrix]) + sub.row_offset,
+                        int(self.starts[sub.matrix]) + sub.row_offset + sub.num_rows,
+                        sub.num_cols == computation.matrices[sub.matrix].num_cols)
+                       for sub in computation.submatrices]      # the rows, and whether they are as wide as the matrix
+        self.begins = _chunk_begins(computation.commands)
+        self.firsts = np.array([first for first, _, _ in self.ranges])
+
+    def at_chunks(self) -> tuple[int, list[np.ndarray]]:
+        """Return the number of the chunk to which the jump goes, and the live rows before each chunk, bool (rows,).
+
+        The jump comes from the last chunk: after taking its inputs it is what the target chunk is after taking its own.
+        """
+        commands, begins = self.computation.commands, self.begins
+        label = commands[-1].args[0]
+        loop_begin = int(np.searchsorted(begins, label)) - 1
+        live = np.zeros(self.starts[-1], bool)
+        by_command: dict[int, np.ndarray] = {}
+        at_label = live
+        while True:                             # until the rows that the last chunk hands over are live at the label
+            live = at_label.copy()
+            for c in range(len(commands) - 2, label - 1, -1):
+                self._before(commands[c], live)
+                if c in begins:
+                    by_command[c] = live.copy()
+            if (live == at_label).all():
+                break
+            at_label = live
+        for c in range(label - 1, -1, -1):
+            self._before(commands[c], live)
+            if c in begins:
+                by_command[c] = live.copy()
+        return loop_begin, [by_command[c] for c in begins]
+
+    def _before(self, command: Command, live: np.ndarray) -> None:
+        """Turn the rows that are live after a command into those that are live before it, in place."""
+        kind, _, args = command
+        if kind == CommandType.SWAP_MATRIX:
+            (a, b, _), (c, d, _) = self.ranges[args[0]], self.ranges[args[1]]
+            live[a:b], live[c:d] = live[c:d].copy(), live[a:b].copy()
+            return
+        adds = kind == CommandType.PROPAGATE and self.nnet.components[args[0]].has(Properties.PROPAGATE_ADDS)
+        self._without_written(command, live, adds)
+        self._with_read(command, live, adds)
+
+    def _without_written(self, command: Command, live: np.ndarray, adds: bool) -> None:
+        """Clear the rows that a command overwrites; ``adds``: its propagation adds to the output instead."""
+        kind, _, args = command
+        if kind == CommandType.ALLOC_MATRIX:
+            first, end, _ = self.ranges[args[0]]
+            live[first:end] = False
+        for role, value in zip(COMMANDS[kind].roles, args, strict=False):
+            if role in _WRITTEN and value > 0 and not (adds and role == Role.PROPAGATED):
+                first, end, is_wide = self.ranges[value]
+                if is_wide:
+                    live[first:end] = False
+
+    def _with_read(self, command: Command, live: np.ndarray, adds: bool) -> None:
+        """Set the rows that a command reads."""
+        kind, _, args = command
+        roles = COMMANDS[kind].roles
+        chosen = Role.ROWS in roles or Role.RANGES in roles          # whether only some rows are read
+        for place, (role, value) in enumerate(zip(roles, args, strict=False)):
+            if (role in _READ and value > 0 and not (chosen and place == 1)) or (adds and role == Role.PROPAGATED):
+                first, end, _ = self.ranges[value]
+                live[first:end] = True
+            elif role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
+                pairs = self.computation.indexes_multi[value]
+                pairs = pairs[pairs[:, 0] > 0]
+                live[self.firsts[pairs[:, 0]] + pairs[:, 1]] = True
+            elif role == Role.ROWS:
+                indexes = self.computation.indexes[value]
+                live[self.firsts[args[1]] + indexes[indexes >= 0]] = True
+            elif role == Role.RANGES:
+                for begin, end in self.computation.indexes_ranges[value].tolist():
+                    live[self.firsts[args[1]] + max(begin, 0):self.firsts[args[1]] + max(end, 0)] = True
+
+    def carried(self, live: np.ndarray) -> CarriedRows:
+        """Return the rows that are live in any sequence; ``live`` is bool (rows of all matrices,)."""
+        matrices, places, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], num_sequences(self.computation)
+        for m in sorted(set((np.searchsorted(self.starts, np.flatnonzero(live), "right") - 1).tolist())):
+            mine = live[self.starts[m]:self.starts[m + 1]][_rows_of_sequences(self.computation, m, count)]
+            places.append(np.flatnonzero(mine.any(axis=0)))
+            matrices.append(np.full(len(places[-1]), m))
+        return CarriedRows(np.concatenate(matrices), np.concatenate(places))
+
+    def last_is_begin_again(self, loop_begin: int) -> bool:
+        """Return whether the last chunk is the one to which it jumps, but for its inputs."""
+        commands, givers = self.computation.commands, self._givers()
+        label, begin = commands[-1].args[0], self.begins[loop_begin]
+        between = {command.type for command in commands[begin:label]} - WITHOUT_CALL - {CommandType.ACCEPT_INPUT}
+        own, theirs = self._inputs(self.begins[-1], len(commands)), self._inputs(begin, label)
+        return not between and own == {node: givers.get(m) for node, m in theirs.items()}
+
+    def _inputs(self, begin: int, end: int) -> dict[int, int]:
+        """Return the matrix of each input that is taken between two commands, by its node."""
+        return {command.args[1]: self.computation.submatrices[command.args[0]].matrix
+                for command in self.computation.commands[begin:end] if command.type == CommandType.ACCEPT_INPUT}
+
+    def handed_over(self, taken: CarriedRows) -> CarriedRows:
+        """Return the rows that the swaps at the end move into these."""
+        givers = self._givers()
+        matrices = np.array([givers.get(m, m) for m in taken.matrices.tolist()], np.int64)
+        return CarriedRows(matrices, taken.places)
+
+    def _givers(self) -> dict[int, int]:
+        """Return for each matrix the one that the swaps at the end move into it."""
+        computation = self.computation
+        swaps = (computation.commands[c].args for c in computation.loop_swaps())
+        return {computation.submatrices[a].matrix: computation.submatrices[b].matrix for a, b, *_ in swaps}
+
+
+def _chunk_begins(commands: list[Command]) -> list[int]:
+    """Return the numbers of the commands that take the first input of each chunk."""
+    begins, exchanges = [0], CommandType.ACCEPT_INPUT
+    for c, command in enumerate(commands):
+        if command.type == CommandType.ACCEPT_INPUT and exchanges == CommandType.PROVIDE_OUTPUT:
+            begins.append(c)
+        if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
+            exchanges = command.type
+    return begins
+
+
+def _rows_of_sequences(computation: Computation, m: int, count: int) -> np.ndarray:
+    """Return the rows of matrix ``m`` of each sequence, in order, int64 (sequences, rows of each)."""
+    n = computation.debug_info[m].indexes[:, 0]
+    return np.argsort(n, kind="stable").reshape(count, -1)

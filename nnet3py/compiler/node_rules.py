@@ -1,11 +1,11 @@
-"""For each kind of node: which cindexes a row may depend on, whether it can be computed, and what it then uses.
+"""Rules of nodes: the cindexes that a row may depend on, whether it can be computed, and which of them it then uses.
 
-Rules work on arrays. A row's possible dependencies stand in a fixed number of columns; where there is none, the column
-holds t = NO_TIME.
+Rules work on arrays. A row's possible dependencies stand in a fixed number of columns; t = NO_TIME means none.
 """
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,23 +13,24 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Offset, Part, Source, Sum
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
+from nnet3py.network.recurrence import Arcs, strong_components
+from nnet3py.network.structure import ComponentNode, DimRangeNode, InputNode
 
 Mask = np.ndarray   # bool
 
 
 class NodeRule:
-    """The rule of an input node, which depends on nothing and cannot be computed (unless it is given).
+    """The rule of an input node, which depends on nothing and is never computed; base of all rules.
 
     Attributes
     ----------
-    is_pointwise : a row depends on the same row of the only source, and on nothing else
-    uses_all : a row that may use all of its dependencies can be computed, and does use them all
-    shifts : if all that a row depends on is at the same n and x and at fixed distances in t: for each column the source
+    is_pointwise : whether a row depends on the same row of the only source, and on nothing else
+    uses_all : whether a row whose possible dependencies are all available is computable and uses all of them
+    shifts : if all dependencies of a row are at the same n and x and at fixed distances in t: for each column the
+        source
         and the distance; else None
     """
 
@@ -38,20 +39,24 @@ class NodeRule:
     shifts: list[tuple[int, int]] | None = None
 
     def sources(self) -> list[int]:
-        """The nodes that this one may depend on, ascending."""
+        """Return the nodes that this node may depend on, ascending."""
         return []
 
     def dependencies(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Source nodes int32 (rows, columns) and their indexes int32 (rows, columns, 3) of int32 indexes (rows, 3)."""
+        """Return source nodes int32 (rows, columns), and their indexes int32 (rows, columns, 3), for indexes (rows, 3).
+        """
         return np.zeros((len(indexes), 0), np.int32), np.zeros((len(indexes), 0, 3), np.int32)
 
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
-        """Which rows can be computed (rows,) from what is ``available`` (rows, columns), and what each then uses."""
+        """Return which rows can be computed, bool (rows,), and which of the ``available`` columns each then uses.
+
+        ``available`` is bool (rows, columns).
+        """
         return np.zeros(len(indexes), bool), available
 
 
 class DimRangeRule(NodeRule):
-    """A dim-range node has the rows of its source."""
+    """The rule of a dim-range node, which has the rows of its source."""
 
     is_pointwise = uses_all = True
 
@@ -69,7 +74,7 @@ class DimRangeRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """A component node depends on the descriptor node before it, as its component says."""
+    """The rule of a component node, which depends on the descriptor node before it, as its component says."""
 
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
@@ -93,7 +98,7 @@ class ComponentRule(NodeRule):
 
 
 class DescriptorRule(NodeRule):
-    """A descriptor node: a column for each leaf of each part, in order."""
+    """The rule of a descriptor node: a column for each leaf of each part, in order."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.parts = list(descriptor.parts)
@@ -103,7 +108,7 @@ class DescriptorRule(NodeRule):
         self._sources = descriptor.source_nodes()
         self.is_pointwise = len(self.parts) == 1 and isinstance(self.parts[0], Source)
         self.uses_all = not any(isinstance(part, Failover) for part in _subtrees(self.parts))
-        self.leaf_shifts = [list(map(leaf_shift, leaves)) for leaves in self.leaves]      # of each part
+        self.leaf_shifts = [list(map(leaf_shift, leaves)) for leaves in self.leaves]      # for each part
         shifts = [shift for shifts in self.leaf_shifts for shift in shifts]
         if shifts and None not in shifts:
             self.shifts = [shift for shift in shifts if shift is not None]
@@ -118,7 +123,7 @@ class DescriptorRule(NodeRule):
         return np.stack([nodes for nodes, _ in maps], axis=1), np.stack([mapped for _, mapped in maps], axis=1)
 
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
-        """As :meth:`NodeRule.computable`; all parts must be computable."""
+        """Evaluate all parts, each of which must be computable; see :meth:`NodeRule.computable`."""
         computable = np.ones(len(indexes), bool)
         used = np.zeros_like(available)
         for part, columns in zip(self.parts, self.columns, strict=True):
@@ -128,7 +133,7 @@ class DescriptorRule(NodeRule):
 
 
 def evaluate_part(part: Part, available: Mask) -> tuple[Mask, Mask]:
-    """Whether a descriptor's part is computable (rows,), and which leaves it uses then (rows, leaves)."""
+    """Return whether a descriptor's part is computable (rows,), and which leaves it then uses (rows, leaves)."""
     return _evaluate(part, iter(range(available.shape[1])), available)
 
 
@@ -151,7 +156,7 @@ def _evaluate(part: Part, columns: Iterator[int], available: Mask) -> tuple[Mask
 
 
 def leaf_shift(leaf: Leaf) -> tuple[int, int] | None:
-    """Source and distance in t of a leaf that only shifts t; None for others."""
+    """Return source and distance in t of a leaf that only shifts t; None for other leaves."""
     t = 0
     while isinstance(leaf, Offset) and not leaf.x:
         t += leaf.t
@@ -166,7 +171,7 @@ def _subtrees(parts: Iterable[Part]) -> Iterator[Part]:
 
 
 class NodeRules(list[NodeRule]):
-    """The rules of all nodes, and what follows from these alone. Must not be changed."""
+    """The rules of all nodes of a network, and what follows from these alone. Must not be changed."""
 
     @cached_property
     def sources(self) -> list[list[int]]:
@@ -180,11 +185,11 @@ class NodeRules(list[NodeRule]):
 
     @cached_property
     def hidden(self) -> frozenset[int]:
-        """The inputs of components."""
+        """The input nodes of components, which have no phases of their own."""
         return frozenset(rule.source for rule in self if isinstance(rule, ComponentRule))
 
     def chains(self, io_nodes: Collection[int]) -> Chains:
-        """The chains of nodes, where the rows of ``io_nodes`` are given or wanted by the caller."""
+        """Return the chains of nodes, where the caller gives or wants the rows of ``io_nodes``."""
         key = frozenset(io_nodes)
         if key not in self._chains:
             self._chains[key] = Chains(self, key)
@@ -192,7 +197,7 @@ class NodeRules(list[NodeRule]):
 
     @cached_property
     def node_info_cache(self) -> dict[int, Any]:
-        """What generate.py keeps about each node."""
+        """Facts about each node that generate.py keeps."""
         return {}
 
     @cached_property
@@ -201,17 +206,17 @@ class NodeRules(list[NodeRule]):
 
 
 class Chains:
-    """Nodes that need exactly the same rows.
+    """Chains of nodes that need exactly the same rows; every node is in one chain.
 
-    Each but the first has the rows of the one before it, its only source, and is the only one to use it. Every node is
-    in one chain.
+    Each node of a chain but the first has the rows of the node before it, its only source, and is that node's only
+    user.
 
     Attributes
     ----------
     nodes : the nodes of each chain, the first one in front
     number : for the first node of each chain its place in ``nodes``
-    last : for each node the last node of its chain, the only one that others use
-    first : for each node the first node of its chain, the only one that depends on others
+    last : for each node the last node of its chain, the only one that other nodes use
+    first : for each node the first node of its chain, the only one that depends on other nodes
     epochs : the last nodes of chains, in epochs
     rings : the last nodes of chains that depend on themselves
     """
@@ -234,7 +239,7 @@ class Chains:
             self.nodes.append(chain)
             for member in chain:
                 self.first[member], self.last[member] = node, chain[-1]
-        # A ring of nodes that only copy each other has no first one: each of its nodes is left as a chain.
+        # A ring of nodes that only copy each other has no first node: each of its nodes becomes a chain.
         placed = {node for chain in self.nodes for node in chain}
         self.nodes += [[node] for node in range(len(rules)) if node not in placed]
         self.number = {chain[0]: number for number, chain in enumerate(self.nodes)}
@@ -246,16 +251,16 @@ class Chains:
         self.rings = frozenset(node for node, sources in enumerate(sources_of) if node in sources)
 
 
-_known: WeakKeyDictionary[Nnet, tuple[tuple[object, ...], NodeRules]] = WeakKeyDictionary()
+_rules_of: WeakKeyDictionary[Nnet, tuple[tuple[object, ...], NodeRules]] = WeakKeyDictionary()
 
 
 def node_rules(nnet: Nnet) -> NodeRules:
-    """The rule of each node: the same object as long as the structure of the network does not change."""
+    """Return the rule of each node: the same object as long as the structure of the network does not change."""
     state = nnet.version, list(nnet.nodes), list(nnet.components)
-    state_before, rules = _known.get(nnet, ((), NodeRules()))
+    state_before, rules = _rules_of.get(nnet, ((), NodeRules()))
     if state_before != state:
         rules = NodeRules(_rule(nnet, i) for i in range(len(nnet.nodes)))
-        _known[nnet] = state, rules
+        _rules_of[nnet] = state, rules
     return rules
 
 
@@ -268,3 +273,65 @@ def _rule(nnet: Nnet, i: int) -> NodeRule:
     if isinstance(node, ComponentNode):
         return ComponentRule(i - 1, nnet.components[node.component_index])
     return DescriptorRule(node.descriptor)
+
+
+# -- epochs ------------------------------------------------------------------------------------------------------------
+
+
+def node_epochs(sources: Arcs) -> list[int]:
+    """Return the epoch of each node, from 0: the order of computation by the structure of the network alone.
+
+    A node's sources are in the same epoch or an earlier one; nodes of one recurrence share an epoch. Kaldi:
+    ``ComputeNnetComputationEpochs`` (nnet-graph.h).
+
+    Parameters
+    ----------
+    sources : for each node the nodes that it uses, ascending
+    """
+    users: list[list[int]] = [[] for _ in sources]
+    for node, used in enumerate(sources):
+        for source in used:
+            users[source].append(node)
+    component_of = strong_components(users)
+    arcs: list[set[int]] = [set() for _ in range(max(component_of, default=-1) + 1)]
+    for node, followers in enumerate(users):
+        arcs[component_of[node]].update(component_of[f] for f in followers)
+    order = _finishing_order([sorted(followers - {c}) for c, followers in enumerate(arcs)])
+    epoch_of = {c: len(order) - 1 - i for i, c in enumerate(order)}
+    return [epoch_of[c] for c in component_of]
+
+
+def epoch_nodes(sources: Arcs) -> list[list[int]]:
+    """Return the nodes of each epoch; only recurrences make epochs of several nodes."""
+    epochs = _epochs_of(tuple(map(tuple, sources)))
+    nodes: list[list[int]] = [[] for _ in range(max(epochs, default=-1) + 1)]
+    for node, epoch in enumerate(epochs):
+        nodes[epoch].append(node)
+    return nodes
+
+
+@lru_cache(maxsize=16)      # asked twice for every request
+def _epochs_of(sources: tuple[tuple[int, ...], ...]) -> list[int]:
+    return node_epochs(sources)
+
+
+def _finishing_order(arcs: Arcs) -> list[int]:
+    """Return the vertices in the order in which a depth-first search from 0, 1, 2, … leaves them."""
+    seen = [False] * len(arcs)
+    order: list[int] = []
+    for root in range(len(arcs)):
+        if seen[root]:
+            continue
+        seen[root] = True
+        path = [(root, iter(arcs[root]))]
+        while path:
+            vertex, followers = path[-1]
+            for follower in followers:
+                if not seen[follower]:
+                    seen[follower] = True
+                    path.append((follower, iter(arcs[follower])))
+                    break
+            else:
+                path.pop()
+                order.append(vertex)
+    return order

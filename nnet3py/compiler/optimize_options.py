@@ -1,4 +1,4 @@
-"""What the optimizer may do. Kaldi: ``NnetOptimizeOptions``."""
+"""Options of the optimizer and of the compiler. Kaldi: NnetOptimizeOptions, CachingOptimizingCompilerOptions."""
 from __future__ import annotations
 
 import os
@@ -8,6 +8,7 @@ from nnet3py.option_fields import opt
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
 DEFAULT_CAPACITY = 64      # compiled computations
+OMIT_MARKS = "omit-marks"      # for ``fuse``: a list without the swaps and marks of Kaldi's form, but nothing fused
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class OptimizeOptions:
 
     Attributes
     ----------
-    fuse : what comes after Kaldi's passes (compiler/fuse/): "all", "none", or names of passes with commas; ours
+    fuse : the passes after Kaldi's (compiler/fuse/): "all", "none", or names of passes with commas; not in Kaldi
     """
 
     optimize: bool = opt("optimize", True, "Set this to false to turn off all optimizations")
@@ -53,27 +54,35 @@ class OptimizeOptions:
                     "omit-copies, fuse-sums, fuse-affine, fuse-backprop, share-places (not in Kaldi)")
 
     def for_outputs_until(self, last_t: int) -> OptimizeOptions:
-        """The same with ``max_deriv_time`` instead of ``max_deriv_time_relative``, which counts from the last output.
+        """Return options with an absolute ``max_deriv_time`` in place of ``max_deriv_time_relative``.
 
         Parameters
         ----------
-        last_t : the greatest t of all outputs in the request
+        last_t : the greatest t of all outputs in the request, from which ``max_deriv_time_relative`` counts
         """
         if self.max_deriv_time_relative == INT32_MAX:
             return self
         return replace(self, max_deriv_time=last_t + self.max_deriv_time_relative, max_deriv_time_relative=INT32_MAX)
 
     def limits_derivatives(self) -> bool:
-        """Whether derivatives outside of a range of times are to be taken as zero."""
+        """Return whether derivatives outside of a range of times are to be taken as zero."""
         return (self.min_deriv_time, self.max_deriv_time, self.max_deriv_time_relative) != (
             INT32_MIN, INT32_MAX, INT32_MAX)
 
+    def fusions(self) -> set[str]:
+        """Return the words of ``fuse``; an empty set for "none"."""
+        return {word.strip() for word in self.fuse.split(",")} - {"", "none"}
+
+    def keeps_kaldi_form(self) -> bool:
+        """Return whether nothing is fused: the list that runs is then Kaldi's, swaps and compression marks included."""
+        return not (self.optimize and self.fusions())
+
     def allows(self, name: str) -> bool:
-        """The switch of this name, as commands spell it (``convert-addition``)."""
+        """Return the switch of this name, as commands spell it (``convert-addition``)."""
         return bool(getattr(self, name.replace("-", "_")))
 
     def merges(self) -> bool:
-        """Whether matrices are merged."""
+        """Return whether matrices are merged."""
         return ((self.remove_assignments or self.propagate_in_place or self.backprop_in_place)
                 and (self.allow_left_merge or self.allow_right_merge))
 

@@ -1,7 +1,7 @@
 """Shortcut compilation: a request for many sequences of one shape is compiled for two, and the result is extended.
 
-What holds for the first sequence holds for all but the last, and what holds for the second for the last: the optimized
-commands stay as they are, and only matrices, windows and index lists grow.
+All sequences but the last are computed like the first, and the last like the second: the optimized commands stay as
+they are, and only matrices, windows and index lists grow.
 
 In an index list with *stride* q, blocks of q rows of sequence 0, then the same q of sequence 1, … follow each other.
 Lists that the compiler makes have stride 1; those of a request, all of sequence 0 first, have its number of rows.
@@ -15,9 +15,17 @@ from functools import partial
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
-from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
-from nnet3py.compiler.gc_pause import gc_paused
+from nnet3py.compiler.computation import (
+    COMMANDS,
+    Command,
+    CommandType,
+    Computation,
+    MatrixDebugInfo,
+    MatrixInfo,
+    Role,
+    SubMatrix,
+    gc_paused,
+)
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.compiler.tables import submatrix_table
 from nnet3py.errors import CompileError
@@ -33,7 +41,7 @@ _HINT = "compile without the shortcut: --use-shortcut=false, or shortcut=False i
 
 
 def n_stride(indexes: np.ndarray) -> int:
-    """The stride of int32 indexes (rows, 3): how far apart the sequences of one t and x stand; 0 if it varies.
+    """Return the stride of int32 indexes (rows, 3): the distance of the sequences of one t and x; 0 if it varies.
 
     The sequences must be 0, 1, …, at least two, all with the same t and x. Kaldi: FindNStride.
     """
@@ -55,7 +63,7 @@ def n_stride(indexes: np.ndarray) -> int:
 
 
 def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
-    """The same request for two sequences, and how many it has; None unless there are more than two and all are regular.
+    """Return the request for two of its sequences, and how many it has; None if it has two or fewer, or irregular ones.
 
     Kaldi: RequestIsDecomposable.
     """
@@ -75,7 +83,7 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
 
 
 def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.ndarray:
-    """Indexes int32 (rows, 3) of two sequences for ``num_sequences``."""
+    """Return indexes int32 (rows, 3) of two sequences for ``num_sequences``."""
     first = indexes.reshape(-1, 2, stride, 3)[:, :1]
     out = np.repeat(first, num_sequences, axis=1)
     out[..., 0] = np.arange(num_sequences, dtype=np.int32)[:, None]
@@ -87,7 +95,7 @@ def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.n
 
 @gc_paused
 def expand_computation(small: Computation, nnet: Nnet, num_sequences: int) -> Computation:
-    """The computation for ``num_sequences`` sequences, from that for two of them. Kaldi: ExpandComputation.
+    """Return the computation for ``num_sequences`` sequences, from that for two of them. Kaldi: ExpandComputation.
 
     Raises
     ------
@@ -109,7 +117,7 @@ class _Expander:
         self._new_first, self._new_rows = self._windows(subs)
 
     def expand(self) -> Computation:
-        """The large computation, with new lists; neither has cached data afterwards."""
+        """Return the large computation, with new lists; neither has cached data afterwards."""
         small = self.small
         large = small.copy()
         large.matrices = [MatrixInfo(num_rows // 2 * self.num_sequences, num_cols, contiguous)
@@ -122,8 +130,8 @@ class _Expander:
         large.commands = [self._command(command, large) if command[0] in _INDEXED else command
                           for command in small.commands]
         self._expand_precomputed(large)
-        for command in (small, large):      # both are kept, and neither is to be changed any more
-            command.invalidate_caches()
+        for computation in (small, large):      # both are kept, and neither is changed any more
+            computation.invalidate_caches()
         return large
 
     # -- matrices --------------------------------------------------------------------------------------------------
@@ -137,7 +145,7 @@ class _Expander:
         return stride
 
     def _new_nodes(self, nodes: np.ndarray, stride: int) -> np.ndarray | None:
-        """The nodes of the rows of the large matrix; None if they are not the same in the two sequences."""
+        """Return the nodes of the rows of the large matrix; None if they are not the same in the two sequences."""
         key = id(nodes), stride
         if key not in self._nodes:
             blocks = nodes.reshape(-1, 2, stride)
@@ -152,25 +160,24 @@ class _Expander:
         return MatrixDebugInfo(nodes, self._lists.expanded(info.indexes), info.is_deriv)
 
     def _windows(self, subs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First row and number of rows of every sub-matrix in the large computation."""
+        """Return first row and number of rows of every sub-matrix in the large computation."""
         begin, size = subs[1:, 1], subs[1:, 2]
         stride = self._sub_stride[1:]
         last = begin + size - 1
         if (_sequence(begin, stride) != 0).any() or (_sequence(last, stride) != 1).any():
-            raise CompileError("a sub-matrix has strange dimensions: it does not reach from the first sequence "
-                               "to the last", _HINT)
+            raise CompileError("a sub-matrix does not reach from the first sequence to the last", _HINT)
         first = self._place(begin, stride)
         end = self._place(last, stride) + (self.num_sequences - 1) * stride + 1
         return np.concatenate(([0], first)), np.concatenate(([0], end - first))
 
     def _place(self, rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-        """Where the row of sequence 0 that has the same t and x as each row stands in the large matrix."""
+        """Return the place in the large matrix of the row of sequence 0 with the same t and x as each row."""
         return np.asarray(rows // (2 * stride) * (self.num_sequences * stride) + rows % stride)
 
     # -- commands with index lists ---------------------------------------------------------------------------------
 
     def _command(self, command: Command, large: Computation) -> Command:
-        """The command with a new entry of its own in the lists of ``large``."""
+        """Return the command with a new entry of its own in the lists of ``large``."""
         position, role = _INDEXED[command.type]
         s, entry = command.args[0], command.args[position]
         if role == Role.ROWS:
@@ -195,13 +202,13 @@ class _Expander:
         return command._replace(args=(*command.args[:position], len(lists) - 1, *command.args[position + 1:]))
 
     def _chosen(self, s: int, rows: np.ndarray) -> np.ndarray:
-        """The rows of ``s`` that are of sequence 0 and have a partner."""
+        """Return the rows of ``s`` that are of sequence 0 and have a partner."""
         own = self._first[s] + np.arange(len(rows))
         return np.flatnonzero((_sequence(own, self._sub_stride[s]) == 0) & (rows >= 0))
 
     def _follow(self, s: int, partners: np.ndarray,
                 columns: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-        """For the rows of ``s`` that have partners: their places in the large matrix, and those of their partners.
+        """Return the places in the large matrix of the rows of ``s`` that have partners, and those of their partners.
 
         ``partners`` are sub-matrices, ``columns`` rows of them (-1: none), (rows,) each. All results are (sequences,
         chosen rows).
@@ -268,13 +275,13 @@ class _IndexLists:
                 self._stride_of[id(rows)], self._expanded[id(rows)] = 1, expanded[begin:end]
 
     def stride(self, indexes: np.ndarray) -> int:
-        """The stride of one of the lists, 0 if it has none."""
+        """Return the stride of one of the lists, 0 if it has none."""
         if id(indexes) not in self._stride_of:
             self._stride_of[id(indexes)] = n_stride(indexes)
         return self._stride_of[id(indexes)]
 
     def expanded(self, indexes: np.ndarray) -> np.ndarray:
-        """One of the lists, which has a stride, for all sequences."""
+        """Return one of the lists, which has a stride, for all sequences."""
         if id(indexes) not in self._expanded:
             self._expanded[id(indexes)] = expand_indexes(indexes, self.stride(indexes), self._num_sequences)
         return self._expanded[id(indexes)]
@@ -285,5 +292,5 @@ _INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for positi
 
 
 def _sequence(rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-    """To which of the two sequences each row belongs."""
+    """Return to which of the two sequences each row belongs, 0 or 1."""
     return rows // stride % 2

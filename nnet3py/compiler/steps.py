@@ -1,7 +1,7 @@
-"""Steps: in what order, and in which groups of rows, the cindexes of a graph are computed.
+"""Steps: the order and the groups of rows in which the cindexes of a graph are computed.
 
-The graph is cut into epochs (by the structure of the network), those of recurrences into phases, those into one group
-per node. A step is such a group with its rows in their final order; every step becomes a matrix.
+The graph is cut into epochs (by the structure of the network), those of recurrences into phases, and these into one
+group for each node. A step is such a group with its rows in their final order; every step becomes a matrix.
 
 Kaldi: ``ComputeComputationPhases``, ``ComputationStepsComputer`` (nnet-computation-graph.h).
 """
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nnet3py.compiler.build_graph import SegmentedGraph
 from nnet3py.compiler.graph import Graph, ragged
 from nnet3py.compiler.node_rules import ComponentRule, DimRangeRule, NodeRules
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.compiler.segments import SegmentedGraph
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError
 from nnet3py.index import distinct
@@ -30,8 +30,8 @@ class Step(NamedTuple):
     ----------
     node : the node
     indexes : int32 (rows, 3), of all sequences, in the order of the matrix; may be empty for a component's input
-    source : of a dim-range node: the step that it is a window of; else -1
-    is_given : the caller gives the values: those of an input node, or of a component node, computed before
+    source : of a dim-range node: the step of which this one is a window of columns; else -1
+    is_given : whether the caller gives the values: of an input node, or of a component node, computed before
     """
 
     node: int
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What one node has in a phase: the numbers of its cindexes and their indexes of all sequences, both ascending."""
+    """The cindexes of one node in a phase: their numbers, and their indexes of all sequences, both ascending."""
 
     node: int
     numbers: np.ndarray
@@ -50,22 +50,22 @@ class Phase(NamedTuple):
 
 
 def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> Iterator[Phase]:
-    """The phases in order, and in each its nodes in order; without the inputs of components.
+    """Yield the phases in order, and in each its nodes in order, without the inputs of components.
 
     Parameters
     ----------
-    chosen : bool (cindexes,), those to put in phases (the others have been computed already); all if None
+    chosen : bool (cindexes,), the cindexes to put in phases, if others have been computed already; None for all
 
     Raises
     ------
     CompileError : a recurrence that goes both forward and backward in time
     """
-    mine = True if chosen is None else chosen
-    given = _by_node(graph, graph.is_input & mine)
-    computed = _by_node(graph, ~graph.is_input & mine)
+    wanted = True if chosen is None else chosen
+    given = _by_node(graph, graph.is_input & wanted)
+    computed = _by_node(graph, ~graph.is_input & wanted)
     yield from (_phase(graph, node, numbers)._replace(is_given=True)
                 for node, numbers in enumerate(given) if len(numbers))
-    rows_of_chain: dict[int, np.ndarray] = {}      # the rows of chains
+    rows_of_chain: dict[int, np.ndarray] = {}      # by the chain's last node
     last = graph.chains.last if graph.chains else range(len(rules))
     for epoch in rules.epochs:
         if len(epoch) > 1:
@@ -82,7 +82,7 @@ def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> 
 
 
 def _by_node(graph: Graph, chosen: np.ndarray) -> list[np.ndarray]:
-    """For each node the numbers of its cindexes that are ``chosen``."""
+    """Return for each node the numbers of its cindexes that are ``chosen``."""
     numbers = np.flatnonzero(chosen)
     bounds = np.searchsorted(numbers, graph.offsets).tolist()
     return [numbers[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
@@ -94,7 +94,7 @@ def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
 
 def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray],
                       hidden: frozenset[int]) -> Iterator[Phase]:
-    """Layers of the cindexes of one recurrence: first those that need no others, then those that need these."""
+    """Yield the phases of one recurrence: first cindexes that need no others of it, then those that need only these."""
     chains = _chains_of(graph, [node for node in epoch if len(computed[node])])
     if not chains:
         return
@@ -119,7 +119,7 @@ def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray]
 
 
 def _chains_of(graph: Graph, nodes: list[int]) -> list[list[int]]:
-    """The chains of these nodes, in the order of their first ones."""
+    """Return the chains of these nodes, in the order of their first ones."""
     if graph.chains is None:
         return [[node] for node in nodes]
     chains: dict[int, list[int]] = {}
@@ -129,10 +129,10 @@ def _chains_of(graph: Graph, nodes: list[int]) -> list[list[int]]:
 
 
 def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
-    """For each member the length of the longest chain of dependencies among the members that leads to it.
+    """Return for each member the length of the longest path of dependencies among the members that leads to it.
 
-    Members are the cindexes of the first node of each chain, int64 (rows,); ``chains`` has those of all its nodes, and
-    only those of its last are used by others.
+    Members are the cindexes of the first node of each chain, int64 (rows,); ``chains`` has the cindexes of all nodes of
+    each chain, and other chains use those of the last node only.
     """
     members = np.concatenate([chain[0] for chain in chains])
     weights = np.repeat([len(chain) for chain in chains], [len(chain[0]) for chain in chains]).tolist()
@@ -149,7 +149,7 @@ def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
     # A layer is a cindex or two, one for each shape of sequences: lists are faster than arrays of this size.
     layer = [0] * len(members)
     ready = [i for i, count in enumerate(waiting) if not count]
-    for i in ready:      # which grows meanwhile
+    for i in ready:      # the list grows meanwhile
         after = layer[i] + weights[i]
         for user in users_of[first_user[i]:first_user[i + 1]]:
             if layer[user] < after:
@@ -164,9 +164,13 @@ def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
 
 
 def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: NodeRules) -> list[Step]:
-    """The steps of ``graph`` in order. A component's step directly follows the step of its input, unless it is given.
+    """Return the steps of a graph in order.
 
-    Raises CompileError for a recurrence that goes both forward and backward in time.
+    A component's step directly follows the step of its input, unless its values are given.
+
+    Raises
+    ------
+    CompileError : a recurrence that goes both forward and backward in time
     """
     organizer = _StepOrganizer(nnet, graph, rules)
     organizer.begin(request)
@@ -177,7 +181,7 @@ def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: 
 
 def compute_segmented_steps(nnet: Nnet, requests: Sequence[ComputationRequest], graph: SegmentedGraph,
                             rules: NodeRules) -> tuple[list[Step], list[int]]:
-    """The steps for several requests, in their order, and for each the number of steps up to its end."""
+    """Return the steps for several requests, in their order, and for each request the number of steps up to its end."""
     organizer, ends = _StepOrganizer(nnet, graph, rules), []
     for number, request in enumerate(requests):
         organizer.begin(request)
@@ -194,17 +198,17 @@ class _StepOrganizer:
         self._names = nnet.node_names
         self._rules = rules
         self._given: dict[int, np.ndarray] = {}              # rows of the request's inputs
-        self._wanted: dict[int, np.ndarray] = {}             # and of its outputs
-        self._step_of = np.full(len(graph.indexes), -1)      # of each cindex
+        self._wanted: dict[int, np.ndarray] = {}             # rows of its outputs
+        self._step_of = np.full(len(graph.indexes), -1)      # the step of each cindex
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
 
     def begin(self, request: ComputationRequest) -> None:
-        """Add what follows for this request."""
+        """Make the following phases steps of this request."""
         self._given, self._wanted = ({self._names.index(io.name): io.indexes for io in ios}
                                      for ios in (request.inputs, request.outputs))
 
     def add(self, phase: Phase) -> None:
-        """Add the steps for what a node has in a phase."""
+        """Add the steps for the cindexes of a node in a phase."""
         node, numbers, indexes, is_given = phase
         rule = self._rules[node]
         if is_given:
@@ -235,7 +239,7 @@ class _StepOrganizer:
 
     def _add_dim_range(self, node: int, numbers: np.ndarray) -> None:
         graph = self.graph
-        # Each depends on the same index at the source node alone.
+        # Each cindex depends on the same index at the source node only.
         sources = graph.dependencies[graph.dependency_starts[numbers]]
         source_steps = self._step_of[sources].tolist()
         for source in sorted(set(source_steps)) if len(source_steps) > 1 else source_steps:

@@ -1,32 +1,31 @@
-"""A computation's commands, sub-matrices and matrices as arrays, and small helpers for such arrays."""
+"""A computation's commands, sub-matrices and matrices as arrays, and passes over such arrays."""
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, Command, CommandType, Role
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import COMMANDS, NUM_ARGS, Command, CommandType, Computation, Role
 
-_TYPES = tuple(CommandType)            # by number
+_TYPES = tuple(CommandType)            # by their numbers
 
-# Of each command type the roles of its arguments, (types, 7); past the last role for none.
+# For each command type the roles of its arguments, (types, 7); a number past the last role means no argument.
 ROLES = np.full((len(CommandType), NUM_ARGS), len(Role))
 for _kind, _info in COMMANDS.items():
     ROLES[_kind, :len(_info.roles)] = _info.roles
 
 
 class CommandTable:
-    """The commands as arrays, never changed.
+    """Commands as arrays, never changed.
 
     Attributes
     ----------
     types, alphas : uint8, float64 (commands,)
     rows : int64 (commands, 7), the arguments
-    numbers, args : by type, the numbers of the commands of the type, and their arguments, int64
+    numbers, args : for each command type the numbers of its commands, and their arguments, int64 (commands, 7)
     """
 
     def __init__(self, types: np.ndarray, alphas: np.ndarray, rows: np.ndarray) -> None:
@@ -34,7 +33,7 @@ class CommandTable:
 
     @classmethod
     def of(cls, commands: Collection[Command]) -> CommandTable:
-        """The table of a list."""
+        """Make the table of a list of commands."""
         rows = np.fromiter(chain.from_iterable([command[2] for command in commands]), np.int64,
                            NUM_ARGS * len(commands))
         return cls(np.frombuffer(bytes([command[0] for command in commands]), np.uint8),
@@ -52,33 +51,33 @@ class CommandTable:
         return {kind: self.rows[numbers] for kind, numbers in self.numbers.items()}
 
     def positions(self, roles: Collection[Role]) -> np.ndarray:
-        """Where in ``rows.ravel()`` the arguments are that have one of these roles, ascending."""
+        """Return the positions in ``rows.ravel()`` of the arguments that have one of these roles, ascending."""
         wanted = np.zeros(len(Role) + 1, bool)
         wanted[list(roles)] = True
         return np.flatnonzero(wanted[ROLES][self.types])
 
     def take(self, chosen: np.ndarray) -> CommandTable:
-        """The table of the commands with these numbers, in this order."""
+        """Return the table of the commands with these numbers, in this order."""
         return CommandTable(self.types[chosen], self.alphas[chosen], self.rows[chosen])
 
     def followed_by(self, other: CommandTable) -> CommandTable:
-        """The table of these commands followed by the others."""
+        """Return the table of these commands followed by the others."""
         return CommandTable(*(np.concatenate(pair) for pair in zip(
             (self.types, self.alphas, self.rows), (other.types, other.alphas, other.rows), strict=True)))
 
 
 def command_table(computation: Computation) -> CommandTable:
-    """The commands as arrays."""
-    return computation.made(_command_table, "commands")
+    """Return the commands of a computation as arrays."""
+    return computation.derived(_command_table, "commands")
 
 
 def keep_command_table(computation: Computation, table: CommandTable) -> None:
-    """Keep the commands as arrays, where the caller has these already."""
-    computation.keep(_command_table, table, "commands")
+    """Keep a table of the commands that the caller has made."""
+    computation.keep_derived(_command_table, table, "commands")
 
 
 def make_commands(table: CommandTable) -> list[Command]:
-    """The list of commands that a table describes."""
+    """Return the list of commands that a table describes."""
     types = map(_TYPES.__getitem__, table.types.tolist())
     return list(map(partial(tuple.__new__, Command),
                     zip(types, table.alphas.tolist(), map(tuple, table.rows.tolist()), strict=True)))
@@ -89,13 +88,13 @@ def _command_table(computation: Computation) -> CommandTable:
 
 
 def submatrix_table(computation: Computation) -> np.ndarray:
-    """The sub-matrices as int64 (sub-matrices, 5): matrix, first row, rows, first column, columns."""
-    return computation.made(_submatrix_table, "submatrices")
+    """Return the sub-matrices as int64 (sub-matrices, 5): matrix, first row, rows, first column, columns."""
+    return computation.derived(_submatrix_table, "submatrices")
 
 
 def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
-    """Keep the sub-matrices as an array, where the caller has that already."""
-    computation.keep(_submatrix_table, table, "submatrices")
+    """Keep a table of the sub-matrices that the caller has made."""
+    computation.keep_derived(_submatrix_table, table, "submatrices")
 
 
 def _submatrix_table(computation: Computation) -> np.ndarray:
@@ -103,8 +102,8 @@ def _submatrix_table(computation: Computation) -> np.ndarray:
 
 
 def matrix_sizes(computation: Computation) -> np.ndarray:
-    """Rows and columns of the matrices, int64 (matrices, 2)."""
-    return computation.made(_matrix_sizes, "matrices")
+    """Return rows and columns of the matrices, int64 (matrices, 2)."""
+    return computation.derived(_matrix_sizes, "matrices")
 
 
 def _matrix_sizes(computation: Computation) -> np.ndarray:
@@ -112,7 +111,7 @@ def _matrix_sizes(computation: Computation) -> np.ndarray:
 
 
 def whole_submatrices(computation: Computation) -> np.ndarray:
-    """For each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
+    """Return for each sub-matrix whether it is all of its matrix, bool; false for the empty one."""
     subs, sizes = submatrix_table(computation), matrix_sizes(computation)
     whole = (subs[:, 2] == sizes[subs[:, 0], 0]) & (subs[:, 4] == sizes[subs[:, 0], 1])
     whole[0] = False
@@ -120,26 +119,26 @@ def whole_submatrices(computation: Computation) -> np.ndarray:
 
 
 def least_at(count: int, places: np.ndarray, values: np.ndarray, none: int) -> np.ndarray:
-    """For each of ``count`` places the least value, int64; ``none`` where there is none."""
+    """Return for each of ``count`` places the least of its values, int64; ``none`` where there is none."""
     out = np.full(count, none)
     np.minimum.at(out, places, values)
     return out
 
 
 def greatest_at(count: int, places: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each of ``count`` places the greatest value, int64; -1 where there is none."""
+    """Return for each of ``count`` places the greatest of its values, int64; -1 where there is none."""
     out = np.full(count, -1)
     np.maximum.at(out, places, values)
     return out
 
 
 def least(entries: list[np.ndarray]) -> np.ndarray:
-    """The least number in each of the arrays, int64 (entries,); 0 for those without any."""
+    """Return the least number in each of the arrays, int64 (entries,); 0 for an empty array."""
     return _reduced(np.minimum, entries, 0)
 
 
 def greatest(entries: list[np.ndarray]) -> np.ndarray:
-    """The greatest number in each of the arrays, int64 (entries,); -1 for those without any."""
+    """Return the greatest number in each of the arrays, int64 (entries,); -1 for an empty array."""
     return _reduced(np.maximum, entries, -1)
 
 
@@ -151,3 +150,65 @@ def _reduced(function: np.ufunc, entries: list[np.ndarray], none: int) -> np.nda
         flat = np.concatenate([entry.ravel() for entry in entries])
         out[filled] = function.reduceat(flat, (np.cumsum(sizes) - sizes)[filled])
     return out
+
+
+# -- command lists with some commands removed, added or moved ----------------------------------------------------------
+
+
+def take_commands(computation: Computation, chosen: np.ndarray, added: Collection[Command] = ()) -> Computation:
+    """Return the computation with the commands of these numbers, in this order.
+
+    Numbers beyond the last command are those of the commands ``added``. As in all functions here, the table of the new
+    list is made from that of the old one.
+    """
+    commands, table = computation.commands, command_table(computation)
+    if added:
+        commands, table = [*commands, *added], table.followed_by(CommandTable.of(added))
+    out = computation.copy()
+    out.commands = list(map(commands.__getitem__, chosen.tolist()))
+    keep_command_table(out, table.take(chosen))
+    return out
+
+
+def sort_commands(computation: Computation, places: np.ndarray) -> Computation:
+    """Return the computation with its commands ordered by ``places``, a number for each; equal ones keep their order.
+    """
+    if (places[1:] >= places[:-1]).all():
+        return computation
+    return take_commands(computation, np.argsort(places, kind="stable"))
+
+
+def drop_commands(computation: Computation, numbers: Collection[int] | np.ndarray) -> Computation:
+    """Return the computation without the commands of these numbers; only before a jump is made, which counts commands.
+    """
+    if not len(numbers):
+        return computation
+    stays = np.ones(len(computation.commands), bool)
+    stays[numbers if isinstance(numbers, np.ndarray) else list(numbers)] = False
+    return take_commands(computation, np.flatnonzero(stays))
+
+
+def replace_commands(computation: Computation, new: Mapping[int, Command]) -> Computation:
+    """Return the computation with another command in place of each of these numbers."""
+    if not new:
+        return computation
+    chosen = np.arange(len(computation.commands))
+    chosen[list(new)] = np.arange(len(chosen), len(chosen) + len(new))
+    return take_commands(computation, chosen, new.values())
+
+
+def substitute_commands(computation: Computation, new: Mapping[int, Sequence[Command]]) -> Computation:
+    """Return the computation with any number of commands in place of each of these numbers.
+
+    The number of commands stands for the end.
+    """
+    if not new:
+        return computation
+    places = sorted(new)
+    added = [command for c in places for command in new[c]]
+    end = len(computation.commands)
+    where = np.repeat(places, [len(new[c]) for c in places])
+    stays = np.ones(end + len(added), bool)
+    stays[[c for c in places if c < end]] = False
+    chosen = np.insert(np.arange(end), where, np.arange(end, end + len(added)))
+    return take_commands(computation, chosen[stays[chosen]], added)

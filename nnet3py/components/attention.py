@@ -1,4 +1,4 @@
-"""Attention of each frame to a fixed number of frames around it."""
+"""Restricted self-attention: each frame attends to a fixed number of frames around it."""
 from __future__ import annotations
 
 import math
@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import LARGEST_DIM, Field, InFiles, Values, as_float32, invalid_initializer, take_part
-from nnet3py.components.info_text import number
+from nnet3py.components.fields import (
+    LARGEST_DIM,
+    Field,
+    InFiles,
+    Values,
+    as_float32,
+    invalid_initializer,
+    number,
+    take_part,
+)
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
 from nnet3py.errors import CompileError
 
@@ -29,7 +37,7 @@ STATS_DRAWS = 3                 # statistics are stored unless a draw from this 
 
 @dataclass
 class RestrictedAttentionComponentPrecomputedIndexes(InFiles):
-    """The times and sequences of the rows. Kaldi's class of this name."""
+    """Grid of times and sequences of the rows. Kaldi's class of this name."""
 
     FIELDS = (Field("<Io>", TimeGrid, "grid"),)
 
@@ -38,7 +46,7 @@ class RestrictedAttentionComponentPrecomputedIndexes(InFiles):
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Which frames an attention component looks at, and its parts' widths; in the order of fields in files."""
+    """Frames that an attention component attends to, and dimensions of its heads, in the order of fields in files."""
 
     num_heads: int
     key_dim: int
@@ -53,21 +61,21 @@ class AttentionShape:
 
     @property
     def positions(self) -> int:
-        """Frames that each frame attends to. Kaldi: context-dim."""
+        """Number of frames that each frame attends to. Kaldi: context-dim."""
         return self.num_left_inputs + 1 + self.num_right_inputs
 
     @property
     def head_input_dim(self) -> int:
-        """Columns of one head's input: key, value, query, and what is added to the products for each position."""
+        """Columns of a head's input: key, value, query, and a term per position that is added to the products."""
         return 2 * self.key_dim + self.value_dim + self.positions
 
     @property
     def head_output_dim(self) -> int:
-        """Columns of one head's output: value, and the weights if ``output_context``."""
+        """Columns of a head's output: value and, with ``output_context``, the weights."""
         return self.value_dim + (self.positions if self.output_context else 0)
 
     def fault(self) -> str:
-        """Why the shape is impossible; empty if it is not."""
+        """Return the reason why the shape is impossible; empty if it is possible."""
         left, right = self.num_left_inputs, self.num_right_inputs
         if min(self.num_heads, self.key_dim, self.value_dim, self.time_stride) < 1:
             return "num-heads, key-dim, value-dim and time-stride must be given and above 0"
@@ -84,7 +92,7 @@ class AttentionShape:
 
 
 class _Head(NamedTuple):
-    """The matrices of one head, views of those of the call; ``y`` is its output or the derivative there."""
+    """Matrices of a head, views of those of the call; ``y`` is the output or its derivative."""
 
     keys: DeviceArray        # (input rows, key_dim)
     values: DeviceArray      # (input rows, value_dim)
@@ -96,14 +104,14 @@ class _Head(NamedTuple):
 
 
 class RestrictedAttentionComponent(Component):
-    """Each head's value at t is a mean of the values around t, weighted by the softmax of key-query products.
+    """Multi-head attention to the frames around t, weighted by the softmax of key-query products.
 
-    For position o and frame t + d, d = (o - num_left_inputs) * time_stride: the weight is the softmax over o of
+    For position o and frame t + d, d = (o - num_left_inputs) * time_stride, the weight is the softmax over o of
     key_scale key(t + d) . query(t) + added_o(t). Kaldi: RestrictedAttentionComponent.
 
     Attributes
     ----------
-    count : float64 (1,), the rows in the statistics
+    count : float64 (1,), number of rows in the statistics
     entropy : float64 (num_heads,), sum over those rows of the entropy of the weights
     posterior : float64 (num_heads, positions), sum of the weights
     stored : bool (1,), whether statistics were ever requested: until then, files hold none
@@ -147,7 +155,7 @@ class RestrictedAttentionComponent(Component):
     # -- indexes -----------------------------------------------------------------------------------------------------
 
     def _positions(self) -> np.ndarray:
-        """How many inputs to the right each position is, int32 (positions,)."""
+        """Return the distance of each position from the frame itself, in inputs, int32 (positions,)."""
         return np.arange(-self.shape.num_left_inputs, self.shape.num_right_inputs + 1, dtype=np.int32)
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
@@ -167,7 +175,7 @@ class RestrictedAttentionComponent(Component):
         return RestrictedAttentionComponentPrecomputedIndexes(self._grid(inputs, outputs))
 
     def _grid(self, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-        """The grid of input and output: one step for both, and every position of every output in the input."""
+        """Return the grid of input and output, with one step for both and all positions of all outputs in the input."""
         shape, grid = self.shape, TimeGrid.from_indexes(inputs, outputs)
         stride = shape.time_stride
         step_in, step_out = grid.step_in or stride, grid.step_out or stride
@@ -191,7 +199,7 @@ class RestrictedAttentionComponent(Component):
     # -- computing ---------------------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Memory, num_rows: int) -> DeviceArray:
-        """The weights, (output rows, heads * positions)."""
+        """Return storage for the weights, (output rows, heads * positions)."""
         cols = self.posterior.size
         return ops.new_vector(num_rows * cols).reshape(num_rows, cols)
 
@@ -242,9 +250,9 @@ class RestrictedAttentionComponent(Component):
         self._shift(indexes.grid, x, y)
 
     def _shift(self, grid: TimeGrid, x: DeviceArray, y: DeviceArray) -> tuple[int, int]:
-        """How many input rows there are from one position to the next, and the input row of the first output row.
+        """Return the number of input rows between neighboring positions, and the input row of the first output row.
 
-        The grid may come from a file: raises ShapeError unless it is one of this component, for these rows.
+        Raises ShapeError for a grid, perhaps from a file, that is not this component's or not for these rows.
         """
         step, images, shape = max(grid.step_in, 1), grid.num_images, self.shape
         shift, first_row = (images * frames // step for frames in (
@@ -256,7 +264,7 @@ class RestrictedAttentionComponent(Component):
         return shift, first_row
 
     def _head(self, h: int, first_row: int, x: DeviceArray, weights: DeviceArray, y: DeviceArray) -> _Head:
-        """The matrices of head ``h``, from input, weights and output, or from the derivatives of these."""
+        """Return the matrices of head ``h``, from input, weights and output, or from the derivatives of these."""
         shape, rows = self.shape, slice(first_row, first_row + y.shape[0])
         key, value = h * shape.head_input_dim, h * shape.head_input_dim + shape.key_dim
         query, added, end = value + shape.value_dim, value + shape.value_dim + shape.key_dim, key + shape.head_input_dim
@@ -267,7 +275,7 @@ class RestrictedAttentionComponent(Component):
                      y[:, y_value:y_weights], y[:, y_weights:y_end])
 
     def _rows_of_heads(self, weights: DeviceArray) -> DeviceArray:
-        """The weights, or their derivative, with a row for each output row and head."""
+        """Return the weights, or their derivative, as a matrix with a row for each output row and head."""
         return weights.reshape(-1, self.shape.positions)
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
@@ -316,17 +324,17 @@ class RestrictedAttentionComponent(Component):
 
     @property
     def stored_entropy(self) -> np.ndarray:
-        """As files have it: none if statistics were never requested."""
+        """Entropy sums as in files, empty if statistics were never requested."""
         return self.entropy if self.stored[0] else self.entropy[:0]
 
     @property
     def stored_posterior(self) -> np.ndarray:
-        """As files have it: none if statistics were never asked for."""
+        """Posterior sums as in files, empty if statistics were never requested."""
         return self.posterior if self.stored[0] else self.posterior[:0]
 
     @property
     def context_dim(self) -> int:
-        """Kaldi's name for the number of positions."""
+        """Number of positions, under Kaldi's name."""
         return self.shape.positions
 
     def info(self, verbose: int = 0) -> str:

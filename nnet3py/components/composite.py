@@ -1,4 +1,4 @@
-"""A chain of components that is computed as one, a piece of the rows at a time, to save memory."""
+"""Composite: a chain of components that is computed as one, a chunk of rows at a time, to save memory."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-MAX_ROWS_PROCESS = 4096         # the default
-MAX_COMPONENTS = 100000         # in a file
+MAX_ROWS_PROCESS = 4096         # default of the key max-rows-process
+MAX_COMPONENTS = 100000         # of a composite in a file; more must be damage
 NESTED = "a CompositeComponent cannot stand inside another"
 
 
 class _Children(list[Component]):
-    """The components inside; files hold their number, then one after the other."""
+    """Components inside a composite; files hold their number, then one after the other."""
 
     @classmethod
     def read(cls, reader: TokenReader) -> _Children:
-        """Read them. Raises FormatError for too many, or for some that cannot stand there."""
+        """Read the components. Raises FormatError for too many, or for types that a composite cannot contain."""
         count = reader.integer()
         if not 0 < count <= MAX_COMPONENTS:
             raise reader.error(f"expected between 1 and {MAX_COMPONENTS} components inside, found {count}")
@@ -50,19 +50,20 @@ class _Children(list[Component]):
 
 
 class CompositeComponent(UpdatableComponent):
-    """Simple components, one after the other. Values between them are computed again in the backward pass.
+    """Sequence of simple components whose intermediate values are recomputed in the backward pass.
 
-    Kaldi: CompositeComponent. In the backward pass, each piece of rows is a minibatch to the components inside: their
-    natural gradient, their random numbers and their statistics, which are stored then, go by pieces. The limits and
-    penalties that trainers apply treat the whole as one component.
+    Kaldi: CompositeComponent. In the backward pass each chunk of rows is a minibatch to the children: natural gradient
+    and statistics are updated by chunks. The limits and penalties of trainers treat the composite as one component.
 
-    Kaldi's copies of a composite forget the whole's own settings (not those inside), ours keep them. It writes
-    ``max-change`` and ``l2-regularize`` of the whole into files but cannot read them again; we can.
+    Kaldi's copies of a composite lose its own settings (not those of its children), ours keep them. Kaldi writes
+    ``max-change`` and ``l2-regularize`` of the composite into files but cannot read them; we can.
 
     Attributes
     ----------
-    children : the components, each as wide as its neighbor
-    max_rows_process : the largest number of rows at a time; 0 or less: all
+    children : list of Component
+        Components, each with as many input columns as the one before has output columns.
+    max_rows_process : int
+        Number of rows that are computed at a time; 0 or less for all.
     """
 
     FIELDS = (*OLDER_SETTINGS, Field("<MaxRowsProcess>", "integer", "max_rows_process"),
@@ -93,21 +94,21 @@ class CompositeComponent(UpdatableComponent):
         return self.children[-1].output_dim
 
     def _trained(self) -> list[UpdatableComponent]:
-        """The children that training changes."""
+        """Return the children that training changes."""
         return [child for child in self.children
                 if isinstance(child, UpdatableComponent) and child.has(Properties.UPDATABLE)]
 
     def as_block_affine(self) -> CompositeComponent:
-        """The composite with a BlockAffineComponent in place of each child that repeats an affine map."""
+        """Return the composite with a BlockAffineComponent in place of each child that repeats an affine map."""
         children = [child.as_block_affine() if hasattr(child, "as_block_affine") else child for child in self.children]
         component = CompositeComponent(children, self.max_rows_process)
         component.copy_settings(self)
         return component
 
-    # -- what the trainer asks --------------------------------------------------------------------------------
+    # -- for the trainer --------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """The children's, each name after the child's number and a dot: ``0.linear_params``."""
+        """Return the children's parameters, named after the child's number and a dot: ``0.linear_params``."""
         return {f"{i}.{name}": value for i, child in enumerate(self.children)
                 for name, value in child.parameters().items()}
 
@@ -115,9 +116,9 @@ class CompositeComponent(UpdatableComponent):
         return tuple(preconditioner for child in self._trained() for preconditioner in child.preconditioners())
 
     def set_underlying_learning_rate(self, rate: float) -> None:
-        """Set the whole's rate to ``rate`` times its factor, and each child's to that times the child's."""
+        """Set the composite's rate to ``rate`` times its factor, and each child's to that times the child's factor."""
         super().set_underlying_learning_rate(rate)
-        # what a frozen child would learn with is what it remembers
+        # a frozen child keeps the rate from before freezing, which unfreezing gives back
         before = self.before_freezing if self.is_frozen else None
         for child in self._trained():
             child.set_underlying_learning_rate(before.learning_rate if before and child.is_frozen
@@ -129,7 +130,7 @@ class CompositeComponent(UpdatableComponent):
             child.set_actual_learning_rate(rate)
 
     def freeze(self) -> None:
-        """Freeze the whole and each child: Kaldi's copies of a composite forget the whole's own factor."""
+        """Freeze the composite and each child, since Kaldi's copies of a composite lose its own factor."""
         super().freeze()
         for child in self._trained():
             child.freeze()
@@ -159,24 +160,24 @@ class CompositeComponent(UpdatableComponent):
     # -- computation ------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
-        for rows in self._pieces(x.shape[0]):
+        for rows in self._chunks(x.shape[0]):
             mark = ops.mark_scratch()
-            _Piece(ops, self.children, x[rows]).forward(len(self.children), y[rows])
+            _ChunkValues(ops, self.children, x[rows]).forward(len(self.children), y[rows])
             ops.release_scratch(mark)
 
     def backprop(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Memo,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None and update is None:
             return
-        for rows in self._pieces(x.shape[0]):
+        for rows in self._chunks(x.shape[0]):
             mark = ops.mark_scratch()
-            piece = _Piece(ops, self.children, x[rows])
-            piece.forward(piece.num_needed_backward())
-            piece.backward(None if y is None else y[rows], dy[rows], update, None if dx is None else dx[rows])
+            chunk = _ChunkValues(ops, self.children, x[rows])
+            chunk.forward(chunk.num_needed_backward())
+            chunk.backward(None if y is None else y[rows], dy[rows], update, None if dx is None else dx[rows])
             ops.release_scratch(mark)
 
-    def _pieces(self, num_rows: int) -> Iterator[slice]:
-        """The ranges of rows that are computed together."""
+    def _chunks(self, num_rows: int) -> Iterator[slice]:
+        """Yield the ranges of rows that are computed together."""
         step = self.max_rows_process if self.max_rows_process > 0 else max(num_rows, 1)
         for start in range(0, num_rows, step):
             yield slice(start, min(start + step, num_rows))
@@ -209,7 +210,7 @@ class CompositeComponent(UpdatableComponent):
 
 
 def _child_from_config(line: ConfigLine, rng: np.random.Generator) -> Component:
-    """A child from its own config line, which has no first word, and its type like any other key."""
+    """Return a child from its own config line, which has no first word and has its type as a key."""
     if line.first_token:
         raise line.error(f"Error parsing config line: {line.whole_line}",
                          f"'{line.first_token}' at its begin should be a pair, as in type=NoOpComponent dim=5")
@@ -222,7 +223,7 @@ def _child_from_config(line: ConfigLine, rng: np.random.Generator) -> Component:
 
 
 def _fault(children: Sequence[Component]) -> str:
-    """Why these cannot form a composite; "" if they can."""
+    """Return the reason why these components cannot form a composite; empty if they can."""
     for number, child in enumerate(children, 1):
         flags = child.properties
         if not flags & Properties.SIMPLE or flags & Properties.RANDOM:
@@ -235,14 +236,14 @@ def _fault(children: Sequence[Component]) -> str:
 
 
 class _Memory:
-    """Gives the children's memos memory of the current call, where a network would give lasting memory."""
+    """Provider of scratch memory for the memos of children, which last for one call only."""
 
     def __init__(self, ops: Ops) -> None:
         self.new_vector = ops.scratch_vector
 
 
-class _Piece:
-    """Rows on their way through the children, in scratch memory.
+class _ChunkValues:
+    """Values of a chunk of rows between the children, in scratch memory.
 
     ``values[i]`` is the input of child ``i``, and None after the last one that was computed.
     """
@@ -254,7 +255,7 @@ class _Piece:
         self.memos: list[Memo] = [None] * len(children)
 
     def forward(self, count: int, y: DeviceArray | None = None) -> None:
-        """Compute the first ``count`` children; the composite's last one writes to ``y`` if that is given."""
+        """Compute the first ``count`` children; the last child of the composite writes to ``y`` if that is given."""
         ops = self.ops
         for i, child in enumerate(self.children[:count]):
             if i + 1 == len(self.children) and y is not None:
@@ -268,7 +269,7 @@ class _Piece:
             ops.release_scratch(mark)
 
     def num_needed_backward(self) -> int:
-        """How many children must be computed again before going back."""
+        """Return the number of children that must be recomputed for the backward pass."""
         count, last = len(self.children), self.flags[-1]
         if last & Properties.USES_MEMO:
             return count
@@ -278,7 +279,7 @@ class _Piece:
         return count - 1
 
     def backward(self, y: DeviceArray | None, dy: Any, update: Component | None, dx: DeviceArray | None) -> None:
-        """From the derivative ``dy`` at the output ``y`` (None if it is not needed) to ``dx`` and the updates."""
+        """Compute ``dx`` and the updates from the output derivative ``dy``; ``y`` is None if it is not needed."""
         ops = self.ops
         self.values[-1] = y
         for i in reversed(range(len(self.children))):
@@ -294,7 +295,7 @@ class _Piece:
             dy = derivative
 
     def _matrix(self, num_cols: int, zero: int) -> DeviceArray:
-        """Scratch with as many rows as this piece."""
+        """Return a scratch matrix with as many rows as this chunk."""
         matrix = self.ops.scratch(self.values[0].shape[0], num_cols)
         if zero:
             self.ops.set_const(matrix, 0.0)

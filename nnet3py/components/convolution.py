@@ -18,9 +18,7 @@ from nnet3py.components.convolution_geometry import (
     compile_convolution,
     convolution_grid,
 )
-from nnet3py.components.fields import Field, InFiles, Values, fields_info
-from nnet3py.components.info_text import number
-from nnet3py.components.layer_fields import default_rank_out
+from nnet3py.components.fields import Field, InFiles, Values, fields_info, number
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.normalize import in_blocks
 from nnet3py.components.time_grid import at_time_offsets
@@ -30,6 +28,7 @@ from nnet3py.components.updatable import (
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
+    default_rank_out,
     normal,
 )
 from nnet3py.errors import CompileError
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_MEMORY_MB = 200.0
-DEFAULT_HISTORY = 4.0      # of both preconditioners, in minibatches
+DEFAULT_HISTORY = 4.0      # minibatches, of both preconditioners
 UPDATE_PERIOD = 1
 _TOO_SHORT = "num-minibatches-history must be above 1, not {:g}"
 _PAIR = re.compile(r"\s*([+-]?[0-9]{1,9})\s*,\s*([+-]?[0-9]{1,9})\s*")
@@ -53,7 +52,7 @@ _PAIR = re.compile(r"\s*([+-]?[0-9]{1,9})\s*,\s*([+-]?[0-9]{1,9})\s*")
 
 @dataclass
 class TimeHeightConvolutionComponentPrecomputedIndexes(InFiles):
-    """The computation for the rows of one command. Kaldi's class of this name."""
+    """Compiled computation for the rows of one command. Kaldi's class of this name."""
 
     FIELDS = (Field("<Computation>", ConvolutionComputation, "computation"),)
 
@@ -61,7 +60,7 @@ class TimeHeightConvolutionComponentPrecomputedIndexes(InFiles):
 
 
 class _Piece(NamedTuple):
-    """What one step of a computation does for some of the output times: views of the call's matrices."""
+    """Part of a step for some of the output times, as views of the call's matrices."""
 
     step: ConvolutionStep
     x: DeviceArray        # (rows, heights and filters of the input)
@@ -69,26 +68,26 @@ class _Piece(NamedTuple):
     temp: DeviceArray | None     # (rows, gathered columns of x), contiguous scratch; None if x need not be gathered
 
     def inputs(self) -> DeviceArray:
-        """The input in one row for each row of ``y``: the temporary matrix, or ``x`` itself."""
+        """Return the input with a row for each row of ``y``: the temporary matrix, or ``x`` itself."""
         matrix = self.x if self.temp is None else self.temp
         return matrix.reshape(self.y.shape[0], -1)
 
     def gathered(self, ops: Ops) -> DeviceArray:
-        """``inputs()``, after gathering them."""
+        """Gather the input columns, and return them as ``inputs()``."""
         if self.temp is not None:
             ops.copy_col_blocks(self.temp, self.x, self.step.height_map)
         return self.inputs()
 
 
 class TimeHeightConvolutionComponent(UpdatableComponent):
-    """A convolution over time and height with zero padding of heights; see ``ConvolutionModel`` for the formula.
+    """Convolution over time and height with zero padding of heights; ``ConvolutionModel`` has the formula.
 
     Attributes
     ----------
     linear_params : float32 (num_filters_out, offsets * num_filters_in), the blocks of the offsets side by side
     bias_params : float32 (num_filters_out,)
-    preconditioner_in : of the rows of the gradient of [linear_params, bias_params]
-    preconditioner_out : of its columns
+    preconditioner_in, preconditioner_out : OnlineNaturalGradient
+        Preconditioners of the rows and of the columns of the gradient of [linear_params, bias_params].
     """
 
     PARAMETERS = ("linear_params", "bias_params")
@@ -149,7 +148,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                            need_backprop: bool) -> TimeHeightConvolutionComponentPrecomputedIndexes:
         grid = convolution_grid(self.model, inputs, outputs)
         if not (np.array_equal(grid.input_rows(inputs), inputs) and np.array_equal(grid.output_rows(outputs), outputs)):
-            raise CompileError("the rows of a convolution are not in the order that it asked for")
+            raise CompileError("the rows of a convolution are not in the order of reorder_indexes")
         return TimeHeightConvolutionComponentPrecomputedIndexes(
             compile_convolution(self.model, grid, self.max_memory_mb))
 
@@ -178,7 +177,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     def _pieces(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray,
                 y: DeviceArray) -> Iterator[_Piece]:
-        """The steps of the computation, for as many output times at once as the temporary matrix holds."""
+        """Yield the steps of the computation, each for as many output times as the temporary matrix holds."""
         self._check_fit(computation, x, y)
         x = in_blocks(x, computation.num_filters_in * computation.height_in)
         temp = ops.scratch_vector(computation.temp_rows * computation.temp_cols)
@@ -196,7 +195,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         self._check_fit(indexes.computation, x, y)
 
     def _check_fit(self, computation: ConvolutionComputation, x: DeviceArray, y: DeviceArray) -> None:
-        """A computation may come from a file: raise ShapeError unless it is one of this component, for these rows."""
+        """Raise ShapeError unless the computation, which may come from a file, is this component's, for these rows."""
         expected = (self.model.num_filters_in, self.model.num_filters_out, self.model.height_out,
                     computation.num_t_out * computation.num_images,
                     computation.num_t_in * computation.num_images * computation.height_in)
@@ -206,12 +205,12 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             raise compiled_for_others("a convolution", x, y)
 
     def _weights(self, piece: _Piece) -> DeviceArray:
-        """The columns of the parameters that a piece uses."""
+        """Return the columns of the parameters that a piece uses."""
         start = piece.step.params_start_col
         return self.linear_params[:, start:start + piece.inputs().shape[1]]
 
     def _step(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray, dy: DeviceArray) -> None:
-        """Add the learning rate times the gradient, preconditioned if so set, to the parameters."""
+        """Add the learning rate times the gradient, perhaps preconditioned, to the parameters."""
         num_rows, num_cols = self.linear_params.shape
         gradient = ops.scratch(num_rows, num_cols + 1)
         self._gradient(ops, computation, x, dy, gradient)
@@ -231,7 +230,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     def _gradient(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray, dy: DeviceArray,
                   dst: DeviceArray) -> None:
-        """dst = the derivatives by the parameters, and by the bias in a last column."""
+        """Set ``dst`` to the derivatives by the parameters and, in a last column, by the bias."""
         last = dst.shape[1] - 1
         bias = ops.scratch_vector(dst.shape[0])
         ops.add_row_sum(bias, in_blocks(dy, self.model.num_filters_out), 1.0, 0.0)
@@ -302,7 +301,7 @@ def _preconditioner(rank: int, history: float, alpha: float) -> OnlineNaturalGra
 
 
 def _model_from_config(line: ConfigLine) -> ConvolutionModel:
-    """The model that a config line describes; ConfigError if it has a fault."""
+    """Return the model of a config line. Raises ConfigError for an impossible one."""
     filters_in, filters_out, height_in, height_out = (
         line.get_int(key) for key in ("num-filters-in", "num-filters-out", "height-in", "height-out"))
     if line.has("offsets"):
@@ -339,7 +338,7 @@ def _rising_list(line: ConfigLine, key: str) -> list[int]:
 
 
 def _unit_filters(line: ConfigLine, model: ConvolutionModel) -> np.ndarray:
-    """The parameters that make the convolution copy its input."""
+    """Return the parameters that make the convolution copy its input."""
     place = np.flatnonzero((model.offsets == 0).all(axis=1))
     if model.num_filters_in != model.num_filters_out or place.size == 0:
         raise bad_initializer(line, "init-unit needs as many filters out as in, and the offset 0,0")

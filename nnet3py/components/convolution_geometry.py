@@ -26,12 +26,14 @@ f32 = np.float32
 
 @dataclass
 class ConvolutionModel(InFiles):
-    """y[t, h] = sum over offsets of W[offset] x[t + time, height_subsample_out * h + height], zero outside the input.
+    """Geometry of a convolution over time and height.
+
+    y[t, h] = sum over offsets of W[offset] x[t + time, height_subsample_out * h + height], where x is 0 outside.
 
     Attributes
     ----------
     offsets : int32 (P, 2), pairs (time, height), each once, in rising order
-    required_time_offsets : int32, rising: the times among ``offsets`` whose input every output needs
+    required_time_offsets : int32, rising, times of ``offsets`` whose input every output needs
     """
 
     FIELDS = (Field("<NumFiltersIn>", "dim", "num_filters_in"), Field("<NumFiltersOut>", "dim", "num_filters_out"),
@@ -50,31 +52,31 @@ class ConvolutionModel(InFiles):
 
     @property
     def input_dim(self) -> int:
-        """Columns of the input."""
+        """Number of columns of the input."""
         return self.num_filters_in * self.height_in
 
     @property
     def output_dim(self) -> int:
-        """Columns of the output."""
+        """Number of columns of the output."""
         return self.num_filters_out * self.height_out
 
     @property
     def param_cols(self) -> int:
-        """Columns of the parameter matrix: for each offset the input filters."""
+        """Number of columns of the parameter matrix, which has the input filters of each offset."""
         return self.num_filters_in * len(self.offsets)
 
     @cached_property
     def time_offsets(self) -> np.ndarray:
-        """The distinct times among the offsets, int32, rising."""
+        """Distinct times of the offsets, int32, rising."""
         return np.unique(self.offsets[:, 0])
 
     @cached_property
     def time_modulus(self) -> int:
-        """The greatest common divisor of the distances between time offsets; 0 if there is only one."""
+        """Greatest common divisor of the distances between time offsets; 0 if there is only one."""
         return int(np.gcd.reduce(np.diff(self.time_offsets.astype(np.int64)))) if self.time_offsets.size > 1 else 0
 
     def fault(self) -> str | None:
-        """Why this model cannot be used, or None if it can. Zero padding of heights is allowed. Kaldi: Check."""
+        """Return the reason why this model cannot be used, or None. Heights may be padded with zeros. Kaldi: Check."""
         sizes = (self.num_filters_in, self.num_filters_out, self.height_in, self.height_out, self.height_subsample_out)
         if min(sizes) <= 0 or max(self.input_dim, self.output_dim, *sizes) > LARGEST_DIM:
             return f"numbers of filters, heights and subsampling must be above 0, and rows at most {LARGEST_DIM} wide"
@@ -96,7 +98,7 @@ class ConvolutionModel(InFiles):
             f"input heights are 0..{self.height_in - 1}")
 
     def unused_height(self) -> int | None:
-        """The first input height that no output uses, or None if all are used; of a model without fault."""
+        """Return the first input height that no output uses, or None if all are used; of a model without fault."""
         used = np.zeros(self.height_in, dtype=bool)
         step = self.height_subsample_out
         reached = np.unique(np.column_stack([self.offsets[:, 1], *self._heights_reached()]), axis=0)
@@ -105,7 +107,7 @@ class ConvolutionModel(InFiles):
         return None if used.all() else int(np.argmin(used))
 
     def _heights_reached(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each offset the first and last output height with input, int64 (P,); first > last: none."""
+        """Return each offset's first and last output height with input, int64 (P,); first > last if there is none."""
         height, step = self.offsets[:, 1].astype(np.int64), self.height_subsample_out
         return np.maximum(-(height // step), 0), np.minimum((self.height_in - 1 - height) // step, self.height_out - 1)
 
@@ -115,7 +117,7 @@ class ConvolutionModel(InFiles):
             raise reader.error(f"impossible convolution: {fault}")
 
     def info(self) -> str:
-        """The fields that describe the model in the information text. Kaldi: ConvolutionModel::Info."""
+        """Return the fields that describe the model in the information text. Kaldi: ConvolutionModel::Info."""
         offsets = " ".join(f"{time},{height}" for time, height in self.offsets.tolist())
         required = ",".join(map(str, self.required_time_offsets.tolist()))
         return (f"num-filters-in={self.num_filters_in}, num-filters-out={self.num_filters_out}, "
@@ -129,10 +131,10 @@ def _rising(values: np.ndarray) -> bool:
 
 
 def _first_gap(first: np.ndarray, last: np.ndarray, count: int) -> int | None:
-    """The first number in 0..count-1 that lies in none of the ranges first[i]..last[i], or None."""
+    """Return the first number in 0..count-1 that lies in none of the ranges first[i]..last[i], or None."""
     order = np.argsort(first, kind="stable")
     first = np.append(first[order], count)
-    covered = np.maximum.accumulate(np.append(0, last[order] + 1))   # all below is covered before range i comes
+    covered = np.maximum.accumulate(np.append(0, last[order] + 1))   # numbers below are covered before range i begins
     gaps = first > covered
     return int(covered[np.argmax(gaps)]) if gaps.any() else None
 
@@ -142,13 +144,15 @@ def _first_gap(first: np.ndarray, last: np.ndarray, count: int) -> int | None:
 
 @dataclass
 class ConvolutionStep:
-    """The contribution of the offsets of one time: one product of gathered input columns with some parameters.
+    """Contribution of the offsets at one time: a product of gathered input columns with columns of the parameters.
 
     Attributes
     ----------
-    time_shift : the input time, as a number of rows per sequence, that the first output time uses
-    params_start_col : first column of the parameters
-    height_map : int32 (height_out * offsets of this time,): the input height of each; -1 for padding
+    time_shift : int
+        Input time of the first output time, in rows per sequence.
+    params_start_col : int
+        First column of the parameters.
+    height_map : int32 (height_out * offsets of this time,), input height of each; -1 for padding
     """
 
     time_shift: int
@@ -156,17 +160,17 @@ class ConvolutionStep:
     height_map: np.ndarray
 
     def is_identity(self, height_in: int) -> bool:
-        """True if the gathered input is the input itself."""
+        """Return whether the gathered input is the input itself."""
         return self.height_map.size == height_in and bool((self.height_map == np.arange(height_in)).all())
 
 
 @dataclass
 class ConvolutionComputation:
-    """A convolution compiled for given rows, as a list of steps.
+    """Convolution compiled for given rows, as a list of steps.
 
-    The rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k
-    the input is viewed with k times in a row: ``num_t_in`` counts those rows and ``height_in`` their heights.
-    ``temp_rows`` and ``temp_cols`` size the temporary matrix for gathered input: that many rows of output at a time.
+    Rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k a
+    row of the viewed input holds k times: ``num_t_in`` is the number of such rows and ``height_in`` of their heights.
+    ``temp_rows`` and ``temp_cols`` are the size of the temporary matrix for gathered input of that many output rows.
     """
 
     num_filters_in: int
@@ -186,15 +190,15 @@ class ConvolutionComputation:
 
     @property
     def times_per_chunk(self) -> int:
-        """Output times that are computed at once."""
+        """Number of output times that are computed at once."""
         return self.temp_rows // self.num_images if self.temp_rows else self.num_t_out
 
     def step_cols(self, step: ConvolutionStep) -> int:
-        """Columns of the parameters that a step uses."""
+        """Return the columns of the parameters that a step uses."""
         return self.num_filters_in * (step.height_map.size // self.height_out)
 
     def fault(self) -> str | None:
-        """Why this computation cannot be run, or None if it can. Kaldi: Check."""
+        """Return the reason why this computation cannot be run, or None. Kaldi: Check."""
         sizes = (self.num_filters_in, self.num_filters_out, self.height_in, self.height_out, self.num_t_out,
                  self.num_images)
         if min(sizes) <= 0 or self.num_t_in < self.num_t_out:
@@ -216,7 +220,7 @@ class ConvolutionComputation:
         return None
 
     def set_temp_size(self, max_memory_mb: float) -> None:
-        """Set the size of the temporary matrix: all output rows, or fewer at a time if that takes more megabytes."""
+        """Set the size of the temporary matrix to all output rows, or to fewer if these take too many megabytes."""
         self.temp_rows, self.temp_cols = 0, self._temp_cols()
         if self.temp_cols > 0:
             rows = self.num_t_out * self.num_images
@@ -232,10 +236,10 @@ class ConvolutionComputation:
         return self.num_filters_in * max((step.height_map.size for step, needed in
                                           zip(self.steps, self.needs_copy, strict=True) if needed), default=0)
 
-    # Irregular: it has a list of steps, and pairs of numbers under one tag; files have another name for it.
+    # Not a table of fields: there are a list of steps and pairs of numbers under one tag, and the tag is another name.
     @classmethod
     def read(cls, reader: TokenReader) -> ConvolutionComputation:
-        """Read the fields, perhaps with the opening tag before them; FormatError if they do not fit together."""
+        """Read the fields, perhaps after the opening tag. Raises FormatError if they are inconsistent."""
         reader.expect_one_or_two("<ConvComputation>", "<NumFiltersInOut>")
         filters_in, filters_out = (read_dim(reader, "<NumFiltersInOut>") for _ in range(2))
         reader.expect("<HeightInOut>")
@@ -266,7 +270,7 @@ class ConvolutionComputation:
         return computation
 
     def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads."""
+        """Write the computation as ``read`` reads it."""
         writer.token("<ConvComputation>")
         for tag, sizes in (("<NumFiltersInOut>", (self.num_filters_in, self.num_filters_out)),
                            ("<HeightInOut>", (self.height_in, self.height_out)),
@@ -289,7 +293,7 @@ class ConvolutionComputation:
 
 
 def convolution_grid(model: ConvolutionModel, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """The grid on which the convolution sees its rows: with missing times at the edges added, and in blocks of times.
+    """Return the grid of a convolution: missing times at the edges are added, and times are grouped into blocks.
 
     Parameters
     ----------
@@ -327,10 +331,10 @@ def _check_required(model: ConvolutionModel, grid: TimeGrid) -> None:
 
 
 def compile_convolution(model: ConvolutionModel, grid: TimeGrid, max_memory_mb: float) -> ConvolutionComputation:
-    """The steps that compute the outputs of a grid from ``convolution_grid``. Kaldi: CompileConvolutionComputation."""
+    """Return the steps that compute the outputs of a ``convolution_grid``. Kaldi: CompileConvolutionComputation."""
     offsets = model.offsets.astype(np.int64)
     times, heights = offsets[:, 0] - int(model.time_offsets[0]), offsets[:, 1]
-    # With k input times side by side in a row, an offset is a number of rows and a place in the row.
+    # With k input times in a row, an offset is a number of rows and a place in the row.
     shifts, place = np.divmod(times, max(1, grid.step_out))
     place //= max(1, grid.step_in)
     inputs = model.height_subsample_out * np.arange(model.height_out)[:, None] + heights

@@ -1,4 +1,4 @@
-"""Trained scales and offsets of single columns."""
+"""Trained vectors: scales and offsets of columns, and constant rows."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import OLDER, Field, Fields, Values
+from nnet3py.components.fields import OLDER, Field, Fields, Values, fields_info
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
     OLDER_GRADIENT_MARK,
+    OLDER_SETTINGS,
     SETTINGS,
+    SETTINGS_INFO,
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
@@ -26,9 +28,8 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-
 def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
-    """A random float32 vector (dim,), by the keys ``param-mean`` and ``param-stddev``."""
+    """Return a random float32 vector (dim,), by the keys ``param-mean`` and ``param-stddev``."""
     mean, stddev = line.get_float("param-mean", default_mean), line.get_float("param-stddev", 0.0)
     if dim <= 0 or not stddev >= 0.0:
         raise bad_initializer(line, "dim must be above 0 and param-stddev must not be negative")
@@ -36,7 +37,7 @@ def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default
 
 
 def vector_from_file(line: ConfigLine) -> np.ndarray | None:
-    """The vector in the file that ``vector`` names, or None; the key ``dim``, if given, must be its size."""
+    """Return the vector in the file of key ``vector``, or None; the key ``dim``, if given, must be its size."""
     vector = read_config_vector(line, "vector")
     if vector is not None and (vector.size == 0 or line.get_int("dim", vector.size) != vector.size):
         raise bad_initializer(line, f"the vector has {vector.size} elements, which must be dim and above 0")
@@ -44,7 +45,7 @@ def vector_from_file(line: ConfigLine) -> np.ndarray | None:
 
 
 def read_block_dim(line: ConfigLine, dim: int) -> int:
-    """The key ``block-dim``, which divides ``dim`` (its default)."""
+    """Return the value of the key ``block-dim``, which must divide ``dim`` (its default)."""
     block_dim = line.get_int("block-dim", dim)
     if dim <= 0 or block_dim <= 0 or dim % block_dim != 0:
         raise bad_initializer(line, "dim and block-dim must be above 0, and block-dim must divide dim")
@@ -52,14 +53,14 @@ def read_block_dim(line: ConfigLine, dim: int) -> int:
 
 
 def blocks(matrix: DeviceArray, block_dim: int) -> DeviceArray:
-    """The matrix with each row cut into rows of ``block_dim`` columns, (rows * blocks, block_dim), as a view."""
+    """Return a view of the matrix with a row for each block of ``block_dim`` columns, (rows * blocks, block_dim)."""
     if matrix.shape[1] == block_dim:
         return matrix
     return matrix.reshape(matrix.shape[0] * (matrix.shape[1] // block_dim), block_dim)
 
 
 class PerElementScaleComponent(UpdatableComponent):
-    """y = s * x, elementwise, trained by plain gradient steps.
+    """Elementwise scale y = s * x, trained by plain gradient steps.
 
     Attributes
     ----------
@@ -94,7 +95,7 @@ class PerElementScaleComponent(UpdatableComponent):
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
-        if update is not None:   # first, since dx may lie where dy does
+        if update is not None:   # before dx, which may share the memory of dy
             assert isinstance(update, PerElementScaleComponent)
             update._update(ops, x, dy)
         if dx is not None:
@@ -119,11 +120,12 @@ class PerElementScaleComponent(UpdatableComponent):
 
 
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
-    """y = s * x, elementwise; the gradient of each row is preconditioned before the rows are summed.
+    """Elementwise scale y = s * x, trained by natural gradient: rows of the gradient are preconditioned, then summed.
 
     Attributes
     ----------
-    preconditioner : of the rows of x * dy
+    preconditioner : OnlineNaturalGradient
+        Preconditioner of the rows of x * dy.
     """
 
     FIELDS = (*SETTINGS, Field("<Params>", "vector", "scales", "scales"),
@@ -169,12 +171,13 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
 
 
 class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
-    """y = x + o, where o may be repeated over blocks of columns.
+    """Elementwise offset y = x + o, where o may be repeated over blocks of columns.
 
     Attributes
     ----------
     offsets : float32 (block_dim,)
-    dim : columns of input and output, a multiple of block_dim
+    dim : int
+        Number of columns of input and output, a multiple of block_dim.
     """
 
     PARAMETERS = ("offsets",)
@@ -232,7 +235,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
 
     @property
     def block_dim(self) -> int:
-        """Columns of a block."""
+        """Number of columns of a block."""
         return self.offsets.shape[0]
 
     @classmethod
@@ -245,7 +248,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
 
 def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray, preconditioner: OnlineNaturalGradient,
                            rate: float) -> None:
-    """Add to ``dst`` the sum of ``rows``, preconditioned, times ``rate``; ``rows`` do not change."""
+    """Add ``rate`` times the sum of the preconditioned ``rows`` to ``dst``; ``rows`` are not changed."""
     copied = ops.scratch(rows.shape[0], rows.shape[1])
     ops.copy_mat(copied, rows, 1.0)
     ops.add_row_sum_by(dst, copied, preconditioner.precondition(ops, copied, rate))
@@ -255,3 +258,245 @@ def check_blocks(reader: TokenReader, dim: int, block_dim: int) -> None:
     """Raise FormatError unless ``dim`` is a multiple of ``block_dim``."""
     if dim <= 0 or block_dim == 0 or dim % block_dim != 0:
         raise reader.error(f"<Dim> is {dim}, expected a multiple of the {block_dim} parameters")
+
+
+SMALLEST_SCALE = 1.0e-4   # least absolute scale of ScaleAndOffset, so that its input can be recovered from its output
+
+
+class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
+    """Elementwise scale and offset y = s * x + o, which may be repeated over blocks of columns.
+
+    Scales near 0 act as +-1e-4.
+
+    Attributes
+    ----------
+    scales, offsets : float32 (block_dim,)
+    dim : int
+        Number of columns of input and output, a multiple of block_dim.
+    """
+
+    PARAMETERS = ("scales", "offsets")
+    FIELDS = (*SETTINGS, Field("<Dim>", "dim", "dim"), Field("<Scales>", "vector", "scales", "scales"),
+              Field("<Offsets>", "vector", "offsets", "offsets"),
+              Field("<UseNaturalGradient>", "boolean", "use_natural_gradient"),
+              Field("<Rank>", "integer", "rank", "rank"))
+    INFO = ("rank", "block-size", "scales", "offsets")
+
+    def __init__(self, scales: np.ndarray, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
+                 rank: int = 20, update_period: int = 4, settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.scales = scales
+        self.offsets = offsets
+        self.dim = dim
+        self.use_natural_gradient = use_natural_gradient
+        self.preconditioner_scale = OnlineNaturalGradient(rank, update_period)   # never frozen,
+        self.preconditioner_offset = OnlineNaturalGradient(rank, update_period)  # as in Kaldi
+
+    @property
+    def properties(self) -> Properties:
+        flags = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_IN_PLACE
+                 | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT)
+        if self.scales.shape[0] == self.dim:
+            return flags
+        return flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
+        block_dim = self.scales.shape[0]
+        ops.scale_and_offset(blocks(y, block_dim), blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
+
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
+                 update: Component | None, dx: DeviceArray | None) -> None:
+        block_dim = self.scales.shape[0]
+        dy = blocks(dy, block_dim)
+        if update is not None:   # before dx, which may share the memory of dy
+            assert isinstance(update, ScaleAndOffsetComponent)
+            self._update(ops, blocks(y, block_dim), dy, update)
+        if dx is not None:
+            ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
+
+    def _update(self, ops: Ops, y: DeviceArray, dy: DeviceArray, update: ScaleAndOffsetComponent) -> None:
+        rate, natural = update.learning_rate, update.use_natural_gradient and not update.is_gradient
+        if natural:
+            add_preconditioned_sum(ops, update.offsets, dy, update.preconditioner_offset, rate)
+        else:
+            ops.add_row_sum(update.offsets, dy, rate, 1.0)
+        gradient = ops.scratch(dy.shape[0], dy.shape[1])
+        ops.scale_gradient_from_output(gradient, y, dy, self.scales, self.offsets, SMALLEST_SCALE)
+        if natural:
+            ops.add_row_sum_by(update.scales, gradient, update.preconditioner_scale.precondition(ops, gradient, rate))
+        else:
+            ops.add_row_sum(update.scales, gradient, rate, 1.0)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        dim = line.get_int("dim", 0)
+        block_dim = read_block_dim(line, dim)
+        rank = line.get_int("rank", 20)
+        if rank <= 0:
+            raise bad_initializer(line, "rank must be above 0")
+        return cls(np.ones(block_dim, dtype=np.float32), np.zeros(block_dim, dtype=np.float32), dim,
+                   line.get_bool("use-natural-gradient", True), rank, settings=settings)
+
+    @classmethod
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        if values["rank"] <= 0:
+            raise reader.error(f"<Rank> is {values['rank']}, expected a number above 0")
+        # Kaldi's reader leaves the update period at 1; only a component from a config has period 4.
+        return super().from_fields(reader, {**values, "update_period": 1})
+
+    def check_read(self, reader: TokenReader) -> None:
+        check_blocks(reader, self.dim, self.scales.size)
+        if self.offsets.size != self.scales.size:
+            raise reader.error(f"{self.offsets.size} offsets, expected {self.scales.size}, the number of scales")
+
+    @property
+    def rank(self) -> int:
+        """Rank of the preconditioners."""
+        return self.preconditioner_scale.rank
+
+    @property
+    def block_size(self) -> int | None:
+        """Number of columns of a block, or None if there is only one block."""
+        return None if self.scales.size == self.dim else self.scales.size
+
+
+class TrainedRow(UpdatableComponent):
+    """Base of components whose output rows all equal a trained vector.
+
+    Kaldi writes ``max-change`` and ``l2-regularize`` into the files of these types but cannot read all of them again
+    (ConstantComponent no ``<L2Regularize>``, ConstantFunctionComponent neither). We write the same bytes and read all.
+
+    Attributes
+    ----------
+    output : float32 (output_dim,)
+    is_updatable : bool
+        False if training, ``scale`` and ``add`` leave the vector unchanged.
+    use_natural_gradient : bool
+        Whether the rows of the output derivative are preconditioned.
+    """
+
+    PARAMETERS = ("output",)
+    FIELDS: ClassVar[Fields] = (
+        *OLDER_SETTINGS, Field("<Output>", "vector", "output", "output"),
+        Field("<IsUpdatable>", "boolean", "is_updatable", "is-updatable"),
+        Field("<UseNaturalGradient>", "boolean", "use_natural_gradient", "use-natural-gradient"))
+    INFO: ClassVar[tuple[str, ...]] = ("output-dim", "is-updatable", "use-natural-gradient", "output")
+
+    def __init__(self, output: np.ndarray, is_updatable: bool = True, use_natural_gradient: bool = True,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.output = output
+        self.is_updatable = is_updatable
+        self.use_natural_gradient = use_natural_gradient
+        self.preconditioner = OnlineNaturalGradient()   # never frozen, as in Kaldi
+
+    @property
+    def output_dim(self) -> int:
+        return self.output.shape[0]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        return super().parameters() if self.is_updatable else {}
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
+        ops.add_vec_to_rows(y, self.output, 1.0, 0.0)
+
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
+                 update: Component | None, dx: DeviceArray | None) -> None:
+        if update is None:
+            return
+        assert isinstance(update, TrainedRow)
+        if not update.is_updatable:
+            return
+        if update.use_natural_gradient and not update.is_gradient:
+            add_preconditioned_sum(ops, update.output, dy, update.preconditioner, update.learning_rate)
+        else:
+            ops.add_row_sum(update.output, dy, update.learning_rate, 1.0)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _initial_output(line: ConfigLine, rng: np.random.Generator, output_dim: int) -> np.ndarray:
+        """Return the random initial vector of a config line."""
+        mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
+        return normal(rng, (output_dim,), stddev, mean)
+
+    def check_read(self, reader: TokenReader) -> None:
+        if self.output.size == 0:
+            raise reader.error("the vector after <Output> is empty")
+
+    def info(self, verbose: int = 0) -> str:
+        """Return Kaldi's text, in which the type and its dimensions appear twice."""
+        name = type(self).__name__
+        return (f"{name}{fields_info(self, self.FIELDS, SETTINGS_INFO)}, {name}"
+                + fields_info(self, self.FIELDS, self.INFO))
+
+
+class ConstantFunctionComponent(TrainedRow):
+    """Trained vector for each row of an input, whose values are ignored.
+
+    Attributes
+    ----------
+    input_dim : int
+        Number of columns of the input.
+    """
+
+    FIELDS = (*OLDER_SETTINGS, Field("<InputDim>", "dim", "_input_dim"), *TrainedRow.FIELDS[len(OLDER_SETTINGS):])
+    INFO = ("input-dim", *TrainedRow.INFO)
+
+    def __init__(self, output: np.ndarray, input_dim: int, is_updatable: bool = True,
+                 use_natural_gradient: bool = True, settings: UpdateSettings | None = None) -> None:
+        super().__init__(output, is_updatable, use_natural_gradient, settings)
+        self._input_dim = input_dim
+
+    @property
+    def properties(self) -> Properties:
+        flags = Properties.SIMPLE | Properties.BACKPROP_ADDS
+        if self.is_updatable:
+            flags |= Properties.UPDATABLE
+        return flags | Properties.PROPAGATE_IN_PLACE if self.input_dim == self.output_dim else flags
+
+    @property
+    def input_dim(self) -> int:
+        return self._input_dim
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        output_dim, input_dim = line.get_int("output-dim", 0), line.get_int("input-dim", 0)
+        if output_dim <= 0 or input_dim <= 0:
+            raise bad_initializer(line, "input-dim and output-dim must be given and above 0")
+        output = cls._initial_output(line, rng, output_dim)
+        return cls(output, input_dim, line.get_bool("is-updatable", True),
+                   line.get_bool("use-natural-gradient", True), settings)
+
+
+class ConstantComponent(TrainedRow):
+    """Trained vector for each requested row, without input."""
+
+    @property
+    def properties(self) -> Properties:
+        return Properties.UPDATABLE if self.is_updatable else Properties(0)
+
+    @property
+    def input_dim(self) -> int:
+        """Number of columns that the input descriptor must have, though none of its rows is ever needed."""
+        return self.output_dim
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        return np.zeros((len(indexes), 0, 3), dtype=np.int32)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        output_dim = line.get_int("output-dim", 0)
+        if output_dim <= 0:
+            raise bad_initializer(line, "output-dim must be given and above 0")
+        output = cls._initial_output(line, rng, output_dim)
+        return cls(output, line.get_bool("is-updatable", True), line.get_bool("use-natural-gradient", True), settings)

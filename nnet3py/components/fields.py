@@ -1,4 +1,7 @@
-"""Reading and checking what many component types have in common: dimensions in files, impossible config lines."""
+"""Fields of components: reading and writing model files, and the information text of ``nnet3-info``, from one table.
+
+A component declares its fields as a tuple of :class:`Field`; reader, writer and text follow from it.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nnet3py.components.info_text import number, parameter_stats, truth
 from nnet3py.errors import ConfigError
 from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
@@ -16,11 +18,96 @@ if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
-LARGEST_DIM = 1 << 24      # a larger dimension in a file is taken for damage: nothing else there confirms its size
+_PERCENTILES = ((0, 1, 2, 5), (10, 20, 50, 80, 90), (95, 98, 99, 100))
+
+
+def number(value: float) -> str:
+    """Format a number with 6 significant digits, as a C++ stream prints it (``1e-05``, ``0.001``, ``2000``)."""
+    return significant(value, 6)
+
+
+def significant(value: float, digits: int) -> str:
+    """Format a number with ``digits`` significant digits; NaN as ``-nan``, like the root of a negative variance."""
+    return "-nan" if np.isnan(value) else f"{value:.{digits}g}"
+
+
+def truth(value: bool) -> str:
+    """Return ``true`` or ``false``."""
+    return "true" if value else "false"
+
+
+def compact(value: float) -> str:
+    """Format a number in few characters that show its magnitude: ``123``, ``1.2``, ``0.12``, ``0.005``."""
+    size = abs(value)
+    if 10.0 <= size < 10000.0:
+        return f"{value:.0f}"
+    if size >= 0.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 0.01 else f"{value:.1g}"
+
+
+@np.errstate(over="ignore", invalid="ignore")   # parameters that have diverged are shown as they are
+def vector_summary(vector: np.ndarray) -> str:
+    """Format all values of a vector, or, from 10 values on, percentiles, mean and standard deviation.
+
+    Kaldi: SummarizeVector.
+    """
+    if vector.size < 10:
+        return "[ " + "".join(compact(float(value)) + " " for value in vector) + "]"
+    ordered = np.sort(vector)
+    names = " ".join(",".join(str(p) for p in group) for group in _PERCENTILES)
+    values = " ".join(",".join(compact(float(ordered[(vector.size - 1) * p // 100])) for p in group)
+                      for group in _PERCENTILES)
+    mean, stddev = _mean_and_stddev(vector)
+    return f"[percentiles({names})=({values}), mean={significant(mean, 3)}, stddev={significant(stddev, 3)}]"
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def parameter_stats(name: str, values: np.ndarray, with_mean: bool = False, norms: bool = False,
+                    singular_values: bool = False) -> str:
+    """Return the fields that describe one parameter array, each with its leading comma. Kaldi: PrintParameterStats.
+
+    Parameters
+    ----------
+    name : beginning of the names of these fields
+    values : float32 vector or matrix
+    with_mean : print mean and standard deviation instead of the root mean square
+    norms : add summaries of the 2-norms of rows and columns (matrices only)
+    singular_values : add a summary of the singular values (matrices only)
+    """
+    if with_mean:
+        mean, stddev = _mean_and_stddev(values)
+        text = f", {name}-{{mean,stddev}}={significant(mean, 4)},{significant(stddev, 4)}"
+    else:
+        text = f", {name}-rms={significant(_root(_mean(values * values)), 4)}"
+    if norms:
+        squares = values * values
+        text += f", {name}-row-norms={vector_summary(np.sqrt(squares.sum(axis=1)))}"
+        text += f", {name}-col-norms={vector_summary(np.sqrt(squares.sum(axis=0)))}"
+    if singular_values and np.isfinite(values).all():   # a matrix with NaN has none
+        text += f", {name}-singular-values={vector_summary(np.linalg.svd(values, compute_uv=False))}"
+    return text
+
+
+def _mean(values: np.ndarray) -> np.floating:
+    return values.sum() / values.dtype.type(max(values.size, 1))
+
+
+def _mean_and_stddev(values: np.ndarray) -> tuple[float, float]:
+    mean = _mean(values)
+    return float(mean), _root(_mean(values * values) - mean * mean)
+
+
+def _root(value: np.floating) -> float:
+    """Return the square root; NaN for a negative value, as rounding can make of a constant vector's variance."""
+    return float(np.sqrt(value)) if value >= 0 else float("nan")
+
+
+LARGEST_DIM = 1 << 24      # a larger dimension in a file is taken for damage, since nothing else confirms it
 
 
 def invalid_initializer(line: ConfigLine, type_name: str, reason: str) -> ConfigError:
-    """The error for a config line whose values are missing or impossible, in Kaldi's words; ``reason`` says which."""
+    """Return the error for a config line with missing or impossible values, in Kaldi's words, with the reason."""
     return ConfigError(f'Invalid initializer for layer of type {type_name}: "{line.whole_line}"', reason)
 
 
@@ -46,17 +133,17 @@ def read_block_dim(reader: TokenReader, dim: int) -> int:
 
 
 def as_float32(value: float) -> float:
-    """``value`` rounded to float32, which is how Kaldi holds settings."""
+    """Return ``value`` rounded to float32, the type of Kaldi's settings."""
     return float(np.float32(value))
 
 
 REQUIRED = object()
-OLDER = object()           # for `Field.default`: only older files have the field; it is read but never written
-AS_DIM = object()          # for `Field.default`: the value of the field ``dim``
+OLDER = object()           # `Field.default` of a field that only older files have: read but never written
+AS_DIM = object()          # `Field.default` that stands for the value of the field ``dim``
 
 
 class Field(NamedTuple):
-    """One field of a file: reading, writing and describing files follows from tables of these.
+    """Field of a component in model files and in the information text.
 
     Attributes
     ----------
@@ -66,15 +153,15 @@ class Field(NamedTuple):
         ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
         root mean square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as
         ``integer``; or a class with ``read`` and ``write``
-    attribute : of the holder of the value; without a leading ``_``, the argument of its constructor; ``part.name`` is
-        an attribute of one of its parts, ``counters.0`` an element; empty for a value that is read and dropped
-    info : its name in the information text; empty if it is not shown
-    default : its value if the tag is missing, as in older files
-    omitted : it is neither written nor shown if it is the default
-    hidden : the value that is not shown
-    needs : an attribute; the field is not written if that is 0
-    size : an earlier field, which says how many elements a vector has
-    may_be_empty : a vector may have none instead
+    attribute : attribute that holds the value; without a leading ``_``, the argument of the constructor; ``part.name``
+        is an attribute of one of its parts, ``counters.0`` an element; empty for a value that is read and dropped
+    info : name in the information text; empty if the field is not shown
+    default : value if the tag is missing, as in older files
+    omitted : whether the default value is neither written nor shown
+    hidden : value that is not shown
+    needs : attribute that must not be 0 for the field to be written
+    size : earlier field with the number of elements of a vector
+    may_be_empty : whether the vector may be empty instead
     """
 
     tag: str
@@ -89,20 +176,20 @@ class Field(NamedTuple):
     may_be_empty: bool = False
 
     def of(self, holder: object) -> Any:
-        """The value that ``holder`` has."""
+        """Return the field's value in ``holder``."""
         value: Any = holder
         for name in self.attribute.split("."):
             value = value[int(name)] if name.isdigit() else getattr(value, name)
         return value
 
     def is_left_out(self, holder: object) -> bool:
-        """Whether the value of ``holder`` need not be written."""
+        """Return whether the value of ``holder`` need not be written."""
         default = getattr(holder, "dim", None) if self.default is AS_DIM else self.default
         return self.omitted and self.of(holder) == default
 
 
 Fields = tuple[Field, ...]
-Values: TypeAlias = dict[str, Any]      # of fields, by attribute; each of the type of its field's kind
+Values: TypeAlias = dict[str, Any]      # values of fields by attribute, each of the type of its field's kind
 _READERS: dict[str, Callable[[TokenReader], Any]] = {
     "vector": read_vector, "weight_vector": read_vector, "matrix": read_matrix, "weights": read_matrix,
     "double_vector": lambda reader: read_vector(reader, np.float64),
@@ -129,13 +216,12 @@ def _read_value(reader: TokenReader, field: Field, values: Values) -> Any:
 
 
 def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
-    """Read tags with a value each, and the closing tag: attribute, without a leading ``_``, -> value.
+    """Read tags with a value each, and the closing tag, into a dict: attribute without a leading ``_`` -> value.
 
-    The opening tag may come before them. A value under another tag of the same attribute, as in older files, replaces
-    the first.
+    The opening tag may precede them. Of two tags of the same attribute, as in older files, the later value counts.
     """
     values: Values = {}
-    token: str | None = None                    # the last one read, if not used yet
+    token: str | None = None                    # token that was read but not used yet
     is_there = stands_alone = False
     for i, field in enumerate(fields):
         if field.tag:
@@ -146,7 +232,7 @@ def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
             is_there = token in tags
             if not is_there and field.default is REQUIRED:
                 reader.check_token(token, *([f"<{type_name}>"] if i == 0 else []), *tags)
-                is_there = True                 # without its <, which peeking may have consumed
+                is_there = True                 # the tag lacks its <, which peeking may have consumed
             stands_alone = token in tags[1:]
             token = None if is_there else token
         elif stands_alone:
@@ -164,12 +250,12 @@ def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
 
 
 def take_part(values: Values, part: str) -> Values:
-    """Take the attributes of ``part`` out of what ``read_fields`` returned: name -> value."""
+    """Remove the attributes of ``part`` from the values of ``read_fields``, and return them: name -> value."""
     return {name.removeprefix(f"{part}."): values.pop(name) for name in list(values) if name.startswith(f"{part}.")}
 
 
 def write_fields(writer: TokenWriter, holder: object, fields: Fields) -> None:
-    """Write the tags, each with the attribute of ``holder``."""
+    """Write each field's tag with its value in ``holder``."""
     for field in fields:
         if field.default is OLDER or field.is_left_out(holder) or (field.needs and not getattr(holder, field.needs)):
             continue
@@ -185,7 +271,7 @@ def write_fields(writer: TokenWriter, holder: object, fields: Fields) -> None:
 
 
 class InFiles:
-    """An object that files hold as a sequence of fields between an opening and a closing tag."""
+    """Base of objects that files hold as a sequence of fields between an opening and a closing tag."""
 
     FIELDS: ClassVar[Fields] = ()
 
@@ -196,9 +282,9 @@ class InFiles:
 
     @classmethod
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
-        """Make one from the values of ``FIELDS``, by name without a leading ``_``; FormatError if they do not fit.
+        """Make an object from the values of ``FIELDS``, by name without a leading ``_``.
 
-        Elements of arrays (``counters.0``) are stored in its arrays.
+        Elements of arrays (``counters.0``) are stored in the arrays. Raises FormatError for inconsistent values.
         """
         component = cls(**{name: value for name, value in values.items() if "." not in name})
         for name, value in values.items():
@@ -209,7 +295,7 @@ class InFiles:
         return component
 
     def check_read(self, reader: TokenReader) -> None:
-        """Raise FormatError if the values of ``FIELDS``, just read, do not fit together."""
+        """Raise FormatError if the values of ``FIELDS``, just read, are inconsistent."""
 
     def write(self, writer: TokenWriter) -> None:
         """Write the opening tag, the fields and the closing tag."""
@@ -219,11 +305,11 @@ class InFiles:
 
 
 def fields_info(holder: object, fields: Fields, names: tuple[str, ...] = (), verbose: int = 0) -> str:
-    """The information text for the named fields, each preceded by a comma and a blank.
+    """Return the information text for the named fields, each preceded by a comma and a blank.
 
-    ``names`` gives the order, if it is not that of the file; a name that no field has is an attribute, not shown if
-    None, and ``x-min`` is the least element of ``x``. If no field is named, the text has the dimensions. ``verbose`` 2
-    adds the singular values of weights.
+    ``names`` gives the order, if that differs from the file; a name that no field has is an attribute, not shown if
+    it is None, and ``x-min`` is the least element of ``x``. If no field is named, the text has the dimensions.
+    ``verbose`` 2 adds the singular values of weights.
     """
     shown = {field.info: field for field in fields if field.info}
     return "".join(_shown(holder, name, shown.get(name), verbose)
@@ -246,12 +332,12 @@ def _shown(holder: object, name: str, field: Field | None, verbose: int) -> str:
 
 
 def _attribute(holder: object, name: str) -> Any:
-    """An attribute, or the least or largest element of one."""
+    """Return an attribute, or the least or largest element of one."""
     array, _, which = name.rpartition("_")
     return float(getattr(getattr(holder, array), which)()) if which in ("min", "max") else getattr(holder, name)
 
 
 def fields_text(holder: object, fields: Fields) -> str:
-    """Tags and values for a message about values that do not fit together."""
+    """Return tags and values for a message about inconsistent values."""
     values = ((field.tag, field.of(holder)) for field in fields)
     return ", ".join(f"{tag} {value:g}" if isinstance(value, float) else f"{tag} {value}" for tag, value in values)

@@ -1,10 +1,14 @@
-"""Online natural gradient: multiply rows by the inverse of a running low-rank estimate of their second moments.
+"""Online natural gradient: rows are multiplied by the inverse of a running low-rank estimate of their second moments.
 
 The estimate is F = Qᵀ diag(d) Q + ρ I with R orthonormal rows Q. It is kept as W = diag(√e) Q, since then the rows are
 preconditioned by X̂ = X - (X Wᵀ) W. Kaldi: ``OnlineNaturalGradient``.
 
-A layer never needs X̂ itself, only its product with the preconditioned output derivative (``layer_gradient.py``); so
-``observe`` returns what preconditions the rows, and does not change them.
+A layer y = W x (+ b) never needs X̂ itself, only its product with the preconditioned output derivatives. With
+X̂ = X (I - AᵀA) and Ê = E (I - BᵀB), for rows X = [x, 1] and output derivatives E, its step ÊᵀX̂ is
+(I - BᵀB) (EᵀX) (I - AᵀA). So the plain gradient can be formed first and preconditioned afterwards
+(:func:`natural_gradient_step`), which saves copies of X and E and passes over them if they have many more rows than the
+gradient. Where preconditioning leaves little of X or E, much cancels in either order, and the remainder has about as
+many correct digits; only its norm must then be computed from the rows.
 """
 from __future__ import annotations
 
@@ -26,20 +30,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EPSILON = np.float32(1.0e-10)         # initial value of the eigenvalues
-MAX_FORGETTING = 0.9                  # the largest share of the estimate that one call replaces
-FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
-NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/formulas/natural_gradient.py
+MAX_FORGETTING = 0.9                  # largest fraction of the estimate that one call replaces
+FIRST_UPDATES = 10                    # number of first calls that all update the estimate
+NUM_NUMBERS = 5                       # numbers of a preconditioner on the device (ops/formulas/natural_gradient.py)
 f32 = np.float32
 
-# What ops.natural_gradient_fault returns, if not 0.
+# Reasons for the results of ops.natural_gradient_fault other than 0.
 FAULTS = {1: "natural gradient was given NaN or infinity, or numbers too large to square",
           2: "natural gradient was given numbers whose fourth powers are too large"}
 
 
 class Rows(NamedTuple):
-    """The rows that are preconditioned: matrices side by side, and a last column of ones if ``ones``; never joined.
+    """Rows to be preconditioned, as matrices side by side that are never joined.
 
-    ``parts`` are float32 matrices with equally many rows, on the device.
+    Attributes
+    ----------
+    parts : float32 matrices with equally many rows, on the device
+    ones : whether a last column of ones follows
     """
 
     parts: tuple[DeviceArray, ...]
@@ -47,24 +54,24 @@ class Rows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of rows, and of columns of all parts including the ones."""
+        """Number of rows, and of columns of all parts with the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
     def find_size(self, ops: Ops, numbers: DeviceArray) -> None:
-        """Put the sum of the squares of all elements into a preconditioner's numbers."""
+        """Store the sum of squares of all elements in a preconditioner's numbers."""
         last = len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.natural_gradient_size(numbers, part, float(part.shape[0]) if self.ones and k == last else 0.0, k > 0)
 
     def find_rest(self, ops: Ops, numbers: DeviceArray, projected: DeviceArray, w: DeviceArray) -> None:
-        """Put the sum of the squares of X - projected w there, if the numbers ask for it."""
+        """Store the sum of squares of X - projected w there, if the numbers require it."""
         start, last = 0, len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.exact_size(numbers, part, projected, w, start, self.ones and k == last)
             start += part.shape[1]
 
     def project(self, ops: Ops, w: DeviceArray, dst: DeviceArray) -> None:
-        """dst = X wᵀ."""
+        """Set ``dst`` to X wᵀ."""
         beta, start = 0.0, 0
         if self.ones:
             last = ops.scratch_vector(w.shape[0])
@@ -76,7 +83,7 @@ class Rows(NamedTuple):
             beta, start = 1.0, start + part.shape[1]
 
     def moment(self, ops: Ops, left: DeviceArray, dst: DeviceArray) -> None:
-        """dst = leftᵀ X."""
+        """Set ``dst`` to leftᵀ X."""
         start = 0
         for part in self.parts:
             ops.add_mat_mat(dst[:, start:start + part.shape[1]], left, part, 1.0, 0.0, trans_a=True)
@@ -87,7 +94,7 @@ class Rows(NamedTuple):
             ops.copy_mat(dst[:, start:], sums.reshape(-1, 1), 1.0)
 
     def joined(self, ops: Ops) -> DeviceArray:
-        """All columns in one scratch matrix."""
+        """Return all columns as one scratch matrix."""
         matrix, start = ops.scratch(*self.shape), 0
         for part in self.parts:
             ops.copy_mat(matrix[:, start:start + part.shape[1]], part, 1.0)
@@ -98,17 +105,17 @@ class Rows(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """What preconditions some rows X, as X - projected w, and what is to be learned from them; all of it is scratch."""
+    """Projection of rows X, which are preconditioned as X - projected w, and moments to learn from; all is scratch."""
 
     projected: DeviceArray   # X wᵀ, (rows, R)
-    moment: DeviceArray | None      # projectedᵀ X, (R, D); None where nothing is to be learned
-    cross: DeviceArray | None       # projectedᵀ projected, (R, R); the same
+    moment: DeviceArray | None      # projectedᵀ X, (R, D); None in calls that do not update the estimate
+    cross: DeviceArray | None       # projectedᵀ projected, (R, R); None likewise
 
 
 class Learning(NamedTuple):
-    """Learning that was begun from a projection: the eigenvalues and vectors for the new estimate.
+    """Update of the estimate that was begun from a projection: eigenvalues and eigenvectors for the new estimate.
 
-    All of it is scratch, which must not be reused until :meth:`OnlineNaturalGradient.finish_learning`.
+    All is scratch, which must not be reused before :meth:`OnlineNaturalGradient.finish_learning`.
     """
 
     moment: DeviceArray
@@ -120,15 +127,15 @@ class Learning(NamedTuple):
 
 
 class OnlineNaturalGradient:
-    """One preconditioner. At the first call its rank is lowered to one less than the dimension if necessary.
+    """Preconditioner of rows. The first call lowers the rank to one less than the dimension if necessary.
 
     Parameters
     ----------
     rank : R, the number of directions that are kept
-    update_period : after the first calls, the estimate is updated in every ``update_period``-th call
-    num_samples_history : rows after which the estimate has mostly forgotten
-    alpha : smoothing with the unit matrix
-    num_minibatches_history : if not 0, counts calls instead of rows
+    update_period : number of calls from one update of the estimate to the next, after the first calls
+    num_samples_history : number of rows over which the estimate averages
+    alpha : factor of smoothing with the unit matrix
+    num_minibatches_history : number of calls over which the estimate averages instead; 0 for ``num_samples_history``
     """
 
     def __init__(self, rank: int = 40, update_period: int = 1, num_samples_history: float = 2000.0,
@@ -143,27 +150,27 @@ class OnlineNaturalGradient:
         self.num_samples_history, self.alpha = num_samples_history, alpha
         self.num_minibatches_history = num_minibatches_history
         self.frozen = False
-        self.t = 0                                # calls so far
-        self.num_beginnings = 0                   # how often t was 0
+        self.t = 0                                # number of calls so far
+        self.num_beginnings = 0                   # number of calls with t = 0
         self.w: Any = None                        # (R, D), on the device
         self.spectrum: Any = None                 # d and ρ, (R + 1,), on the device
         self.gram: Any = None                     # w wᵀ, (R, R), on the device
-        self.numbers: Any = None                  # float64 (NUM_NUMBERS,), on the device: sizes of the rows, and so on
+        self.numbers: Any = None                  # float64 (NUM_NUMBERS,), on the device: norms of the rows and so on
 
     @property
     def d(self) -> np.ndarray:
-        """The estimate's values beyond ρ in its directions, float32 (R,): a host copy; empty before the first call."""
+        """Values of the estimate beyond ρ in its directions, a host copy, float32 (R,); empty before the first call."""
         return np.zeros(0, dtype=f32) if self.spectrum is None else np.array(self.spectrum[:-1])
 
     @property
     def rho(self) -> float:
-        """The estimate's value in every direction, ρ."""
+        """Value ρ of the estimate in all other directions."""
         return 0.0 if self.spectrum is None else float(np.array(self.spectrum[-1:])[0])
 
     def decisions(self, num_calls: int) -> tuple[int, ...]:
-        """The host's decisions in the next calls: for each whether it begins, and whether it learns.
+        """Return the host's decisions in the next calls: for each whether it initializes, and whether it updates.
 
-        The first number is how often it has begun, since each time its memory is at another place.
+        The first number is the number of initializations so far, since each allocates other memory.
         """
         calls = range(self.t, self.t + num_calls)
         return self.num_beginnings, *(decision for t in calls for decision in (t == 0, self._learns_at(t)))
@@ -174,9 +181,9 @@ class OnlineNaturalGradient:
 
         Returns
         -------
-        ``rate`` times the factor that gives the result the Frobenius norm of the input, float32 (1,), scratch on the
-        device; times the factor of ``after``, if given, which has preconditioned something just before. The caller
-        applies it. 0 if there was NaN or infinity in ``x``, see :meth:`check`.
+        ``rate`` times the factor that restores the Frobenius norm of the input, float32 (1,), scratch on the device,
+        for the caller to apply; times the factor of the preconditioner ``after``, if given, whose call was the last
+        one before. 0 for NaN or infinity in ``x``, see :meth:`check`.
         """
         seen = self.observe(ops, Rows((x,)))
         if seen is not None:
@@ -189,7 +196,7 @@ class OnlineNaturalGradient:
         return factor
 
     def observe(self, ops: Ops, rows: Rows) -> Projection | None:
-        """Count a call, find what preconditions ``rows`` and what to learn from them: see :meth:`begin_learning`.
+        """Count a call, and compute the projection of ``rows``, from which :meth:`begin_learning` updates the estimate.
 
         Returns
         -------
@@ -213,9 +220,9 @@ class OnlineNaturalGradient:
         return seen
 
     def find_rest(self, ops: Ops, rows: Rows, seen: Projection) -> None:
-        """Find the rows' size after preconditioning without forming them, and put it into ``numbers``.
+        """Compute the norm of the preconditioned rows without forming them, and store it in ``numbers``.
 
-        It is found as a difference, or if that leaves too few digits by a pass over the rows.
+        The norm is a difference, or, if that leaves too few digits, computed by a pass over the rows.
         """
         cross = seen.cross
         if cross is None:
@@ -225,11 +232,11 @@ class OnlineNaturalGradient:
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
     def check(self, ops: Ops) -> None:
-        """Check whether the last rows could be used; else the next call begins again. On a GPU the host waits.
+        """Check whether the last rows could be used; if not, the next call starts anew. On a GPU the host waits.
 
         Raises
         ------
-        NumericError : NaN or infinity, or numbers too large, in the rows of the last call or what was learned before
+        NumericError : NaN, infinity or too large numbers in the rows of the last call or in the estimate before it
         """
         fault = 0 if self.numbers is None else ops.natural_gradient_fault(self.numbers)
         if fault:
@@ -249,7 +256,7 @@ class OnlineNaturalGradient:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
     def _initialize(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
-        """Start from a sparse orthogonal matrix and learn from the first rows: once, or thrice if there are enough."""
+        """Start from a sparse orthogonal matrix and update from the first rows: once, or thrice if there are enough."""
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
         start = np.zeros((rank, dim), dtype=f32)
@@ -269,7 +276,7 @@ class OnlineNaturalGradient:
             ops.release_scratch(mark)
 
     def _forgetting(self, num_rows: int) -> np.float32:
-        """η, the weight of one call's rows in the estimate."""
+        """Return η, the weight of a call's rows in the estimate."""
         if self.num_minibatches_history > 0.0:
             return f32(1.0 / self.num_minibatches_history)
         return f32(min(MAX_FORGETTING, 1.0 - math.exp(-f32(num_rows) / f32(self.num_samples_history))))
@@ -277,7 +284,7 @@ class OnlineNaturalGradient:
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def _gather(self, ops: Ops, rows: Rows, projected: DeviceArray) -> Projection:
-        """What is to be learned from ``rows``."""
+        """Return projection and moments of ``rows``."""
         (num_rows, dim), rank = rows.shape, self.rank
         moment, cross = ops.scratch(rank, dim), ops.scratch(rank, rank)
         rows.moment(ops, projected, moment)
@@ -288,9 +295,9 @@ class OnlineNaturalGradient:
         return Projection(projected, moment, cross)
 
     def begin_learning(self, ops: Ops, seen: Projection, num_rows: int) -> Learning | None:
-        """Begin to learn what the last call has gathered, if anything; until that is finished the estimate stays.
+        """Begin the update from the moments of the last call, if it has any; the estimate stays until that is finished.
 
-        ``numbers`` then say whether the rows can be used. ``num_rows`` is the number of rows in the call.
+        ``numbers`` then tell whether the rows can be used. ``num_rows`` is the number of rows in the call.
         """
         moment = seen.moment
         if moment is None or seen.cross is None:
@@ -306,7 +313,7 @@ class OnlineNaturalGradient:
         return Learning(moment, square, inverse, eigenvalues, vectors, settings)
 
     def finish_learning(self, ops: Ops, learning: Learning | None) -> None:
-        """Finish what :meth:`begin_learning` began; the estimate changes in place."""
+        """Finish the update that :meth:`begin_learning` began; the estimate changes in place."""
         if learning is None:
             return
         moment, square, inverse, eigenvalues, vectors, settings = learning
@@ -322,23 +329,24 @@ class OnlineNaturalGradient:
 
 
 def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGradient]]:
-    """All preconditioners in a network's components and inside those, by component name; also never-frozen ones."""
+    """Yield all preconditioners of a network's components and their children, with the component's name."""
     return [(name, preconditioner) for name, component in zip(nnet.component_names, nnet.components, strict=True)
             for preconditioner in preconditioners_in(component)]
 
 
 def preconditioners_in(component: Component) -> list[OnlineNaturalGradient]:
-    """All preconditioners of a component, and of those inside it."""
+    """Yield all preconditioners of a component and its children, also those that are never frozen."""
     return [value for part in with_children([component]) for value in vars(part).values()
             if isinstance(value, OnlineNaturalGradient)]
 
 
 def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:
-    """Check whether all could use their rows.
+    """Check whether all preconditioners could use their rows.
 
     Returns
     -------
-    A function to call when the device has got that far: it raises NumericError if one could not, and says which.
+    A function to call when the device has finished: it raises NumericError, with the component's name, for the first
+    one that could not.
     """
     failed = ops.natural_gradient_failed()
 
@@ -349,3 +357,83 @@ def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient
                     preconditioner.check(ops)
 
     return check
+
+
+PASSES_OVER_ROWS = 60       # cost of the operations on X or E besides products, in multiply-adds per element
+PASSES_OVER_GRADIENT = 72   # cost of those on the gradient
+
+
+def natural_gradient_step(ops: Ops, weights: DeviceArray, bias: DeviceArray | None, learning_rate: float,
+                          inner: OnlineNaturalGradient, outer: OnlineNaturalGradient, parts: tuple[DeviceArray, ...],
+                          dy: DeviceArray) -> None:
+    """Add to weights and bias the learning rate times the preconditioned gradient, in place.
+
+    Parameters
+    ----------
+    weights : (output_dim, columns of all parts)
+    bias : (output_dim,), or None; with a bias, the inputs get a last column of ones
+    inner, outer : preconditioners of inputs and output derivatives, which this call updates
+    parts : inputs of the blocks of columns of ``weights``, (rows, block's columns) each
+    dy : derivative of the output, (rows, output_dim)
+    """
+    inputs, derivs = Rows(parts, ones=bias is not None), Rows((dy,))
+    seen_in, seen_out = inner.observe(ops, inputs), outer.observe(ops, derivs)
+    sides = (inner, inputs, seen_in), (outer, derivs, seen_out)
+    learning = [None if seen is None else preconditioner.begin_learning(ops, seen, rows.shape[0])
+                for preconditioner, rows, seen in sides]        # before the factor, which is 0 if rows cannot be used
+    mark = ops.mark_scratch()
+    factor, num_cols = ops.scratch_vector(1), weights.shape[1]
+    if _gradient_is_smaller(inputs, derivs, inner.rank, outer.rank):
+        gradient = _from_plain_gradient(ops, sides)
+        ops.natural_gradient_factor(factor, inner.numbers, outer.numbers, learning_rate, True)
+        ops.add_mat_by(weights, gradient[:, :num_cols], factor)
+        if bias is not None:
+            ops.add_mat_by(bias.reshape(-1, 1), gradient[:, num_cols:], factor)
+    else:
+        x, dy = (_preconditioned(ops, *side) for side in sides)
+        ops.natural_gradient_factor(factor, inner.numbers, outer.numbers, learning_rate, True)
+        ops.add_mat_mat_by(weights, dy, x[:, :num_cols], factor)
+        if bias is not None:
+            ops.add_mat_mat_by(bias.reshape(-1, 1), dy, x[:, num_cols:], factor)
+    ops.release_scratch(mark)
+    for preconditioner, begun in zip((inner, outer), learning, strict=True):
+        preconditioner.finish_learning(ops, begun)
+
+
+def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int) -> bool:
+    """Return whether preconditioning the gradient costs less than preconditioning inputs and output derivatives."""
+    (num_rows, dim_in), dim_out = inputs.shape, derivs.shape[1]
+    by_rows = num_rows * (dim_in * (rank_in + PASSES_OVER_ROWS) + dim_out * (rank_out + PASSES_OVER_ROWS))
+    return by_rows > dim_out * dim_in * (2 * (rank_in + rank_out) + PASSES_OVER_GRADIENT)
+
+
+def _from_plain_gradient(
+        ops: Ops, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> DeviceArray:
+    """Return the gradient, preconditioned from both sides, in scratch."""
+    for preconditioner, rows, seen in sides:
+        if seen is not None:
+            preconditioner.find_rest(ops, rows, seen)
+    (inner, inputs, seen_in), (outer, derivs, seen_out) = sides
+    gradient = ops.scratch(derivs.shape[1], inputs.shape[1])
+    inputs.moment(ops, derivs.parts[0], gradient)
+    if seen_in is not None:
+        along = ops.scratch(gradient.shape[0], inner.rank)
+        ops.add_mat_mat(along, gradient, inner.w, 1.0, 0.0, trans_b=True)
+        ops.add_mat_mat(gradient, along, inner.w, -1.0, 1.0)
+    if seen_out is not None:
+        along = ops.scratch(outer.rank, gradient.shape[1])
+        ops.add_mat_mat(along, outer.w, gradient, 1.0, 0.0)
+        ops.add_mat_mat(gradient, outer.w, along, -1.0, 1.0, trans_a=True)
+    return gradient
+
+
+def _preconditioned(ops: Ops, preconditioner: OnlineNaturalGradient, rows: Rows,
+                    seen: Projection | None) -> DeviceArray:
+    """Return the preconditioned rows as one matrix; the rows themselves if preconditioning changes nothing."""
+    if seen is None and len(rows.parts) == 1 and not rows.ones:
+        return rows.parts[0]
+    matrix = rows.joined(ops)
+    if seen is not None:
+        ops.add_mat_mat(matrix, seen.projected, preconditioner.w, -1.0, 1.0)
+        ops.natural_gradient_rest(preconditioner.numbers, matrix)
+    return matrix

@@ -1,13 +1,27 @@
-"""Elementwise nonlinearities and softmax, with their statistics and self-repair. Kaldi: ``NonlinearComponent``."""
+"""Elementwise nonlinearities and softmax, with statistics and self-repair, and functions in Python as components.
+
+Kaldi: ``NonlinearComponent``.
+"""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import AS_DIM, Field, Values, as_float32, invalid_initializer
-from nnet3py.components.info_text import number, significant, vector_summary
+from nnet3py.components.base import Component, Memo, Precomputed, Properties, SameDimComponent
+from nnet3py.components.fields import (
+    AS_DIM,
+    Field,
+    Fields,
+    Values,
+    as_float32,
+    invalid_initializer,
+    number,
+    significant,
+    vector_summary,
+)
 from nnet3py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,18 +32,24 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-UNSET = -1000.0            # a self-repair threshold that was not given
-COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)     # places in NonlinearComponent.counters
-VALUE, DERIV, ODERIV = range(3)                                 # places in NonlinearComponent.stored
+UNSET = -1000.0            # self-repair threshold that was not given
+COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)     # elements of NonlinearComponent.counters
+VALUE, DERIV, ODERIV = range(3)                                 # elements of NonlinearComponent.stored
 
 
 class NonlinearComponent(SameDimComponent):
-    """What the nonlinearities share: dimensions, statistics, the settings of self-repair, and their file fields.
+    """Base of nonlinearities: dimensions, statistics, settings of self-repair, and fields of files.
 
-    ``value_sum``, ``deriv_sum`` and ``oderiv_sumsq`` (float64, (dim,)) are sums over the rows that were stored;
-    ``counters`` (float64, (4,)) holds how many rows the first two and the third have seen, and how many dimensions
-    self-repair has changed and examined. ``stored`` says which of the three sums were ever stored: Kaldi's files hold
-    an empty vector until then. It stays on the host, where the component on a device shares it.
+    Attributes
+    ----------
+    value_sum, deriv_sum, oderiv_sumsq : float64 (dim,)
+        Sums over the stored rows of values, derivatives and squared output derivatives.
+    counters : float64 (4,)
+        Number of rows in the first two sums and in the third, number of dimensions that self-repair has changed, and
+        number that it has examined.
+    stored : bool (3,)
+        Whether each sum was ever stored: until then Kaldi's files hold an empty vector. Always on the host, shared with
+        the component on a device.
     """
 
     STATISTICS = ("value_sum", "deriv_sum", "oderiv_sumsq", "counters")
@@ -68,12 +88,12 @@ class NonlinearComponent(SameDimComponent):
     # -- statistics -----------------------------------------------------------------------------------------
 
     def _store_output_deriv(self, ops: Ops, dy: DeviceArray) -> None:
-        """Add ``dy``'s squares to ``oderiv_sumsq``: always the first time, then three times out of four."""
+        """Add the squares of ``dy`` to ``oderiv_sumsq``, in the first call and in three of four later ones."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
     def store_output_deriv_parts(self, ops: Ops, squares: DeviceArray, num_rows: int) -> None:
-        """The same for derivatives of ``num_rows`` rows; ``squares`` has sums of their squares."""
+        """Add to ``oderiv_sumsq`` the partial sums ``squares`` of squared output derivatives of ``num_rows`` rows."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
@@ -107,7 +127,7 @@ class NonlinearComponent(SameDimComponent):
 
     @property
     def value_avg(self) -> np.ndarray:
-        """Mean value of each column, as files have it: float32 (dim,), or (0,) if none was ever stored."""
+        """Mean value of each column, as in files: float32 (dim,), or (0,) if none was ever stored."""
         return self._average(VALUE, self.counters[COUNT])
 
     @property
@@ -122,7 +142,7 @@ class NonlinearComponent(SameDimComponent):
         return np.sqrt(np.maximum(mean_square, 0.0)).astype(np.float32)
 
     def _average(self, place: int, count: float, dtype: type = np.float32) -> np.ndarray:
-        """One of the sums divided by ``count``, in float64; (0,) if it was never stored."""
+        """Return a sum divided by ``count``, in float64; (0,) if it was never stored."""
         total = getattr(self, self.STATISTICS[place])
         return (total / (count or 1.0) if self.stored[place] else total[:0]).astype(dtype)
 
@@ -142,7 +162,7 @@ class NonlinearComponent(SameDimComponent):
     # -- self-repair ----------------------------------------------------------------------------------------
 
     def _repair_scale(self) -> float:
-        """The scale of self-repair, 0 while it is off or nothing is known about the derivatives.
+        """Return the scale of self-repair, 0 while it is off or there are no statistics of derivatives.
 
         Raises
         ------
@@ -157,9 +177,9 @@ class NonlinearComponent(SameDimComponent):
 
 
 class _Squashing(NonlinearComponent):
-    """What sigmoid and tanh share: self-repair of the columns whose average derivative is too small.
+    """Base of sigmoid and tanh, with self-repair of the columns whose average derivative is too small.
 
-    ``OPERATION`` names the forward operation; with ``_backprop`` and ``_stats`` after it, the other two.
+    ``OPERATION`` is the name of the forward operation; the other two end in ``_backprop`` and ``_stats``.
     """
 
     OPERATION = ""
@@ -171,7 +191,7 @@ class _Squashing(NonlinearComponent):
                 | Properties.STORES_STATS)
 
     def _repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
-        """How much to pull each column's derivative back towards 0: float32 (dim,), a scratch vector."""
+        """Return the factor by which self-repair pulls each column towards 0: float32 (dim,), scratch."""
         repair = ops.scratch_vector(self.dim)
         if update is None:
             ops.set_vec(repair, 0.0)
@@ -205,23 +225,23 @@ class _Squashing(NonlinearComponent):
 
 
 class SigmoidComponent(_Squashing):
-    """y = 1 / (1 + exp(-x)). Kaldi: SigmoidComponent."""
+    """Sigmoid, y = 1 / (1 + exp(-x)). Kaldi: SigmoidComponent."""
 
     OPERATION = "sigmoid"
     DEFAULT_THRESHOLD = 0.05
 
 
 class TanhComponent(_Squashing):
-    """y = tanh(x). Kaldi: TanhComponent."""
+    """Hyperbolic tangent, y = tanh(x). Kaldi: TanhComponent."""
 
     OPERATION = "tanh"
     DEFAULT_THRESHOLD = 0.2
 
 
 class RectifiedLinearComponent(NonlinearComponent):
-    """y = max(x, 0). Kaldi: RectifiedLinearComponent. Only the sign of ``y`` is used in the backward pass."""
+    """Rectifier, y = max(x, 0). Kaldi: RectifiedLinearComponent. The backward pass uses only the sign of ``y``."""
 
-    DEFAULT_LOWER, DEFAULT_UPPER = 0.05, 0.95     # of the proportion of rows in which a unit is active
+    DEFAULT_LOWER, DEFAULT_UPPER = 0.05, 0.95     # proportions of rows in which a unit should be active
 
     @property
     def properties(self) -> Properties:
@@ -242,7 +262,7 @@ class RectifiedLinearComponent(NonlinearComponent):
             update._store_output_deriv(ops, dy)
 
     def repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
-        """What to subtract from each column's derivative: float32 (dim,), the same in every block; a scratch vector."""
+        """Return the term that self-repair subtracts from each column's derivative: float32 (dim,), scratch."""
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0
         if update is None or scale == 0.0:
@@ -260,7 +280,7 @@ class RectifiedLinearComponent(NonlinearComponent):
 
 
 class SoftmaxComponent(NonlinearComponent):
-    """Each row becomes exp(x) / sum(exp(x)), at least 1e-20. Kaldi: SoftmaxComponent."""
+    """Softmax of each row, exp(x) / sum(exp(x)), at least 1e-20. Kaldi: SoftmaxComponent."""
 
     @property
     def properties(self) -> Properties:
@@ -274,7 +294,7 @@ class SoftmaxComponent(NonlinearComponent):
                  update: Component | None, dx: DeviceArray | None) -> None:
         if update is not None:
             assert isinstance(update, NonlinearComponent)
-            update._store_output_deriv(ops, dy)      # before dx, which may be dy's memory
+            update._store_output_deriv(ops, dy)      # before dx, which may share the memory of dy
         if dx is not None:
             ops.softmax_backprop(dx, y, dy)
 
@@ -284,9 +304,9 @@ class SoftmaxComponent(NonlinearComponent):
 
 
 class LogSoftmaxComponent(NonlinearComponent):
-    """Each row becomes x - log(sum(exp(x))). Kaldi: LogSoftmaxComponent.
+    """Log-softmax of each row, x - log(sum(exp(x))). Kaldi: LogSoftmaxComponent.
 
-    It declares statistics, but as in Kaldi none of its values are stored, only those of output derivatives.
+    As in Kaldi only statistics of output derivatives are stored, though those of values are declared.
     """
 
     @property
@@ -303,3 +323,72 @@ class LogSoftmaxComponent(NonlinearComponent):
             update._store_output_deriv(ops, dy)
         if dx is not None:
             ops.log_softmax_backprop(dx, y, dy)
+
+
+class FunctionComponent(SameDimComponent):
+    """Elementwise function y = ``function(x)`` in Python, as a base class for components of your own.
+
+    >>> @nnet3py.register_component
+    ... class SoftplusComponent(nnet3py.FunctionComponent):
+    ...     @staticmethod
+    ...     def function(x):
+    ...         return math.log(1.0 + math.exp(x))
+    ...     @staticmethod
+    ...     def derivative(x, y):
+    ...         return 1.0 / (1.0 + math.exp(-x))
+
+    ``function`` and ``derivative`` take and return numbers, in Python that numba can compile, which happens when a
+    network first computes with them. ``derivative`` also takes the result ``y``, and is needed for training only. The
+    key of config lines is ``dim``. Both run on the CPU; on a GPU the matrices are copied to the host and back, which is
+    slow, unlike operations of ``ops`` (``docs/tutorial.md``, a component of your own).
+
+    Parameters
+    ----------
+    dim : number of columns of input and output
+    """
+
+    FIELDS: ClassVar[Fields] = (Field("<Dim>", "dim", "dim", "dim"),)
+    properties = Properties(Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT)
+
+    function: Callable[[float], float]
+    derivative: Callable[[float, float], float] | None = None
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def propagate(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
+        values = ops.copy_out(x)          # copying tells that this call is not made of operations of ``ops`` alone
+        _compiled(type(self).function, 1)(values, values, values)
+        ops.copy_in(y, values)
+
+    def backprop(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Memo,
+                 update: Component | None, dx: DeviceArray | None) -> None:
+        derivative = type(self).derivative
+        if derivative is None:
+            raise ConfigError(f"{type(self).__name__} has no derivative, so that nothing before it can be trained",
+                              "give the class a static method derivative(x, y)")
+        if dx is not None:
+            slopes = ops.copy_out(x)
+            _compiled(derivative, 2)(slopes, ops.copy_out(y), slopes)
+            ops.copy_in(dx, np.multiply(slopes, ops.copy_out(dy), out=slopes))
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Self:
+        return cls(line.get_int("dim"))
+
+
+@cache
+def _compiled(function: Callable[..., float], num_arguments: int) -> Callable[..., Any]:
+    """Return the compiled loop z = function(x), or function(x, y), over contiguous matrices, which may be the same."""
+    import numba
+
+    element: Any = numba.njit(error_model="numpy")(function)
+    if num_arguments == 1:
+        def loop(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> None:
+            for i in range(z.size):
+                z.flat[i] = element(x.flat[i])
+    else:
+        def loop(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> None:
+            for i in range(z.size):
+                z.flat[i] = element(x.flat[i], y.flat[i])
+    return numba.njit(error_model="numpy", nogil=True)(loop)      # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Normalization of rows to a given rms value, and of columns over a minibatch."""
+"""Normalization of rows to a root mean square, and of columns over a minibatch (batch normalization)."""
 from __future__ import annotations
 
 import logging
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import AS_DIM, OLDER, Field, Values, as_float32, invalid_initializer
-from nnet3py.components.info_text import vector_summary
+from nnet3py.components.fields import AS_DIM, OLDER, Field, Values, as_float32, invalid_initializer, vector_summary
 from nnet3py.errors import ConfigError, Nnet3Error
 
 if TYPE_CHECKING:
@@ -21,28 +20,28 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of a batch-norm memo
-MEMO_ROWS = 5                                 # those three and two in which kernels sum
-ROWS_OF_A_SUM = 64                            # rows that the operations sum before they add the sums
+MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of the memo of batch normalization
+MEMO_ROWS = 5                                 # these three, and two for the sums of kernels
+ROWS_OF_A_SUM = 64                            # rows of each partial sum
 
 
 def in_blocks(matrix: DeviceArray, dim: int) -> DeviceArray:
-    """A contiguous matrix (rows, k dim) seen as (rows k, dim); itself if it has ``dim`` columns."""
+    """Return a view (rows k, dim) of a contiguous matrix (rows, k dim); the matrix itself if it has ``dim`` columns."""
     return matrix if matrix.shape[1] == dim else matrix.reshape(-1, dim)
 
 
 def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
-    """A scratch matrix for two sums of each of the columns of ``matrix``, in parts (``column_moments``)."""
+    """Return a scratch matrix for partial sums, two for each column of ``matrix`` (``column_moments``)."""
     return ops.scratch(2 * num_parts(matrix), matrix.shape[1])
 
 
 def num_parts(matrix: DeviceArray) -> int:
-    """The number of parts from which the sums of the columns of ``matrix`` are made."""
+    """Return the number of partial sums of a column of ``matrix``."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
 def same_memory(a: DeviceArray, b: DeviceArray) -> bool:
-    """True if two matrices of one device start at the same address."""
+    """Return whether two matrices of one device start at the same address."""
     if a is b:
         return True
     interface = "__cuda_array_interface__" if hasattr(a, "__cuda_array_interface__") else "__array_interface__"
@@ -50,9 +49,9 @@ def same_memory(a: DeviceArray, b: DeviceArray) -> bool:
 
 
 class NormalizeComponent(Component):
-    """Each row, or block of a row, is scaled to the root mean square ``target_rms``. Kaldi: NormalizeComponent.
+    """Scaling of each row, or block of a row, to the root mean square ``target_rms``. Kaldi: NormalizeComponent.
 
-    With ``add_log_stddev`` the logarithm of the block's rms before scaling follows each block.
+    With ``add_log_stddev`` each block is followed by the logarithm of its root mean square before scaling.
     """
 
     FIELDS = (Field("<InputDim>|<Dim>", "dim", "dim"),
@@ -107,7 +106,7 @@ class NormalizeComponent(Component):
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NormalizeComponent:
         dim = line.get_int("dim", -1)
-        if dim == -1:                                  # if both are given, input-dim is left over, which is an error
+        if dim == -1:                                  # of two keys, input-dim would be unused, which is an error
             dim = line.get_int("input-dim", 0)
         block_dim = line.get_int("block-dim", dim)
         target_rms = line.get_float("target-rms", 1.0)
@@ -121,10 +120,15 @@ class NormalizeComponent(Component):
 
 
 class BatchNormComponent(SameDimComponent):
-    """Columns get mean 0 and a given standard deviation over the minibatch, or by stored statistics in test mode.
+    """Normalization of columns to mean 0 and a given standard deviation over the minibatch. Kaldi: BatchNormComponent.
 
-    Kaldi: BatchNormComponent. ``count`` (float64, (1,)), ``sum`` and ``sumsq`` (float64, (block_dim,)) are the stored
-    statistics; ``test_scale`` and ``test_offset`` (float32, (block_dim,)) follow from them, in test mode only.
+    In test mode stored statistics take the place of the minibatch's.
+
+    Attributes
+    ----------
+    count : float64 (1,), number of rows in the stored statistics
+    sum, sumsq : float64 (block_dim,), stored sums and sums of squares
+    test_scale, test_offset : float32 (block_dim,), computed from the stored statistics in test mode; else None
     """
 
     STATISTICS = ("count", "sum", "sumsq")
@@ -159,9 +163,9 @@ class BatchNormComponent(SameDimComponent):
     # -- test mode and statistics ---------------------------------------------------------------------------
 
     def set_test_mode(self, test_mode: bool, rng: np.random.Generator | None = None) -> None:
-        """Switch between the minibatch's own statistics (False) and the stored ones (True).
+        """Switch to the stored statistics (True) or to those of the minibatch (False).
 
-        Switching on without statistics warns and draws random ones from ``rng``, which the component keeps.
+        Without stored statistics, test mode logs a warning and draws random ones from ``rng``, which are kept.
         """
         self.test_mode = test_mode
         if test_mode and self.count[0] == 0.0:
@@ -175,7 +179,7 @@ class BatchNormComponent(SameDimComponent):
         self.compute_derived()
 
     def compute_derived(self) -> None:
-        """Make ``test_scale`` and ``test_offset`` from the statistics; None outside test mode."""
+        """Compute ``test_scale`` and ``test_offset`` from the stored statistics; set them to None outside test mode."""
         if not self.test_mode:
             self.test_scale = self.test_offset = None
             return
@@ -205,12 +209,12 @@ class BatchNormComponent(SameDimComponent):
 
     @property
     def takes_sums(self) -> bool:
-        """Whether ``propagate`` needs its input's ``column_moments``."""
+        """True if ``propagate`` needs the ``column_moments`` of its input."""
         return not self.test_mode and self.block_dim == self.dim
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,
                   sums: DeviceArray | None = None) -> None:
-        """As for every component; ``sums`` are the ``column_moments`` of ``x``, if the caller already has them."""
+        """Propagate as every component; ``sums`` are the ``column_moments`` of ``x`` if the caller has them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
             if sums is None:
@@ -235,7 +239,7 @@ class BatchNormComponent(SameDimComponent):
             ops.batch_norm_backprop(dx, memo, y, dy, sums, self.target_rms)
 
     def _derived(self) -> tuple[np.ndarray, np.ndarray]:
-        """The scale and the offset of test mode."""
+        """Return the scale and the offset of test mode."""
         if self.test_scale is None or self.test_offset is None:
             raise Nnet3Error("Test mode set in BatchNormComponent, but no stats.",
                              "set the test mode with set_test_mode, or use a trained model")
@@ -275,18 +279,18 @@ class BatchNormComponent(SameDimComponent):
 
     @property
     def stats_mean(self) -> np.ndarray:
-        """Mean of what was stored, float32 (block_dim,)."""
+        """Mean of the stored statistics, float32 (block_dim,)."""
         return self._mean_and_variance()[0]
 
     @property
     def stats_var(self) -> np.ndarray:
-        """Variance of what was stored, float32 (block_dim,)."""
+        """Variance of the stored statistics, float32 (block_dim,)."""
         return self._mean_and_variance()[1]
 
     def _mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 mean and variance (not floored) of what was stored; the sums themselves if nothing was counted.
+        """Return float32 mean and variance (not floored) of the stored statistics; the sums if the count is 0.
 
-        Divided in float64, so that a file that is read and written again keeps its bytes.
+        The division is in float64, so that a file keeps its bytes when it is read and written.
         """
         count = self.count[0]
         if count == 0.0:

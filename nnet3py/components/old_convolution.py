@@ -1,6 +1,6 @@
-"""The deprecated 2-D convolution and 3-D max pooling of older image and speech models, whose rows are tensors.
+"""Deprecated 2-D convolution and 3-D max pooling of older image and speech models.
 
-In both, a tensor has the dimensions x, y and z, and a row of the input is one tensor.
+A row of the input is a tensor with the dimensions x, y and z.
 """
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-ORDERS = ("yzx", "zyx")      # of the tensor's dimensions, fastest first; a file holds the index in this tuple
+ORDERS = ("yzx", "zyx")      # orders of the tensor's dimensions, fastest first; files hold the index in this tuple
 
 
 @dataclass(frozen=True)
 class FilterShape:
-    """Dimensions of the input tensor and of the filter, and the filter's steps; fields are named as in files."""
+    """Dimensions of input tensor and filter, and steps of the filter; fields are named as in files."""
 
     input_x_dim: int
     input_y_dim: int
@@ -47,26 +47,26 @@ class FilterShape:
 
     @property
     def num_x(self) -> int:
-        """How many positions the filter takes along x."""
+        """Number of positions of the filter along x."""
         return 1 + (self.input_x_dim - self.filt_x_dim) // self.filt_x_step
 
     @property
     def num_y(self) -> int:
-        """How many positions the filter takes along y."""
+        """Number of positions of the filter along y."""
         return 1 + (self.input_y_dim - self.filt_y_dim) // self.filt_y_step
 
     @property
     def input_dim(self) -> int:
-        """Elements of a tensor."""
+        """Number of elements of the tensor."""
         return self.input_x_dim * self.input_y_dim * self.input_z_dim
 
     @property
     def filter_dim(self) -> int:
-        """Elements of a filter, which spans all of z."""
+        """Number of elements of a filter, which spans all of z."""
         return self.filt_x_dim * self.filt_y_dim * self.input_z_dim
 
     def fault(self) -> str:
-        """Why the shape is impossible; empty if it is not."""
+        """Return the reason why the shape is impossible; empty if it is possible."""
         if min(astuple(self)) <= 0:
             return "all dimensions and steps must be above 0"
         if self.filt_x_dim > self.input_x_dim or self.filt_y_dim > self.input_y_dim:
@@ -74,14 +74,14 @@ class FilterShape:
         return "" if self.input_dim <= LARGEST_DIM else f"the input must not have more than {LARGEST_DIM} elements"
 
     def steps_fit(self) -> bool:
-        """True if the last place of the filter ends where the input ends."""
+        """Return whether the filter's last position ends at the end of the input."""
         return ((self.input_x_dim - self.filt_x_dim) % self.filt_x_step == 0
                 and (self.input_y_dim - self.filt_y_dim) % self.filt_y_step == 0)
 
 
 @dataclass(frozen=True)
 class PoolShape:
-    """Dimensions of the input tensor and of the boxes, and the boxes' steps; fields are named as in files."""
+    """Dimensions of input tensor and pooled boxes, and steps of the boxes; fields are named as in files."""
 
     input_x_dim: int
     input_y_dim: int
@@ -95,7 +95,7 @@ class PoolShape:
 
     @property
     def num_pools(self) -> tuple[int, int, int]:
-        """How many boxes there are along x, y and z."""
+        """Number of boxes along x, y and z."""
         dims, sizes, steps = self._axes()
         x, y, z = (1 + (dim - size) // step for dim, size, step in zip(dims, sizes, steps, strict=True))
         return x, y, z
@@ -105,13 +105,13 @@ class PoolShape:
         return values[:3], values[3:6], values[6:]
 
     def fault(self) -> str:
-        """Why the shape is impossible; empty if it is not."""
+        """Return the reason why the shape is impossible; empty if it is possible."""
         if min(astuple(self)) <= 0:
             return "all dimensions, sizes and steps must be above 0"
         for dim, size, step in zip(*self._axes(), strict=True):
             if not dim >= size >= step or (dim - size) % step:
                 return ("along each axis the pool must not be larger than the input, the step not larger than the "
-                        "pool, and a divisor of what the input is larger than the pool")
+                        "pool, and a divisor of the difference between input and pool")
         if math.prod(self._axes()[0]) > LARGEST_DIM:
             return f"the input must not have more than {LARGEST_DIM} elements"
         return ""
@@ -133,7 +133,7 @@ def _shape_fields(shape: type) -> Fields:
 
 
 def _read_shape(reader: TokenReader, values: Values, kind: type[_Shape]) -> _Shape:
-    """The shape among the values of a file; FormatError if it is impossible."""
+    """Return the shape among the values of a file. Raises FormatError for an impossible shape."""
     shape = kind(**take_part(values, "shape"))
     if shape.fault():
         raise reader.error(f"{shape.fault()}, found {', '.join(f'{_key(k)}={v}' for k, v in asdict(shape).items())}")
@@ -143,15 +143,17 @@ def _read_shape(reader: TokenReader, values: Values, kind: type[_Shape]) -> _Sha
 class ConvolutionComponent(UpdatableComponent):
     """2-D convolution over x and y, with filters that span all of z. Kaldi: ConvolutionComponent (deprecated).
 
-    Output column ``(i num_y + j) num_filters + f`` is filter f at the place (i, j).
+    Output column ``(i num_y + j) num_filters + f`` is filter f at the position (i, j).
 
     Attributes
     ----------
-    shape : dimensions of input and filter
-    order : of the input's dimensions, one of ``ORDERS``
+    shape : FilterShape
+        Dimensions of input and filter.
+    order : str
+        Order of the input's dimensions, one of ``ORDERS``.
     filter_params : float32 (num_filters, filter_dim), a filter's elements in the order x, y, z (z fastest)
     bias_params : float32 (num_filters,)
-    taps : int32 (filter_dim,), the input columns under the filter at its first position
+    taps : int32 (filter_dim,), input columns under the filter at its first position
     """
 
     PARAMETERS = ("filter_params", "bias_params")
@@ -176,7 +178,7 @@ class ConvolutionComponent(UpdatableComponent):
         self.taps = (x * along_x + y * along_y + z * along_z).ravel().astype(np.int32)
 
     def _strides(self) -> tuple[int, int, int]:
-        """The distances in columns between neighbors along x, y and z."""
+        """Return the distances in columns between neighbors along x, y and z."""
         y, z = self.shape.input_y_dim, self.shape.input_z_dim
         return (y * z, z, 1) if self.order == "zyx" else (y * z, 1, y)
 
@@ -190,13 +192,13 @@ class ConvolutionComponent(UpdatableComponent):
 
     @property
     def num_filters(self) -> int:
-        """How many filters there are."""
+        """Number of filters."""
         return self.filter_params.shape[0]
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
     def _places(self) -> Iterator[tuple[int, slice]]:
-        """For each position of the filter: what to add to the taps, and the output columns."""
+        """Yield each position of the filter as a number to add to ``taps``, and its output columns."""
         along_x, along_y, _ = self._strides()
         end = 0
         for i in range(self.shape.num_x):
@@ -249,7 +251,7 @@ class ConvolutionComponent(UpdatableComponent):
         bias_stddev = line.get_float("bias-stddev", 1.0)
         if num_filters <= 0 or not stddev >= 0.0 or not bias_stddev >= 0.0 or not shape.steps_fit():
             raise bad_initializer(line, "num-filters must be above 0, param-stddev and bias-stddev not negative, and "
-                                        "the steps must divide what the input is larger than the filter")
+                                        "the steps must divide the difference between input and filter")
         filters = normal(rng, (num_filters, shape.filter_dim), stddev)
         return cls(shape, order, filters, normal(rng, (num_filters,), bias_stddev), settings)
 
@@ -266,12 +268,12 @@ class ConvolutionComponent(UpdatableComponent):
 
     @property
     def order_in_files(self) -> int:
-        """Place of the order in ``ORDERS``."""
+        """Index of the order in ``ORDERS``, as files have it."""
         return ORDERS.index(self.order)
 
 
 class MaxpoolingComponent(Component):
-    """Maxima of boxes of a tensor; input and output have z fastest, then y. Kaldi: MaxpoolingComponent (deprecated).
+    """Max pooling over boxes of a tensor, stored with z fastest, then y. Kaldi: MaxpoolingComponent (deprecated).
 
     In the backward pass every element of a box that equals the maximum gets the whole derivative.
     """
@@ -283,7 +285,7 @@ class MaxpoolingComponent(Component):
 
     def __init__(self, shape: PoolShape) -> None:
         self.shape = shape
-        self.geometry = np.array([*astuple(shape), *shape.num_pools], dtype=np.int32)   # as the operations want it
+        self.geometry = np.array([*astuple(shape), *shape.num_pools], dtype=np.int32)   # argument of the operations
 
     @property
     def input_dim(self) -> int:

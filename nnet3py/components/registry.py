@@ -1,4 +1,4 @@
-"""Which module holds each component type: a network imports only the types it uses. Kaldi: NewComponentOfType."""
+"""Component types by name, with the module of each, imported at first use. Kaldi: NewComponentOfType."""
 from __future__ import annotations
 
 from importlib import import_module
@@ -12,35 +12,30 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
 
 _TYPES_OF_MODULE = {
-    "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent"),
-    "repeated_affine": ("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent", "BlockAffineComponent"),
-    "constant": ("ConstantFunctionComponent", "ConstantComponent"),
+    "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent",
+               "RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent", "BlockAffineComponent"),
     "elementwise": ("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent",
-                    "PerElementOffsetComponent"),
-    "scale_and_offset": ("ScaleAndOffsetComponent",),
+                    "PerElementOffsetComponent", "ScaleAndOffsetComponent", "ConstantFunctionComponent",
+                    "ConstantComponent"),
     "tdnn": ("TdnnComponent",),
     "convolution": ("TimeHeightConvolutionComponent",),
     "nonlinear": ("SigmoidComponent", "TanhComponent", "RectifiedLinearComponent", "SoftmaxComponent",
                   "LogSoftmaxComponent"),
     "normalize": ("NormalizeComponent", "BatchNormComponent"),
     "structural": ("NoOpComponent", "ElementwiseProductComponent", "SumGroupComponent", "SumBlockComponent",
-                   "PermuteComponent", "FixedScaleComponent", "FixedBiasComponent"),
+                   "PermuteComponent", "FixedScaleComponent", "FixedBiasComponent", "PnormComponent",
+                   "DistributeComponent"),
     "truncation": ("ClipGradientComponent", "BackpropTruncationComponent"),
-    "dropout": ("DropoutComponent", "GeneralDropoutComponent"),
-    "dropout_mask": ("DropoutMaskComponent",),
-    "specaugment": ("SpecAugmentTimeMaskComponent",),
-    "pnorm": ("PnormComponent",),
+    "dropout": ("DropoutComponent", "GeneralDropoutComponent", "DropoutMaskComponent", "SpecAugmentTimeMaskComponent"),
     "old_convolution": ("ConvolutionComponent", "MaxpoolingComponent"),
     "attention": ("RestrictedAttentionComponent",),
-    "distribute": ("DistributeComponent",),
     "statistics_pooling": ("StatisticsExtractionComponent", "StatisticsPoolingComponent"),
-    "recurrent": ("LstmNonlinearityComponent",),
+    "recurrent": ("LstmNonlinearityComponent", "GruNonlinearityComponent", "OutputGruNonlinearityComponent"),
     "composite": ("CompositeComponent",),
-    "gru": ("GruNonlinearityComponent", "OutputGruNonlinearityComponent"),
 }
 
 PRECOMPUTED_SUFFIX = "PrecomputedIndexes"
-# types with precomputed indexes: the class TypePrecomputedIndexes is in the module of the type
+# For each of these types, the class TypePrecomputedIndexes is in the module of the type.
 _TYPES_WITH_PRECOMPUTED_INDEXES = (
     "BackpropTruncationComponent", "DistributeComponent", "GeneralDropoutComponent",
     "RestrictedAttentionComponent", "SpecAugmentTimeMaskComponent", "StatisticsExtractionComponent",
@@ -53,18 +48,18 @@ PRECOMPUTED_MODULES: dict[str, str] = {
     name + PRECOMPUTED_SUFFIX: COMPONENT_MODULES[name] for name in _TYPES_WITH_PRECOMPUTED_INDEXES}
 
 
-_FROM_OUTSIDE: dict[str, type[Component]] = {}      # given to register_component
+_registered: dict[str, type[Component]] = {}      # types of other programs, by register_component
 
 
 def register_component(cls: type[Component]) -> type[Component]:
-    """Make a component class known by its name to config lines and model files; returns it, so it can be a decorator.
+    """Register a component class for config lines and model files, by its name; usable as a decorator.
 
-    It is known in this process, from then on. A class of the same name that was registered before is replaced. It must
-    be a simple component (``Properties.SIMPLE``): files cannot hold precomputed indexes of outside classes.
+    Registration lasts as long as the process, and replaces a registered class of the same name. The component must be
+    simple (``Properties.SIMPLE``): files cannot hold precomputed indexes of registered classes.
 
     Parameters
     ----------
-    cls : a subclass of :class:`Component`, whose name is the type's
+    cls : subclass of :class:`Component`, whose name is the type's name in files
 
     Returns
     -------
@@ -72,7 +67,7 @@ def register_component(cls: type[Component]) -> type[Component]:
 
     Raises
     ------
-    ConfigError : not a subclass of Component, a name that config lines cannot hold, or one of Kaldi's types
+    ConfigError : not a subclass of Component, a name that config lines cannot hold, or the name of a type of Kaldi's
     """
     if not (isinstance(cls, type) and issubclass(cls, Component)):
         raise ConfigError(f"expected a subclass of Component to register, found {cls!r}")
@@ -83,18 +78,18 @@ def register_component(cls: type[Component]) -> type[Component]:
     if not is_valid_name(name):
         raise ConfigError(f"'{name}' cannot be the name of a component type",
                           "config lines take letters, digits and _ only")
-    _FROM_OUTSIDE[name] = cls
+    _registered[name] = cls
     return cls
 
 
 def precomputed_indexes_class(name: str) -> type:
-    """The class of precomputed indexes of that name (``"TdnnComponentPrecomputedIndexes"``), as in files.
+    """Return a class of precomputed indexes by its name in files (``"TdnnComponentPrecomputedIndexes"``).
 
-    It has ``read(reader)``, for what follows the opening tag, and ``write(writer)``, which writes the tag too.
+    ``cls.read(reader)`` reads on after the opening tag; ``write(writer)`` of an object writes the tag, too.
 
     Raises
     ------
-    FormatError : the name is not a known one
+    FormatError : an unknown name
     """
     module = PRECOMPUTED_MODULES.get(name)
     if module is None:
@@ -103,28 +98,26 @@ def precomputed_indexes_class(name: str) -> type:
 
 
 def component_class(type_name: str) -> type[Component]:
-    """The class of a component type, by Kaldi's name (``"AffineComponent"``); imports its module on first use.
-
-    Types from :func:`register_component` are included.
+    """Return the class of a component type, of Kaldi's (``"AffineComponent"``) or registered, importing its module.
 
     Raises
     ------
-    ConfigError : the name is not a known component type; the hint gives the closest one
+    ConfigError : an unknown name; the hint has the most similar one
     """
-    if type_name in _FROM_OUTSIDE:
-        return _FROM_OUTSIDE[type_name]
+    if type_name in _registered:
+        return _registered[type_name]
     module = COMPONENT_MODULES.get(type_name)
     if module is None:
-        import difflib  # rare: only errors need it
+        import difflib  # slow to load, and needed for errors only
 
-        close = difflib.get_close_matches(type_name, [*COMPONENT_MODULES, *_FROM_OUTSIDE], n=1, cutoff=0.5)
+        close = difflib.get_close_matches(type_name, [*COMPONENT_MODULES, *_registered], n=1, cutoff=0.5)
         raise ConfigError(f"Unknown component-type '{type_name}' in config file.  Check your code version and config.",
                           f"did you mean {close[0]}?" if close else None)
     return getattr(import_module(module), type_name)
 
 
 def read_component_class(reader: TokenReader) -> type[Component]:
-    """Read the opening tag of a component, and return its class, whose ``read`` continues from there.
+    """Read the opening tag of a component, and return its class, whose ``read`` reads the rest.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Statistics over time: counts, sums and sums of squares of groups of frames, and means and deviations of such sums."""
+"""Statistics over time: sums over groups of frames, and means and standard deviations over windows of such sums."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,8 +15,7 @@ from nnet3py.components.fields import (
     fields_text,
     invalid_initializer,
 )
-from nnet3py.components.row_ranges import by_sequence, check_ranges, row_ranges, rows_inside, times_of
-from nnet3py.components.time_grid import at_time_offsets
+from nnet3py.components.time_grid import at_time_offsets, by_sequence, check_ranges, row_ranges, rows_inside, times_of
 from nnet3py.errors import CompileError
 from nnet3py.index import NO_TIME
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more must be a mistake in a file or config line
+MOST_CHOICES = 1 << 20      # frames of a window; more, hours of speech, must be a mistake in a file or config line
 
 
 # -- extraction --------------------------------------------------------------------------------------------------------
@@ -34,13 +33,13 @@ MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more must b
 
 @dataclass
 class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
-    """Which input rows each output row sums, and the reverse. Kaldi's class of this name.
+    """Input rows that each output row sums, and the reverse. Kaldi's class of this name.
 
     Attributes
     ----------
     forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    counts : float32 (outputs,), the number of these rows
-    backward : int32 (inputs,), the output row of each input row; empty if nothing is propagated back
+    counts : float32 (outputs,), number of these rows
+    backward : int32 (inputs,), output row of each input row; empty without backward pass
     """
 
     FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"), Field("<Counts>", "vector", "counts"),
@@ -64,13 +63,13 @@ class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
 class StatisticsExtractionComponent(Component):
     """Count, sum and perhaps sum of squares of the frames in each group of ``output_period`` frames.
 
-    Groups start at multiples of ``output_period``; the existing frames of a group at multiples of ``input_period`` are
-    used. Output times are such starts. Kaldi: StatisticsExtractionComponent.
+    Groups start at multiples of ``output_period``, which are the output times, and consist of the existing frames at
+    multiples of ``input_period``. Kaldi: StatisticsExtractionComponent.
     """
 
     FIELDS = (Field("<InputDim>", "dim", "dim"), Field("<InputPeriod>", "integer", "input_period"),
               Field("<OutputPeriod>", "integer", "output_period"),
-              Field("<IncludeVarinance>", "boolean", "include_variance"))               # spelled so in files
+              Field("<IncludeVarinance>", "boolean", "include_variance"))               # Kaldi's spelling in files
 
     def __init__(self, dim: int, input_period: int = 1, output_period: int = 1, include_variance: bool = True) -> None:
         self.dim = dim
@@ -93,7 +92,7 @@ class StatisticsExtractionComponent(Component):
     # -- indexes ---------------------------------------------------------------------------------------------
 
     def _group_starts(self, indexes: np.ndarray) -> np.ndarray:
-        """The first time of each index's group, int64 (rows,)."""
+        """Return the first time of each index's group, int64 (rows,)."""
         return times_of(indexes) // self.output_period * self.output_period
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
@@ -169,13 +168,12 @@ class StatisticsExtractionComponent(Component):
 
 @dataclass
 class StatisticsPoolingComponentPrecomputedIndexes(InFiles):
-    """Which input rows each output row pools, and the reverse. Kaldi's class of this name.
+    """Input rows that each output row pools, and the reverse. Kaldi's class of this name.
 
     Attributes
     ----------
     forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    backward : int32 (inputs, 2), begin and end of the output rows that use each input row; empty if nothing is
-        propagated back
+    backward : int32 (inputs, 2), begin and end of the output rows that use each input row; empty without backward pass
     """
 
     FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"),
@@ -193,13 +191,13 @@ class StatisticsPoolingComponentPrecomputedIndexes(InFiles):
 
 
 class StatisticsPoolingComponent(Component):
-    """Means, and perhaps standard deviations, over a window of the output of a StatisticsExtractionComponent.
+    """Mean, and perhaps standard deviation, over a window of outputs of a StatisticsExtractionComponent.
 
-    The window reaches from ``left_context`` frames before to ``right_context`` after the output's time, at multiples of
-    ``input_period``; frames that do not exist are left out. The first ``num_log_count_features`` columns of the output
-    are the logarithm of the number of frames. Kaldi: StatisticsPoolingComponent.
+    The window reaches from ``left_context`` frames before the output's time to ``right_context`` frames after it, at
+    multiples of ``input_period``; missing frames are left out. The first ``num_log_count_features`` output columns are
+    the logarithm of the number of frames. Kaldi: StatisticsPoolingComponent.
 
-    No derivative flows back through the counts; otherwise it does as if no variance were floored.
+    The backward pass ignores the counts, and the floor of variances.
     """
 
     FIELDS = (Field("<InputDim>", "dim", "input_dim"), Field("<InputPeriod>", "integer", "input_period"),
@@ -296,13 +294,13 @@ class StatisticsPoolingComponent(Component):
                         line.get_int("left-context", -1), line.get_int("right-context", -1),
                         line.get_int("num-log-count-features", 0), line.get_bool("output-stddevs", False),
                         line.get_float("variance-floor", 1e-10))
-        wrong = "input-dim must be positive" if component._input_dim <= 0 else component._wrong_settings()
+        wrong = "input-dim must be positive" if component._input_dim <= 0 else component._fault_of_settings()
         if wrong:
             raise invalid_initializer(line, cls.__name__, wrong)
         return component
 
-    def _wrong_settings(self) -> str:
-        """What is wrong with the settings, apart from the dimension; empty if nothing is."""
+    def _fault_of_settings(self) -> str:
+        """Return the reason why the settings, apart from the dimension, are impossible; empty if they are possible."""
         contexts = self.left_context, self.right_context
         if self.input_period < 1 or min(contexts) < 0 or not 0 < sum(contexts) < MOST_CHOICES * self.input_period \
                 or any(context % self.input_period for context in contexts):
@@ -317,6 +315,6 @@ class StatisticsPoolingComponent(Component):
         return ""
 
     def check_read(self, reader: TokenReader) -> None:
-        wrong = self._wrong_settings()
+        wrong = self._fault_of_settings()
         if wrong:
             raise reader.error(f"{wrong}; found {fields_text(self, self.FIELDS)}")

@@ -1,15 +1,18 @@
-"""Components without parameters that copy, permute, sum or multiply columns, and fixed scales and biases."""
+"""Components without trained parameters that copy, permute, sum, multiply or distribute columns; norms of groups."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import LARGEST_DIM, OLDER, Field, Fields, as_float32, invalid_initializer
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
+from nnet3py.components.fields import LARGEST_DIM, OLDER, Field, Fields, InFiles, as_float32, invalid_initializer
 from nnet3py.components.nonlinear import NonlinearComponent
 from nnet3py.components.updatable import normal, read_config_vector
+from nnet3py.errors import CompileError
 from nnet3py.formats.matrices import read_vector
+from nnet3py.index import lookup
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
@@ -21,10 +24,10 @@ IN_PLACE = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPR
 
 
 class NoOpComponent(SameDimComponent):
-    """Copies its input; the derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
+    """Copy of the input, whose derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
 
     FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
-              # it was once a nonlinearity: its statistics and settings are dropped
+              # In older files this type is a nonlinearity, whose statistics and settings are dropped.
               *(Field(field.tag, field.kind, default=OLDER) for field in NonlinearComponent.FIELDS[2:]),
               Field("<BackpropScale>", "float32", "backprop_scale", "backprop-scale", default=1.0, hidden=1.0))
 
@@ -53,7 +56,7 @@ class NoOpComponent(SameDimComponent):
 
 
 class BlockComponent(Component):
-    """A component whose input has as many columns as several outputs side by side."""
+    """Base of components whose input has the columns of several outputs, in blocks."""
 
     FIELDS: ClassVar[Fields] = (Field("<InputDim>", "dim", "_input_dim", "input-dim"),
                                 Field("<OutputDim>", "dim", "_output_dim", "output-dim"))
@@ -76,10 +79,7 @@ class BlockComponent(Component):
 
 
 class ElementwiseProductComponent(BlockComponent):
-    """y is the elementwise product of the input's blocks of ``output_dim`` columns.
-
-    Kaldi: ElementwiseProductComponent.
-    """
+    """Elementwise product of the input's blocks of ``output_dim`` columns. Kaldi: ElementwiseProductComponent."""
 
     properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 
@@ -100,7 +100,7 @@ class ElementwiseProductComponent(BlockComponent):
 
 
 class SumBlockComponent(BlockComponent):
-    """y += scale times the sum of the input's blocks of ``output_dim`` columns. Kaldi: SumBlockComponent."""
+    """Sum of the input's blocks of ``output_dim`` columns, times ``scale``. Kaldi: SumBlockComponent."""
 
     FIELDS = (*BlockComponent.FIELDS, Field("<Scale>", "float32", "block_scale", "scale"))
 
@@ -129,11 +129,11 @@ class SumBlockComponent(BlockComponent):
 
 
 class SumGroupComponent(Component):
-    """Each output column is the sum of a group of consecutive input columns. Kaldi: SumGroupComponent.
+    """Sums of groups of consecutive input columns. Kaldi: SumGroupComponent.
 
     Parameters
     ----------
-    sizes : int32 (output_dim,), how many columns each group has
+    sizes : int32 (output_dim,), number of columns of each group
     """
 
     FIELDS = (Field("<Sizes>", "integer_vector", "sizes"),)
@@ -180,7 +180,7 @@ class SumGroupComponent(Component):
 
 
 class PermuteComponent(Component):
-    """Output column i is input column ``column_map[i]``. Kaldi: PermuteComponent.
+    """Permutation of columns: output column i is input column ``column_map[i]``. Kaldi: PermuteComponent.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class PermuteComponent(Component):
             raise invalid_initializer(line, cls.__name__, "column-map must be a permutation of 0, 1, ..., dim-1")
         return cls(column_map)
 
-    # Irregular: in older binary files the map is a vector of floats, which only the first byte shows.
+    # Not a table of fields: in older binary files the map is a vector of floats, which only the first byte tells.
     @classmethod
     def read(cls, reader: TokenReader) -> PermuteComponent:
         reader.expect_one_or_two("<PermuteComponent>", "<ColumnMap>")
@@ -241,7 +241,7 @@ class PermuteComponent(Component):
 
 
 def _integers(text: str) -> np.ndarray:
-    """The whole numbers between commas or colons, as int64; none if anything else is there."""
+    """Parse integers between commas or colons, as int64; an empty array for any other text."""
     pieces = [piece for piece in text.replace(":", ",").split(",") if piece]
     try:
         return np.array([int(piece) for piece in pieces], dtype=np.int64)
@@ -254,11 +254,11 @@ def _is_permutation(column_map: np.ndarray) -> bool:
 
 
 class _FixedVectorComponent(Component):
-    """A component with one vector that training does not change: ``vector``, float32 (dim,)."""
+    """Base of components with a vector that is not trained: ``vector``, float32 (dim,)."""
 
     properties = IN_PLACE
     CONSTANTS = ("vector",)
-    CONFIG_KEY = ""       # the key for the file with the vector
+    CONFIG_KEY = ""       # key of config lines for the file with the vector
 
     def __init__(self, vector: np.ndarray) -> None:
         self.vector = np.ascontiguousarray(vector, dtype=np.float32)
@@ -290,7 +290,7 @@ class _FixedVectorComponent(Component):
 
 
 class FixedScaleComponent(_FixedVectorComponent):
-    """Multiplies each column by a fixed number. Kaldi: FixedScaleComponent."""
+    """Fixed scale of each column. Kaldi: FixedScaleComponent."""
 
     CONFIG_KEY = "scales"
     FIELDS = (Field("<Scales>", "vector", "vector", "scales"),)
@@ -306,7 +306,7 @@ class FixedScaleComponent(_FixedVectorComponent):
 
 
 class FixedBiasComponent(_FixedVectorComponent):
-    """Adds a fixed number to each column. Kaldi: FixedBiasComponent."""
+    """Fixed offset of each column. Kaldi: FixedBiasComponent."""
 
     CONFIG_KEY = "bias"
     FIELDS = (Field("<Bias>", "vector", "vector", "bias"),)
@@ -321,3 +321,99 @@ class FixedBiasComponent(_FixedVectorComponent):
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None and dx is not dy:
             ops.copy_mat(dx, dy, 1.0)
+
+
+class PnormComponent(BlockComponent):
+    """2-norms of groups of consecutive input columns, the nonlinearity of older models. Kaldi: PnormComponent."""
+
+    properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
+
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
+        ops.pnorm(y, x)
+
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
+                 update: Component | None, dx: DeviceArray | None) -> None:
+        if dx is not None:
+            ops.pnorm_backprop(dx, x, y, dy)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> PnormComponent:
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        if input_dim <= 0 or output_dim <= 0 or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
+        return cls(input_dim, output_dim)
+
+
+@dataclass
+class DistributeComponentPrecomputedIndexes(InFiles):
+    """Source of each output row. Kaldi's class of this name.
+
+    ``places`` is int32 (output rows, 2): the input row, and its first column.
+    """
+
+    FIELDS = (Field("<Pairs>", "integer_pairs", "places"),)
+
+    places: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.last_row, self.last_col = (int(last) for last in self.places.max(axis=0, initial=0))
+
+    def check_read(self, reader: TokenReader) -> None:
+        if self.places.min(initial=0) < 0:
+            raise reader.error(f"expected pairs of a row and a column after <Pairs>, found {int(self.places.min())}")
+
+
+class DistributeComponent(BlockComponent):
+    """Distribution of B blocks of columns over x: output (n, t, x) is block x mod B of input (n, t, floor(x / B)).
+
+    Kaldi: DistributeComponent.
+    """
+
+    properties = Properties(0)
+
+    @property
+    def num_blocks(self) -> int:
+        """Number B of blocks of an input row."""
+        return self.input_dim // self.output_dim
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        wanted = indexes.copy()
+        wanted[:, 2] //= self.num_blocks
+        return wanted[:, None, :]
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> DistributeComponentPrecomputedIndexes:
+        rows = lookup(inputs, self.input_indexes(outputs)[:, 0])
+        if rows.min(initial=0) < 0:
+            raise CompileError("an output of a DistributeComponent has no input row")
+        columns = outputs[:, 2] % self.num_blocks * self.output_dim
+        return DistributeComponentPrecomputedIndexes(np.stack([rows, columns], axis=1).astype(np.int32))
+
+    def propagate(self, ops: Ops, indexes: DistributeComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                  memo: None) -> None:
+        self.check_precomputed(indexes, x, y, False)
+        ops.copy_row_pieces(y, x, indexes.places)
+
+    def backprop(self, ops: Ops, indexes: DistributeComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                 dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
+        if dx is None:
+            return
+        self.check_precomputed(indexes, dx, dy, True)
+        if dy.shape[0] != self.num_blocks * dx.shape[0]:
+            ops.set_const(dx, 0.0)      # some blocks are in no output row
+        ops.copy_to_row_pieces(dx, dy, indexes.places)
+
+    def check_precomputed(self, indexes: DistributeComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                          need_backprop: bool) -> None:
+        last_row, last_col = indexes.last_row, indexes.last_col + self.output_dim - 1
+        if len(indexes.places) != y.shape[0] or y.shape[0] and (last_row >= x.shape[0] or last_col >= x.shape[1]):
+            raise compiled_for_others("a distribution", x, y)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> DistributeComponent:
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        if output_dim <= 0 or not 0 < input_dim <= LARGEST_DIM or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
+        return cls(input_dim, output_dim)

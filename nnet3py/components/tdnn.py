@@ -1,4 +1,4 @@
-"""Splicing at fixed time offsets followed by an affine or linear map."""
+"""Time-delay layer: splicing at fixed time offsets, then an affine or linear map."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,13 +9,20 @@ import numpy as np
 
 from nnet3py.components.affine import check_bias
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import Field, InFiles, Values, fields_info
-from nnet3py.components.info_text import parameter_stats
-from nnet3py.components.layer_fields import WEIGHTS_AND_BIAS, default_rank_in, default_rank_out, read_dims
-from nnet3py.components.layer_gradient import natural_gradient_step
-from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.fields import Field, InFiles, Values, fields_info, parameter_stats
+from nnet3py.components.natural_gradient import OnlineNaturalGradient, natural_gradient_step
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
-from nnet3py.components.updatable import SETTINGS, UpdatableComponent, UpdateSettings, bad_initializer, normal
+from nnet3py.components.updatable import (
+    SETTINGS,
+    WEIGHTS_AND_BIAS,
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    default_rank_in,
+    default_rank_out,
+    normal,
+    read_dims,
+)
 from nnet3py.errors import CompileError
 
 if TYPE_CHECKING:
@@ -26,12 +33,12 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-UPDATE_PERIOD = 4   # of both preconditioners; Kaldi has no option for it
+UPDATE_PERIOD = 4   # calls per update of both preconditioners; Kaldi has no option for it
 
 
 @dataclass
 class TdnnComponentPrecomputedIndexes(InFiles):
-    """Where each time offset finds its input rows: ``row_offsets[i] + row_stride * (output row)``."""
+    """Input rows of each time offset: ``row_offsets[i] + row_stride * (output row)``. Kaldi's class of this name."""
 
     FIELDS = (Field("<RowStride>", "integer", "row_stride"), Field("<RowOffsets>", "integer_vector", "row_offsets"))
 
@@ -43,15 +50,16 @@ class TdnnComponentPrecomputedIndexes(InFiles):
 
 
 class TdnnComponent(UpdatableComponent):
-    """y(t) = sum over i of W_i x(t + time_offsets[i]) + b.
+    """Time-delay layer y(t) = sum over i of W_i x(t + time_offsets[i]) + b. Kaldi: TdnnComponent.
 
     Attributes
     ----------
     time_offsets : int32 (K,), in the order of the blocks of W
     linear_params : float32 (output_dim, K * input_dim), the blocks W_i side by side
     bias_params : float32 (output_dim,), or None
-    preconditioner_in : of the rows of [x(t + offset 0), ..., 1]; the 1 only with a bias
-    preconditioner_out : of the rows of the output derivative
+    preconditioner_in, preconditioner_out : OnlineNaturalGradient
+        Preconditioners of the rows of [x(t + offset 0), ..., 1], where the 1 belongs to the bias, and of the output
+        derivative.
     """
 
     PARAMETERS = ("linear_params", "bias_params")
@@ -166,7 +174,7 @@ class TdnnComponent(UpdatableComponent):
             ops.add_mat_mat(weights, dy, part, self.learning_rate, 1.0, trans_a=True)
 
     def _blocks(self) -> tuple[DeviceArray, ...]:
-        """The blocks of W, one per time offset: views (output_dim, input_dim)."""
+        """Return the blocks of W, one per time offset: views (output_dim, input_dim)."""
         dim = self.input_dim
         return tuple(self.linear_params[:, i * dim:(i + 1) * dim] for i in range(self.time_offsets.size))
 
@@ -202,7 +210,7 @@ class TdnnComponent(UpdatableComponent):
 
     @property
     def bias_or_nothing(self) -> np.ndarray:
-        """The bias as files have it, (0,) for none."""
+        """Bias as files have it, (0,) for none."""
         return np.zeros(0, dtype=np.float32) if self.bias_params is None else self.bias_params
 
     def info(self, verbose: int = 0) -> str:
@@ -216,18 +224,18 @@ class TdnnComponent(UpdatableComponent):
 
     @property
     def update_period(self) -> int:
-        """The update period of both preconditioners."""
+        """Update period of both preconditioners."""
         return self.preconditioner_in.update_period
 
 
 def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_rows: int) -> tuple[DeviceArray, ...]:
-    """For each time offset a view of the input rows that the output rows use, (num_rows, input_dim)."""
+    """Return, for each time offset, a view of the input rows that the output rows use, (num_rows, input_dim)."""
     stride, length = indexes.row_stride, indexes.row_stride * (num_rows - 1) + 1
     return tuple(x[offset:offset + length:stride] for offset in indexes.row_offsets)
 
 
 def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """The grid of input and output, with the input in blocks such that every offset's rows have one stride."""
+    """Return the grid of input and output, with the input in such blocks that the rows of an offset have one stride."""
     grid = TimeGrid.from_indexes(inputs, outputs)
     grid.step_in = grid.step_in or grid.step_out or 1
     grid.step_out = grid.step_out or grid.step_in

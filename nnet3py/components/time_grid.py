@@ -1,4 +1,4 @@
-"""The regular grid of times and sequences on which convolution-like components see their rows.
+"""Rows in time: the regular grid of convolution-like components, and ranges of frames in rows sorted by sequence.
 
 Kaldi: ``ConvolutionComputationIo``.
 """
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.errors import CompileError
 from nnet3py.index import NO_TIME, distinct, sequence_keys, sequences_of
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
-
 @dataclass
 class TimeGrid:
-    """Times of input and output: first, spacing (0 if there is only one time) and number; sequences per time.
+    """Regular grid of times of input and output: first, spacing (0 for a single time), number; sequences per time.
 
-    ``reorder_in`` = r > 1 stores the input in blocks of r times, in which the time of one sequence varies fastest.
+    With ``reorder_in`` = r > 1 the input is stored in blocks of r times, where the time of a sequence varies fastest.
     """
 
     num_images: int
@@ -33,18 +33,18 @@ class TimeGrid:
 
     @classmethod
     def from_indexes(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-        """The smallest grid that holds the given indexes, int32 (rows, 3) each; padding rows are sequences only."""
+        """Return the smallest grid that holds the given indexes, int32 (rows, 3) each; padding adds sequences only."""
         return cls(images(inputs).shape[0], *_regular_times(inputs), *_regular_times(outputs))
 
     def input_rows(self, inputs: np.ndarray) -> np.ndarray:
-        """The grid's input indexes, int32 (rows, 3), in its order; those not among ``inputs`` have t = NO_TIME."""
+        """Return the grid's input indexes, int32 (rows, 3), in order; those not in ``inputs`` have t = NO_TIME."""
         return _rows(self.start_in, self.step_in, self.num_in, self.reorder_in, inputs)
 
     def output_rows(self, outputs: np.ndarray) -> np.ndarray:
-        """The grid's output indexes, int32 (rows, 3), in its order; those not among ``outputs`` have t = NO_TIME."""
+        """Return the grid's output indexes, int32 (rows, 3), in order; those not in ``outputs`` have t = NO_TIME."""
         return _rows(self.start_out, self.step_out, self.num_out, 1, outputs)
 
-    # Irregular: its numbers have no tags, and files have another name for it.
+    # Not a table of fields: the numbers have no tags, and the tag is another name.
     @classmethod
     def read(cls, reader: TokenReader) -> TimeGrid:
         """Read ``<ConvCompIo>``, eight integers and ``</ConvCompIo>``."""
@@ -54,7 +54,7 @@ class TimeGrid:
         return grid
 
     def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads."""
+        """Write the grid as ``read`` reads it."""
         writer.token("<ConvCompIo>")
         for value in (self.num_images, self.start_in, self.step_in, self.num_in, self.start_out, self.step_out,
                       self.num_out, self.reorder_in):
@@ -63,19 +63,19 @@ class TimeGrid:
 
 
 def images(indexes: np.ndarray) -> np.ndarray:
-    """The distinct (n, x) pairs, int32 (pairs, 2), sorted by n, then x."""
+    """Return the distinct (n, x) pairs, int32 (pairs, 2), sorted by n, then x."""
     return sequences_of(distinct(sequence_keys(indexes)))
 
 
 def at_time_offsets(indexes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The indexes, int32 (rows, 3), moved by each time offset: int32 (rows, offsets, 3); those without a time stay."""
+    """Return indexes (rows, 3) moved by each time offset, int32 (rows, offsets, 3); those with NO_TIME stay."""
     moved = np.repeat(indexes[:, None, :], len(offsets), axis=1)
     moved[indexes[:, 1] != NO_TIME, :, 1] += offsets
     return moved
 
 
 def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
-    """First time, spacing and number of times of the smallest regular grid that holds the times of ``indexes``."""
+    """Return first time, spacing and number of times of the smallest regular grid with the times of ``indexes``."""
     times = indexes[:, 1]
     if times.size > 1 and times[0] != NO_TIME and times[1] > times[0]:
         first, step = int(times[0]), int(times[1]) - int(times[0])
@@ -108,7 +108,7 @@ def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> n
 
 
 def _is_grid(start: int, step: int, num: int, present: np.ndarray) -> bool:
-    """Whether the rows are already the whole grid in its order, as they usually are."""
+    """Return whether the rows are already the whole grid in its order, as they usually are."""
     if len(present) % num:
         return False
     if len(present) == num and present[0, 1] == start and present[-1, 1] == start + step * (num - 1):
@@ -118,3 +118,51 @@ def _is_grid(start: int, step: int, num: int, present: np.ndarray) -> bool:
     first = sequence_keys(grid[0])
     return bool((first[1:] > first[:-1]).all() and (grid[1:, :, ::2] == grid[0, :, ::2]).all()
                 and (grid[..., 1] == (start + step * np.arange(num))[:, None]).all())
+
+
+def by_sequence(indexes: np.ndarray) -> np.ndarray:
+    """Return the indexes, int32 (rows, 3), sorted by n, then x, then t: the frames of a sequence are consecutive."""
+    return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
+
+
+def times_of(indexes: np.ndarray) -> np.ndarray:
+    """Return the times of the indexes as int64 (rows,), so that sums of them do not overflow."""
+    return indexes[:, 1].astype(np.int64)
+
+
+def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Return the range of ``rows`` with the frames between two times of each index's sequence: int32 (len(of), 2).
+
+    Parameters
+    ----------
+    rows : int32 (rows, 3), in the order of ``by_sequence``
+    of : int32 (count, 3), indexes whose n and x give the sequence
+    first, last : int64 (count,), the times
+
+    Raises
+    ------
+    CompileError : ``rows`` in another order, or with repetitions
+    """
+    lowest = int(rows[:, 1].min(initial=0))
+    length = int(rows[:, 1].max(initial=0)) - lowest + 1
+    names = [sequence_keys(indexes) for indexes in (rows, of)]
+    sequences = distinct(np.concatenate(names))
+    starts = [np.searchsorted(sequences, name) * (length + 1) for name in names]
+    keys = starts[0] + rows[:, 1] - lowest
+    if np.any(keys[1:] <= keys[:-1]):
+        raise CompileError("ranges of rows need distinct rows sorted by n, then x, then t; these are not")
+    bounds = [np.searchsorted(keys, starts[1] + np.clip(time - lowest, 0, length)) for time in (first, last + 1)]
+    return np.stack(bounds, axis=1).astype(np.int32)
+
+
+def rows_inside(ranges: np.ndarray) -> np.ndarray:
+    """Return the rows of all ranges, int32 (count, 2), one range after the other: int64 (sum of lengths,)."""
+    lengths = ranges[:, 1] - ranges[:, 0]
+    skipped = ranges[:, 0] - (np.cumsum(lengths) - lengths)
+    return np.arange(lengths.sum()) + np.repeat(skipped, lengths)
+
+
+def check_ranges(reader: TokenReader, tag: str, ranges: np.ndarray) -> None:
+    """Raise FormatError unless ``ranges``, int32 (count, 2), which follow ``tag``, are ranges of rows."""
+    if (ranges[:, 0] < 0).any() or (ranges[:, 1] < ranges[:, 0]).any():
+        raise reader.error(f"expected ranges of rows, each a begin and an end not below it, after {tag}")

@@ -1,4 +1,4 @@
-"""Components that pass values on unchanged and limit derivatives in the backward pass, for recurrent networks."""
+"""Components that limit derivatives in the backward pass of recurrent networks; the forward pass copies or scales."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
-from nnet3py.components.fields import Field, InFiles, as_float32, fields_info, invalid_initializer
-from nnet3py.components.info_text import number, significant
+from nnet3py.components.fields import Field, InFiles, as_float32, fields_info, invalid_initializer, number, significant
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
@@ -16,15 +15,19 @@ if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
-NUM_CLIPPED, COUNT, NUM_SELF_REPAIRED, NUM_BACKPROPPED = range(4)     # places in ClipGradientComponent.counters
-CLIPPED, ZEROED, ROWS, BOUNDARIES = range(4)                          # places in BackpropTruncationComponent.counters
+NUM_CLIPPED, COUNT, NUM_SELF_REPAIRED, NUM_BACKPROPPED = range(4)     # elements of ClipGradientComponent.counters
+CLIPPED, ZEROED, ROWS, BOUNDARIES = range(4)                          # of BackpropTruncationComponent.counters
 
 
 class ClipGradientComponent(SameDimComponent):
-    """Identity forward; backward, rows are scaled down to a norm, or elements clipped. Kaldi: ClipGradientComponent.
+    """Copy forward; in the backward pass rows are scaled down to a norm, or elements clipped.
 
-    ``counters`` (float64, (4,), whole numbers): rows clipped and rows seen, calls in which self-repair acted, calls.
-    Self-repair pulls inputs back towards ``self_repair_target`` when too many rows are clipped.
+    Self-repair pulls inputs towards ``self_repair_target`` when too many rows are clipped. Kaldi:
+    ClipGradientComponent.
+
+    Attributes
+    ----------
+    counters : float64 (4,), whole numbers: clipped rows, all rows, calls in which self-repair acted, calls
     """
 
     STATISTICS = ("counters",)
@@ -66,7 +69,7 @@ class ClipGradientComponent(SameDimComponent):
         if self.clipping_threshold == 0.0:
             ops.set_const(dx, 0.0)
             return
-        # without a component to update, nothing is counted: the counters are passed, but not written
+        # Without a component to update, the counters are passed but not written.
         counters = self.counters if update is None else update.counters
         if self.norm_based_clipping:
             ops.clip_rows(dx, counters, dy, self.clipping_threshold, update is not None)
@@ -77,7 +80,7 @@ class ClipGradientComponent(SameDimComponent):
         ops.clip_gradient_repair(dx, counters, x, self.counters, self.self_repair_clipped_proportion_threshold,
                                  self.self_repair_target, self.self_repair_scale, ops.random.draw_uniform())
 
-    # The counters are whole numbers in Kaldi: fractions are cut off, and only the first two are scaled and added.
+    # Counters are integers in Kaldi: fractions are truncated, and only the first two are scaled and added.
 
     def scale(self, factor: float) -> None:
         self.counters[:2] = np.trunc(self.counters[:2] * np.float32(factor)) if factor else 0.0
@@ -103,7 +106,7 @@ class ClipGradientComponent(SameDimComponent):
 
     @property
     def clipped_proportion(self) -> float:
-        """The proportion of rows clipped."""
+        """Proportion of clipped rows."""
         return float(self.counters[NUM_CLIPPED] / (self.counters[COUNT] or 1.0))
 
     def info(self, verbose: int = 0) -> str:
@@ -113,9 +116,9 @@ class ClipGradientComponent(SameDimComponent):
 
 @dataclass
 class BackpropTruncationComponentPrecomputedIndexes(InFiles):
-    """Which rows are at a boundary of the zeroing intervals. Kaldi's class of this name.
+    """Rows at boundaries of the zeroing intervals. Kaldi's class of this name.
 
-    ``zeroing`` is float32 (rows,): -1 at a boundary, 0 elsewhere; ``zeroing_sum`` is how many are at one.
+    ``zeroing`` is float32 (rows,): -1 at a boundary, 0 elsewhere; ``zeroing_sum`` is the number of rows at boundaries.
     """
 
     FIELDS = (Field("<Zeroing>", "vector", "zeroing"), Field("<ZeroingSum>", "float32", "zeroing_sum"))
@@ -125,10 +128,13 @@ class BackpropTruncationComponentPrecomputedIndexes(InFiles):
 
 
 class BackpropTruncationComponent(SameDimComponent):
-    """Scales forward; backward, rows are clipped to a norm, and large ones at interval boundaries become zero.
+    """Scale forward; in the backward pass rows are clipped to a norm, and large ones at interval boundaries zeroed.
 
-    Kaldi: BackpropTruncationComponent. ``counters`` (float64, (4,)): rows clipped, rows zeroed, rows seen, rows at
-    boundaries.
+    Kaldi: BackpropTruncationComponent.
+
+    Attributes
+    ----------
+    counters : float64 (4,), clipped rows, zeroed rows, all rows, rows at boundaries
     """
 
     STATISTICS = ("counters",)
@@ -142,7 +148,7 @@ class BackpropTruncationComponent(SameDimComponent):
               Field("<NumElementsProcessed>", "float64", f"counters.{ROWS}"),
               Field("<NumZeroingBoundaries>", "float64", f"counters.{BOUNDARIES}"))
     properties = Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-    NO_LIMIT = 1.0e10      # what a threshold of 0 stands for
+    NO_LIMIT = 1.0e10      # threshold that 0 in config lines stands for
 
     def __init__(self, dim: int, value_scale: float = 1.0, clipping_threshold: float = 30.0,
                  zeroing_threshold: float = 15.0, zeroing_interval: int = 20, recurrence_interval: int = 1) -> None:

@@ -1,7 +1,7 @@
-"""What trainable components share: learning rate and its relatives, their file prefix and information text.
+"""Base of trainable components: learning rate and other settings, their fields, initial weights, preconditioners.
 
-Kaldi: ``UpdatableComponent``. Limits on the size of a change, l2 and orthonormal constraints are the trainer's work;
-the component only holds their settings.
+Limits of changes, l2 regularization and orthonormal constraints are applied by the trainer; the component only holds
+their settings. Kaldi: ``UpdatableComponent``.
 """
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader
 
-
 @dataclass
 class UpdateSettings:
-    """The settings of one trainable component; ``learning_rate`` is the effective one, including the factor."""
+    """Training settings of a component; ``learning_rate`` is the effective rate, which includes the factor."""
 
     learning_rate: float = 0.001
     learning_rate_factor: float = 1.0
-    max_change: float = 0.0        # 0: no limit
+    max_change: float = 0.0        # largest 2-norm of a minibatch's change; 0 for no limit
     l2_regularize: float = 0.0
     is_gradient: bool = False
 
     @classmethod
     def from_config(cls, line: ConfigLine) -> UpdateSettings:
-        """Consume the four keys of a config line.
+        """Read the settings from the four keys of a config line.
 
         Raises
         ------
@@ -52,29 +51,33 @@ class UpdateSettings:
 
 
 class BeforeFreezing(NamedTuple):
-    """What a frozen component gets back."""
+    """Settings that ``unfreeze`` restores."""
 
     learning_rate: float
     learning_rate_factor: float
 
 
-# the first fields in files of trainable components
+# the first fields of trainable components in files
 SETTINGS = (Field("<LearningRateFactor>", "float32", "learning_rate_factor", "learning-rate-factor", 1.0, True),
             Field("<IsGradient>", "boolean", "is_gradient", "is-gradient", False, True),
             Field("<MaxChange>", "float32", "max_change", "max-change", 0.0, True),
             Field("<L2Regularize>", "float32", "l2_regularize", "l2-regularize", 0.0, True),
             Field("<LearningRate>", "float32", "learning_rate", "learning-rate"))
-OLDER_SETTINGS = (*SETTINGS[:-1], SETTINGS[-1]._replace(default=0.001))                 # of types that once lacked it
+OLDER_SETTINGS = (*SETTINGS[:-1], SETTINGS[-1]._replace(default=0.001))        # for types whose older files lack one
 OLDER_GRADIENT_MARK = Field("<IsGradient>", "boolean", "is_gradient", default=OLDER)    # after the parameters
 SETTINGS_INFO = ("input-dim", "output-dim", "learning-rate", "is-gradient", "l2-regularize", "learning-rate-factor",
                   "max-change")
 
 
 class UpdatableComponent(Component):
-    """A component with parameters that training changes. Set ``settings`` after making one from a file or config.
+    """Component with parameters that training changes.
 
-    ``PRECONDITIONER`` has those arguments of its preconditioners that files do not hold; ``before_freezing`` what
-    ``unfreeze`` restores, None if the component was never frozen in this process.
+    Attributes
+    ----------
+    PRECONDITIONER : dict
+        Arguments of the preconditioner that files do not hold.
+    before_freezing : BeforeFreezing or None
+        Settings that ``unfreeze`` restores; None if the component was not frozen in this process.
     """
 
     PRECONDITIONER: ClassVar[Values] = {}
@@ -88,34 +91,34 @@ class UpdatableComponent(Component):
         self.l2_regularize = settings.l2_regularize
         self.is_gradient = settings.is_gradient
 
-    # -- what the trainer asks ---------------------------------------------------------------------------------------
+    # -- for the trainer ---------------------------------------------------------------------------------------------
 
     def set_underlying_learning_rate(self, rate: float) -> None:
-        """Set the learning rate to ``rate`` times the component's factor."""
+        """Set the learning rate to ``rate`` times the learning-rate factor."""
         self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
         if self.before_freezing is not None:
             factor = self.before_freezing.learning_rate_factor
             self.before_freezing = BeforeFreezing(float(np.float32(rate) * np.float32(factor)), factor)
 
     def set_actual_learning_rate(self, rate: float) -> None:
-        """Set the learning rate, whatever the component's factor."""
+        """Set the learning rate to ``rate``, whatever the learning-rate factor."""
         self.learning_rate = float(np.float32(rate))
 
     @property
     def is_frozen(self) -> bool:
-        """Whether learning rates that are set leave the component as it is: its factor is 0."""
+        """True for the learning-rate factor 0, with which learning rates have no effect."""
         return self.learning_rate_factor == 0.0
 
     def freeze(self) -> None:
-        """Set learning rate and factor to 0, and remember what they were."""
+        """Set learning rate and factor to 0, and keep their values for ``unfreeze``."""
         if not self.is_frozen:
             self.before_freezing = BeforeFreezing(self.learning_rate, self.learning_rate_factor)
         self.learning_rate = self.learning_rate_factor = 0.0
 
     def unfreeze(self, rate: float) -> None:
-        """Restore what ``freeze`` has remembered; if there is nothing, the factor is 1 and the learning rate ``rate``.
+        """Restore learning rate and factor from before ``freeze``; without them the factor is 1, the rate ``rate``.
 
-        A component that is not frozen stays as it is.
+        A component that is not frozen is not changed.
         """
         if self.is_frozen:
             before = self.before_freezing or BeforeFreezing(float(np.float32(rate)), 1.0)
@@ -123,7 +126,7 @@ class UpdatableComponent(Component):
             self.before_freezing = None
 
     def set_as_gradient(self) -> None:
-        """From now on updates are plain derivatives: learning rate 1, no natural gradient."""
+        """Mark the component as a gradient, which sums plain derivatives: learning rate 1, no natural gradient."""
         self.learning_rate = 1.0
         self.is_gradient = True
 
@@ -134,18 +137,18 @@ class UpdatableComponent(Component):
             setattr(self, name, getattr(other, name))
 
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        """The natural-gradient objects that ``freeze_natural_gradient`` freezes."""
+        """Return the natural-gradient objects that ``freeze_natural_gradient`` freezes."""
         return ()
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
-        """Stop (or resume) natural gradient's learning from the rows that it preconditions."""
+        """Stop (or resume) the updates of natural gradient's estimates."""
         for preconditioner in self.preconditioners():
             preconditioner.frozen = freeze
 
     def dot_product(self, other: UpdatableComponent) -> float:
-        """The dot product of all parameters with the other's; statistics do not count."""
+        """Return the dot product of all parameters with those of ``other``, without statistics."""
         theirs = other.parameters()
-        # einsum converts as it goes, where np.vdot would need whole float64 matrices
+        # einsum converts to float64 blockwise, np.vdot would need whole float64 matrices
         return float(sum(np.einsum("i,i->", mine.ravel(), theirs[name].ravel(), dtype=np.float64)
                          for name, mine in self.parameters().items()))
 
@@ -155,7 +158,7 @@ class UpdatableComponent(Component):
             value += np.float32(stddev) * rng.standard_normal(value.shape, dtype=np.float32)
 
     def vectorize(self) -> np.ndarray:
-        """All parameters in one float32 vector: matrices row by row, in the order of ``parameters()``."""
+        """Return all parameters as one float32 vector: matrices by rows, in the order of ``parameters()``."""
         return np.concatenate([value.ravel() for value in self.parameters().values()])
 
     def unvectorize(self, vector: np.ndarray) -> None:
@@ -174,45 +177,45 @@ class UpdatableComponent(Component):
         for part in ("preconditioner", "preconditioner_in", "preconditioner_out"):
             own = take_part(values, part)
             if own:
-                inner = {**inner, **own}       # the outer one equals the inner one except for its own fields
+                inner = {**inner, **own}       # the outer preconditioner equals the inner one except for its own fields
                 values[part] = read_preconditioner(reader, **inner)
         return super().from_fields(reader, {**values, "settings": UpdateSettings(**settings)})
 
     def info(self, verbose: int = 0) -> str:
-        """Dimensions, the settings that are not at their defaults, and what ``INFO`` and ``FIELDS`` name."""
+        """Return dimensions, settings other than their defaults, and the fields of ``INFO`` and ``FIELDS``, as text."""
         settings = {field.info for field in SETTINGS}
         names = self.INFO or tuple(field.info for field in self.FIELDS if field.info and field.info not in settings)
         return type(self).__name__ + fields_info(self, self.FIELDS, (*SETTINGS_INFO, *names), verbose)
 
 
 def is_updatable(component: Component) -> TypeGuard[UpdatableComponent]:
-    """Whether training changes the component: it may have nothing to train, or be configured as fixed."""
+    """Return whether training changes the component, which may have no parameters or be configured as fixed."""
     return component.has(Properties.UPDATABLE)
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean: float = 0.0) -> np.ndarray:
-    """A float32 array of independent normal numbers, for initial parameters."""
+    """Return a float32 array of independent normal numbers, for initial parameters."""
     return rng.standard_normal(shape, dtype=np.float32) * np.float32(stddev) + np.float32(mean)
 
 
 def bad_initializer(line: ConfigLine, reason: str) -> ConfigError:
-    """The error for a config line with impossible values."""
+    """Return the error for a config line with impossible values."""
     return line.error(f"Bad initializer {line.whole_line}", reason)
 
 
 def read_config_matrix(line: ConfigLine, key: str) -> np.ndarray | None:
-    """The float32 matrix in the file that ``key`` names, or None if the line has no such key."""
+    """Return the float32 matrix in the file that ``key`` names, or None if the line has no such key."""
     name = line.get_string(key, "")
     return read_object(name, read_matrix) if name else None
 
 
 def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
-    """The float32 vector in the file that ``key`` names, or None if the line has no such key."""
+    """Return the float32 vector in the file that ``key`` names, or None if the line has no such key."""
     name = line.get_string(key, "")
     return read_object(name, read_vector) if name else None
 
 
-# the fields of a layer's two preconditioners in most files, after their ranks
+# fields of a layer's two preconditioners in most files, after their ranks
 SMOOTHING = (Field("<UpdatePeriod>", "integer", "preconditioner_in.update_period", "update-period"),
              Field("<NumSamplesHistory>", "float32", "preconditioner_in.num_samples_history", "num-samples-history"),
              Field("<Alpha>", "float32", "preconditioner_in.alpha", "alpha"))
@@ -220,8 +223,74 @@ PRECONDITIONERS_INFO = ("rank-in", "rank-out", "num-samples-history", "update-pe
 
 
 def read_preconditioner(reader: TokenReader, **settings: Any) -> OnlineNaturalGradient:
-    """A preconditioner with settings from a file; FormatError for settings that cannot be used."""
+    """Return a preconditioner with settings from a file. Raises FormatError for impossible settings."""
     try:
         return OnlineNaturalGradient(**settings)
     except ValueError as error:
         raise reader.error(str(error)) from error
+
+
+def default_rank_in(input_dim: int) -> int:
+    """Return the default rank of the preconditioner of a layer's input."""
+    return min(20, (input_dim + 1) // 2)
+
+
+def default_rank_out(output_dim: int) -> int:
+    """Return the default rank of the preconditioner of a layer's output derivative."""
+    return min(80, (output_dim + 1) // 2)
+
+
+def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: int) -> np.ndarray:
+    """Return the matrix in the file of key ``matrix``, or a random one of ``output-dim`` x ``input-dim``.
+
+    Parameters
+    ----------
+    extra_columns : 1 if the matrix of a file has the bias as its last column, else 0; ignored for a random matrix
+
+    Returns
+    -------
+    float32 (output-dim, input-dim [+ extra_columns if it comes from a file])
+    """
+    matrix = read_config_matrix(line, "matrix")
+    if matrix is not None:
+        input_dim = line.get_int("input-dim", matrix.shape[1] - extra_columns)
+        output_dim = line.get_int("output-dim", matrix.shape[0])
+        if matrix.shape != (output_dim, input_dim + extra_columns) or matrix.size == 0 or input_dim == 0:
+            raise bad_initializer(line, f"the matrix is {matrix.shape[0]} x {matrix.shape[1]}, expected "
+                                        f"{output_dim} x {input_dim + extra_columns}")
+        return matrix
+    input_dim, output_dim = read_dims(line)
+    stddev = line.get_float("param-stddev", 1.0 / np.sqrt(input_dim))
+    if not stddev >= 0.0:
+        raise bad_initializer(line, "param-stddev must not be negative")
+    return normal(rng, (output_dim, input_dim), stddev)
+
+
+def read_dims(line: ConfigLine) -> tuple[int, int]:
+    """Return the values of the required keys ``input-dim`` and ``output-dim``, both above 0."""
+    input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+    if input_dim <= 0 or output_dim <= 0:
+        raise bad_initializer(line, "input-dim and output-dim must be given and above 0")
+    return input_dim, output_dim
+
+
+def preconditioners_from_config(line: ConfigLine, input_dim: int,
+                                output_dim: int) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
+    """Return the two preconditioners of a layer; for a negative rank with the default rank of the dimension."""
+    rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
+    period = line.get_int("update-period", 4)
+    history, alpha = line.get_float("num-samples-history", 2000.0), line.get_float("alpha", 4.0)
+    rank_in = default_rank_in(input_dim) if rank_in < 0 else rank_in
+    rank_out = default_rank_out(output_dim) if rank_out < 0 else rank_out
+    try:
+        return (OnlineNaturalGradient(rank_in, period, history, alpha),
+                OnlineNaturalGradient(rank_out, period, history, alpha))
+    except ValueError as error:
+        raise bad_initializer(line, str(error)) from error
+
+
+LINEAR_AND_BIAS = (Field("<LinearParams>", "matrix", "linear_params", "linear-params"),
+                   Field("<BiasParams>", "vector", "bias_params", "bias"))
+WEIGHTS_AND_BIAS = (LINEAR_AND_BIAS[0]._replace(kind="weights"), LINEAR_AND_BIAS[1])
+ORTHONORMAL_CONSTRAINT = Field("<OrthonormalConstraint>", "float32", "orthonormal_constraint", "orthonormal-constraint",
+                               default=0.0, omitted=True)

@@ -11,9 +11,8 @@ from nnet3py.decoding.lattice_decoder import Graph, LatticeDecoder
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.determinize import Determinized
+from nnet3py.lattices.determinize import Determinized, determinize_phone_pruned
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.lattices.phone_determinize import determinize_phone_pruned
 from nnet3py.lattices.states import trimmed
 from nnet3py.transducers.fst import Fst
 

@@ -12,7 +12,7 @@ from nnet3py.decoding.search_layout import ARC_WORDS, FINAL, NUM_EPSILONS, STATE
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.file_content import FileContent
+from nnet3py.io.object_files import FileContent
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.transducers.fst import NO_STATE, Fst
 from nnet3py.transducers.fst_binary import const_tables, find_const_tables

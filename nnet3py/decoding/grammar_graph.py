@@ -12,16 +12,15 @@ from nnet3py.decoding.decoding_graph import address, check_epsilons, check_table
 from nnet3py.decoding.growing_graph import MOST_ARCS, GrowingGraph
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError, within
-from nnet3py.graphs.grammar_fst import LEAVES, GrammarFst
-from nnet3py.graphs.nonterminals import FIRST_LABEL
+from nnet3py.graphs.grammar_fst import FIRST_LABEL, LEAVES, GrammarFst
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.growing import enlarged
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import const_tables
+from nnet3py.transducers.state_graphs import enlarged
 
 _HERE = "nnet3py.decoding.grammar_loops"
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout", "nnet3py.decoding.growing_loops",
-         "nnet3py.graphs.nonterminals"]
+         "nnet3py.graphs.grammar_fst"]
 _MADE = "i8[] i4[] i4[,] f4[,]"          # keys, table, states
 _expand = Loop(_HERE, "expand", f"u4* f4* i4* f4* i4[] i4[] i8[] {_MADE} i4[,] f4[,] i4[,] i4[] i8[] i4[]", _USES)
 _add_state = Loop(_HERE, "add_state", f"f4* {_MADE} i8[] i8", _USES)

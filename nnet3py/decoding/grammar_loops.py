@@ -46,7 +46,7 @@ from nnet3py.decoding.search_layout import (
     STATE_WORDS,
 )
 from nnet3py.engine.inline import inline
-from nnet3py.graphs.nonterminals import FIRST_LABEL
+from nnet3py.graphs.grammar_fst import FIRST_LABEL
 
 _INFINITY = np.float32(np.inf)
 _BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset

@@ -12,15 +12,11 @@ from nnet3py.decoding.decoder_options import TrainingGraphOptions
 from nnet3py.decoding.lexicon import BACKOFF, NONTERMINAL, Lang, Silence
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.fst.arcs import with_loops, without_symbols
-from nnet3py.fst.local_epsilons import without_local_epsilons
 from nnet3py.fst.openfst import compose, determinize_star, from_openfst, minimize_encoded, to_openfst
-from nnet3py.fst.push import push_special
-from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.grammar_context import check_left_biphones, expand_grammar_context
+from nnet3py.fst.operations import push_special, with_loops, without_local_epsilons, without_symbols
+from nnet3py.graphs.context import check_left_biphones, expand_context, expand_grammar_context
 from nnet3py.graphs.grammar_fst import of_part
-from nnet3py.graphs.hmms import hmm_transducer
-from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.graphs.hmms import add_self_loops, hmm_transducer
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.streams import write_text

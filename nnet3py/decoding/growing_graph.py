@@ -10,8 +10,8 @@ from nnet3py.decoding import search_layout
 from nnet3py.decoding.decoding_graph import address
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
-from nnet3py.lattices.growing import enlarged
 from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.state_graphs import enlarged
 
 _rebuild_table = Loop("nnet3py.decoding.growing_loops", "rebuild_table", "i8[] i4[] i8")
 

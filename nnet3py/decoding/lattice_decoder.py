@@ -18,9 +18,9 @@ from nnet3py.decoding.growing_graph import GrowingGraph
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.lattices.growing import enlarged
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
 from nnet3py.transducers.lattice import LATTICE
+from nnet3py.transducers.state_graphs import enlarged
 
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.pruning_loops"]
 _POOLS = "i4[,] f4[,] i4[,] f4[,] i8[,]"           # tokens, links, frames

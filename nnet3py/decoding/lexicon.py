@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nnet3py.decoding.arcs import GraphBuilder, cost
 from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.graphs.nonterminals import Nonterminals
+from nnet3py.graphs.grammar_fst import Nonterminals
 from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)

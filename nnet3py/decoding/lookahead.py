@@ -20,8 +20,8 @@ from nnet3py.decoding.search_layout import (
 )
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
-from nnet3py.fst.arcs import arc_sorted
-from nnet3py.io.file_content import FileContent
+from nnet3py.fst.operations import arc_sorted
+from nnet3py.io.object_files import FileContent
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_STATE, Fst, binary_header, read_header
@@ -29,7 +29,7 @@ from nnet3py.transducers.fst_binary import const_tables, write_binary_fst
 from nnet3py.transducers.fst_text import read_fst
 
 _HERE = "nnet3py.decoding.reach_loops"
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subsets"]
+_USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subset_loops"]
 _find_parts = Loop(_HERE, "find_parts", "u4* i4* i8 i4[] i4[] i4[] i4[] i4[] i8[] i4[]", _USES)
 _find_intervals = Loop(_HERE, "find_intervals",
                        "u4* f4* i4* i4[] i4[] i8[] i4[] i8 i8[] i8[] i8[] i8[] i4[,]", _USES)

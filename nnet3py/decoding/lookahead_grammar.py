@@ -23,8 +23,8 @@ from nnet3py.decoding.search_layout import (
 )
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
-from nnet3py.fst.arcs import arc_sorted
-from nnet3py.io.file_content import FileContent
+from nnet3py.fst.operations import arc_sorted
+from nnet3py.io.object_files import FileContent
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst

@@ -13,8 +13,7 @@ from nnet3py.decoding.arcs import GraphBuilder, cost
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError
 from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.hmms import expand_hmms
-from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.graphs.hmms import add_self_loops, expand_hmms
 from nnet3py.hmm.topology import NO_PDF
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency

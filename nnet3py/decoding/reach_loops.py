@@ -19,7 +19,7 @@ from nnet3py.decoding.search_layout import (
     STATE_WORDS,
 )
 from nnet3py.engine.inline import inline
-from nnet3py.lattices.subsets import sort
+from nnet3py.lattices.subset_loops import sort
 
 DONE, MORE = 0, 1
 

@@ -10,11 +10,9 @@ from nnet3py.advice import AdvisingType
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
 from nnet3py.hmm.alignment import read_symbol_table
-from nnet3py.io.file_content import FileContent
-from nnet3py.io.streams import open_input, write_text
-from nnet3py.io.text_lines import read_text
-from nnet3py.transducers.fst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, read_header
-from nnet3py.transducers.symbol_bytes import SymbolBytes, end_of_table
+from nnet3py.io.object_files import FileContent
+from nnet3py.io.streams import open_input, read_text, write_text
+from nnet3py.transducers.fst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SymbolBytes, end_of_table, read_header
 
 EPSILON = "<eps>"
 _DISAMBIGUATION = re.compile(r"#[0-9]+")

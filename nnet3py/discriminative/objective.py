@@ -1,8 +1,13 @@
 """Discriminative objectives of a network's output, and their derivatives. Kaldi: ``DiscriminativeObjectiveInfo``.
 
 MMI: the reference's score minus the log of the sum over the lattice's paths. MPFE and sMBR: the expected number of
-frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is that with respect to the scaled
+frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is the one with respect to the scaled
 log-likelihoods: it lacks the acoustic scale as a factor, and learning rates are chosen for that.
+
+A minibatch's lattices become tables of arrays for kernels, with one graph for each sequence where possible. A merged
+supervision has one lattice: those of its sequences, one after the other, joined by epsilon arcs. If every path between
+two sequences goes through one state, which only epsilon arcs enter, the lattice is cut there, and the costs of these
+arcs become final costs. Sums over all paths are products of the sums over the pieces.
 
 D. Povey: "Discriminative training for large vocabulary speech recognition", 2003; B. Kingsbury: "Lattice-based
 optimization of sequence classification criteria for neural-network acoustic modeling", 2009.
@@ -16,20 +21,166 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nnet3py.chain.scratch import scratch_doubles, scratch_floats
-from nnet3py.discriminative.lattice_graphs import LatticeGraphs, lattice_graphs, output_rows
+from nnet3py.chain.denominator import scratch_doubles, scratch_floats
 from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.egs.discriminative_example import DiscriminativeSupervision
-from nnet3py.errors import NumericError, ShapeError
+from nnet3py.errors import NumericError, ShapeError, within
+from nnet3py.hmm.alignment import check_transition_ids
 from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.states import LatticeError, from_start, state_times, trimmed
 from nnet3py.log import kaldi_place
-from nnet3py.transducers.arc_starts import starts_by
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import starts_by
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
+
+
+class LatticeGraphs(NamedTuple):
+    """Graphs whose nodes lie in levels; an arc leads to a later one.
+
+    Attributes
+    ----------
+    num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
+    times : int32 (arcs,), the frame in sequence-major order; -1 for an epsilon arc
+    ids : int32 (arcs,), transition-ids; 0 for an epsilon arc
+    costs, finals : float32, graph costs of arcs and of nodes; infinity for a node that is not final
+    tables : the arguments of ``chain_numerator`` and ``lattice_accuracies`` from ``sources`` to ``level_starts``
+    """
+
+    num_graphs: int
+    num_levels: int
+    times: np.ndarray
+    ids: np.ndarray
+    costs: np.ndarray
+    finals: np.ndarray
+    tables: tuple[np.ndarray, ...]
+
+
+def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionModel) -> LatticeGraphs:
+    """Return the tables of a supervision's lattice; its acoustic costs are left out.
+
+    Raises
+    ------
+    ShapeError : the alignment or the lattice does not have the supervision's number of frames
+    LatticeError : the lattice has no path, a cycle, or does not end in its last frame
+    Nnet3Error : a transition-id that the model does not have
+    """
+    num_frames = supervision.num_sequences * supervision.frames_per_sequence
+    if len(supervision.num_ali) != num_frames:
+        raise ShapeError(f"the alignment of a supervision has {len(supervision.num_ali)} frames, expected "
+                         f"{supervision.num_sequences} sequences of {supervision.frames_per_sequence}")
+    with within("the reference alignment"):
+        check_transition_ids(model, supervision.num_ali)
+    lattice = from_start(trimmed(supervision.den_lat))
+    if lattice.start < 0 or not lattice.num_states:
+        raise LatticeError("the lattice of a supervision has no path")
+    with within("the lattice"):
+        check_transition_ids(model, lattice.input_labels[lattice.input_labels != 0])
+    if np.isnan(lattice.weights[:, 0]).any() or np.isnan(lattice.final_weights[lattice.is_final, 0]).any():
+        raise LatticeError("the lattice of a supervision has a cost that is not a number")
+    times = state_times(lattice)
+    if (times[lattice.is_final] != num_frames).any():
+        raise ShapeError(f"the lattice of a supervision has paths of {int(times[lattice.is_final].min())} frames, "
+                         f"expected {num_frames}", "alignment and lattice must be of the same model and features")
+    return _tables(lattice, times, supervision)
+
+
+def _tables(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervision) -> LatticeGraphs:
+    cut = _cut_states(lattice, times, supervision)
+    graph_of = np.searchsorted(cut, np.arange(lattice.num_states), side="right")
+    sources, nexts, costs = lattice.sources, lattice.next_states, lattice.weights[:, 0].astype(np.float32)
+    finals = np.where(lattice.is_final, lattice.final_weights[:, 0], NO_WEIGHT).astype(np.float32)
+    between = graph_of[sources] != graph_of[nexts]
+    finals[sources[between]] = costs[between]
+    levels, length = _levels(lattice, times, cut, between, supervision)
+    if length is None:      # epsilon arcs inside: a level for each state, and one more state for every end
+        return _one_graph(lattice, times, finals)
+    kept = np.flatnonzero(~between)
+    order = np.lexsort((levels, graph_of))
+    nodes = np.empty(len(order), np.int32)
+    nodes[order] = np.arange(len(order))
+    return LatticeGraphs(len(cut) + 1, length + 1, times[sources[kept]].astype(np.int32), lattice.input_labels[kept],
+                         costs[kept], finals[order],
+                         _arc_tables(nodes[sources[kept]], nodes[nexts[kept]], len(order),
+                                     starts_by(graph_of * (length + 1) + levels, (len(cut) + 1) * (length + 1))))
+
+
+def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervision) -> np.ndarray:
+    """Return the first state of each sequence but the first, if the lattice can be cut before all of them; else none.
+
+    It is one that only epsilon arcs enter, from final states of the sequence before, and that no path bypasses.
+    """
+    none = np.zeros(0, np.int64)
+    if supervision.num_sequences == 1:
+        return none
+    boundaries = np.arange(1, supervision.num_sequences) * supervision.frames_per_sequence
+    sources, nexts, epsilon = lattice.sources, lattice.next_states, lattice.input_labels == 0
+    leaves = np.zeros(lattice.num_states, bool)
+    leaves[sources[~epsilon]] = True
+    candidates = np.flatnonzero(leaves & np.isin(times, boundaries))
+    if len(candidates) != len(boundaries) or not np.array_equal(times[candidates], boundaries):
+        return none
+    graph_of = np.searchsorted(candidates, np.arange(lattice.num_states), side="right")
+    between = graph_of[sources] != graph_of[nexts]
+    ends = np.bincount(sources[between], minlength=lattice.num_states)
+    arcs = np.diff(lattice.arc_starts)
+    fits = (np.array_equal(between, epsilon) and np.isin(nexts[between], candidates).all()
+            and (ends[ends > 0] == 1).all() and (arcs[ends > 0] == 1).all()
+            and (times[sources[between]] == times[nexts[between]]).all())
+    return candidates if fits else none
+
+
+def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarray,
+            supervision: DiscriminativeSupervision) -> tuple[np.ndarray, int | None]:
+    """Return the level of each state in its graph, and the last one; None if epsilon arcs are left in a graph."""
+    if (lattice.input_labels[~between] == 0).any():
+        return times, None
+    if not len(cut):
+        return times, supervision.num_sequences * supervision.frames_per_sequence
+    first = np.concatenate(([0], cut))
+    graph_of = np.searchsorted(cut, np.arange(lattice.num_states), side="right")
+    return times - times[first][graph_of], supervision.frames_per_sequence
+
+
+def _one_graph(lattice: Fst, times: np.ndarray, finals: np.ndarray) -> LatticeGraphs:
+    """Return the lattice as it is, with a state after all ends; each state is a level, since they are in order."""
+    ends, end = np.flatnonzero(lattice.is_final), lattice.num_states
+    ids = np.concatenate((lattice.input_labels, np.zeros(len(ends), np.int32))).astype(np.int32)
+    sources = np.concatenate((lattice.sources, ends)).astype(np.int32)
+    nexts = np.concatenate((lattice.next_states, np.full(len(ends), end))).astype(np.int32)
+    costs = np.concatenate((lattice.weights[:, 0], finals[ends])).astype(np.float32)
+    only_end = np.full(end + 1, NO_WEIGHT, np.float32)
+    only_end[end] = 0.0
+    frames = np.where(ids == 0, -1, np.append(times, 0)[sources]).astype(np.int32)
+    return LatticeGraphs(1, end + 1, frames, ids, costs, only_end,
+                         _arc_tables(sources, nexts, end + 1, np.arange(end + 2, dtype=np.int64)))
+
+
+def output_rows(times: np.ndarray, supervision: DiscriminativeSupervision) -> np.ndarray:
+    """Return rows of a network's output (frame-major) for frames in the supervision's order (sequence-major)."""
+    sequences, frames = np.divmod(times, supervision.frames_per_sequence)
+    rows: np.ndarray = frames * supervision.num_sequences + sequences
+    return rows
+
+
+def _arc_tables(sources: np.ndarray, nexts: np.ndarray, num_nodes: int,
+                level_starts: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (sources, nexts, starts_by(nexts, num_nodes), _by_group(nexts, num_nodes), starts_by(sources, num_nodes),
+            _by_group(sources, num_nodes), level_starts)
+
+
+def _by_group(groups: np.ndarray, num_groups: int) -> np.ndarray:
+    """Return int32, the order that sorts things stably by group, in a time linear in both numbers."""
+    from scipy.sparse import csr_matrix
+
+    numbers = np.arange(len(groups), dtype=np.int32)
+    order: np.ndarray = csr_matrix((numbers, groups, np.array([0, len(groups)])), shape=(1, num_groups)).tocsc().data
+    return order
+
 
 LOWEST_LOG_PROB = np.float32(-20.0 * math.log(10.0))    # scores below count as this
 FAILED_OBJECTIVE = -10.0                                # per frame, of a minibatch whose computation failed
@@ -42,12 +193,13 @@ _PLACE = kaldi_place("ComputeObjfAndDeriv", "discriminative-training.cc", 251)
 
 @dataclass
 class DiscriminativeTotals:
-    """Sums over minibatches.
+    """Sums over the frames of minibatches.
 
     Attributes
     ----------
-    frames : their number; ``weight`` : with the weights of the supervisions
-    numerator : MMI's reference scores; ``objective`` : what is maximized, both weighted; ``l2_term``
+    frames, weight : the number of frames, and their weight by the supervisions' weights
+    numerator, objective : the scores of MMI's reference, and the objective to maximize, both weighted
+    l2_term : the l2 term of the output, 0 or less
     num_count, den_count : sums of the derivative's positive elements and of the negative ones, without weights
     gradients, outputs : float64 (pdfs,), sums of the derivative and of exp(output), or (0,) where not asked for
     """
@@ -70,7 +222,7 @@ class DiscriminativeTotals:
             setattr(self, part.name, more if is_first else mine + more)
 
     def average(self) -> float:
-        """The objective per frame, without the l2 term; NaN if there was no weight."""
+        """Return the objective per frame, without the l2 term; NaN if there was no weight."""
         return self.objective / self.weight if self.weight else math.nan
 
 
@@ -89,7 +241,7 @@ class _Entries(NamedTuple):
 
 
 def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The distinct places, all below ``size``, in order, and for each array the numbers of its places among them."""
+    """Return the distinct places below ``size`` in order, and for each array the numbers of its places among them."""
     if size > MOST_MARKED:
         distinct, which = np.unique(np.concatenate(places), return_inverse=True)
         return distinct, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
@@ -103,7 +255,7 @@ def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarr
 
 
 class DiscriminativeObjective:
-    """Computes one objective for one model.
+    """Computation of one objective for one model.
 
     Parameters
     ----------
@@ -124,7 +276,7 @@ class DiscriminativeObjective:
 
     def compute(self, supervision: DiscriminativeSupervision, output: DeviceArray,
                 deriv: DeviceArray | None = None) -> DiscriminativeTotals:
-        """The objective of one minibatch, and its derivative into ``deriv``.
+        """Return the objective of one minibatch, and its derivative into ``deriv``.
 
         Parameters
         ----------
@@ -167,7 +319,7 @@ class DiscriminativeObjective:
         return totals
 
     def pdfs(self, alignment: np.ndarray) -> np.ndarray:
-        """int32, the pdfs of transition-ids."""
+        """Return int32, the pdfs of transition-ids."""
         pdfs: np.ndarray = self._model.transition_id_to_pdf[alignment]
         return pdfs
 
@@ -183,7 +335,7 @@ class DiscriminativeObjective:
                              f"{supervision.frames_per_sequence} frames, but the output has {output.shape[0]} rows")
 
     def _entries(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision, num_pdfs: int) -> _Entries:
-        """The elements of the output that a minibatch's arcs and reference stand for."""
+        """Return the elements of the output that a minibatch's arcs and reference stand for."""
         emits, num_frames = graphs.ids != 0, len(supervision.num_ali)
         arcs = output_rows(graphs.times[emits].astype(np.int64), supervision) * num_pdfs + self.pdfs(graphs.ids[emits])
         reference = output_rows(np.arange(num_frames), supervision) * num_pdfs + self.pdfs(supervision.num_ali)
@@ -194,7 +346,7 @@ class DiscriminativeObjective:
         return _Entries(rows, columns, starts_by(rows, num_frames), of_arcs, of_reference)
 
     def _scores(self, output: np.ndarray, entries: _Entries) -> np.ndarray:
-        """float32 (entries + 1,): scaled log-likelihoods of elements of the output, and 0 for epsilon arcs."""
+        """Return float32 (entries + 1,): scaled log-likelihoods of elements of the output, and 0 for epsilon arcs."""
         floored = int(np.count_nonzero(output < LOWEST_LOG_PROB))
         if floored:
             logger.warning(f"Floored {floored} probabilities from nnet.", extra=_PLACE)
@@ -209,7 +361,7 @@ class DiscriminativeObjective:
 
     def _sums(self, graphs: LatticeGraphs, entries: _Entries, scores: np.ndarray,
               supervision: DiscriminativeSupervision) -> tuple[DiscriminativeTotals, np.ndarray]:
-        """The objective, and float32 (entries,): the derivative's elements."""
+        """Return the objective, and float32 (entries,): the derivative's elements."""
         is_mmi, num_frames = self.options.criterion == "mmi", len(supervision.num_ali)
         totals = DiscriminativeTotals(num_frames, num_frames * supervision.weight)
         result, arc_values = self._over_paths(graphs, scores[entries.of_arcs], supervision)
@@ -235,7 +387,7 @@ class DiscriminativeObjective:
 
     def _over_paths(self, graphs: LatticeGraphs, scores: np.ndarray,
                     supervision: DiscriminativeSupervision) -> tuple[float, np.ndarray]:
-        """MMI: the log of the sum over all paths, and arcs' posteriors; else expected accuracy, and its derivatives."""
+        """Return the log of the sum over paths and arcs' posteriors (MMI), or expected accuracy and its derivatives."""
         ops, is_mmi = self.ops, self.options.criterion == "mmi"
         costs = graphs.costs - self._boosts(graphs, supervision) if is_mmi else graphs.costs
         accuracies = np.zeros(0, np.float32) if is_mmi else self._accuracies(graphs, supervision)
@@ -261,13 +413,13 @@ class DiscriminativeObjective:
         return float(np.float32(sums_of_graphs[:, 0 if is_mmi else 2].sum())), arc_values
 
     def _boosts(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """float32 (arcs,): how much an arc's graph cost is reduced for a wrong phone other than silence."""
+        """Return float32 (arcs,): how much an arc's graph cost is reduced for a wrong phone other than silence."""
         phones, reference = self._phones(graphs, supervision)
         wrong = (phones != reference) & ~np.isin(phones, self._silence) & (graphs.ids != 0)
         return np.float32(self.options.boost) * wrong.astype(np.float32)
 
     def _accuracies(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """float32 (arcs,): 1 for an arc that is right by the criterion, else 0."""
+        """Return float32 (arcs,): 1 for an arc that is right by the criterion, else 0."""
         phones, reference_phones = self._phones(graphs, supervision)
         is_silence = np.isin(phones, self._silence)
         if self.options.criterion == "mpfe":
@@ -279,7 +431,7 @@ class DiscriminativeObjective:
         return (right & (graphs.ids != 0)).astype(np.float32)
 
     def _phones(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> tuple[np.ndarray, np.ndarray]:
-        """The phone of each arc and that of the reference in its frame; arbitrary for epsilon arcs."""
+        """Return the phone of each arc and that of the reference in its frame; arbitrary for epsilon arcs."""
         phone_of = self._model.transition_id_to_phone
         return phone_of[graphs.ids], phone_of[supervision.num_ali[graphs.times]]
 

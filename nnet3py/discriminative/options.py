@@ -1,4 +1,4 @@
-"""The options of discriminative objectives. Kaldi: ``DiscriminativeOptions``. Light."""
+"""Options of discriminative training. Light: the standard library only."""
 from __future__ import annotations
 
 import math
@@ -13,7 +13,7 @@ CRITERIA = ("mmi", "mpfe", "smbr")
 
 @dataclass
 class DiscriminativeOptions:
-    """Names and defaults of Kaldi's."""
+    """Options of the objectives; names and defaults are Kaldi's."""
 
     criterion: str = opt("criterion", "smbr", "The objective: mmi, mpfe or smbr")
     acoustic_scale: float = opt("acoustic-scale", 0.1, "Factor of the network's log-likelihoods against the graph's")
@@ -44,3 +44,22 @@ class DiscriminativeOptions:
         if any(phone <= 0 for phone in self.silence_phones):
             raise UsageError(f"--silence-phones={':'.join(map(str, self.silence_phones))} must be numbers of phones, "
                              "1 or more")
+
+
+@dataclass
+class SplittingOptions:
+    """Options for cutting lattices; names and defaults are Kaldi's."""
+
+    acoustic_scale: float = opt("acoustic-scale", 0.1, "Factor of acoustic costs when paths are compared; must be that "
+                                "of the training")
+    collapse_transition_ids: bool = opt("collapse-transition-ids", True, "Let arcs of one frame and pdf have the same "
+                                        "transition-id, so that they can be merged")
+    determinize: bool = opt("determinize", True, "Determinize the pieces of lattices")
+    minimize: bool = opt("minimize", True, "Minimize the pieces of lattices that are determinized")
+    remove_output_symbols: bool = opt("remove-output-symbols", True, "No effect, as in Kaldi: words are left out")
+    remove_epsilons: bool = opt("remove-epsilons", True, "No effect, as in Kaldi: epsilons are left out")
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        if not 0.0 < self.acoustic_scale < math.inf:
+            raise UsageError(f"--acoustic-scale={self.acoustic_scale:g} must be above 0")

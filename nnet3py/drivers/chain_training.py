@@ -118,7 +118,7 @@ class ChainTraining(FrameLevelTraining):
         shift = options.frame_subsampling_factor // 2
         needs = [(network.left_context, network.right_context)]
         if self.teacher is not None:
-            from nnet3py.compiler.context import compute_simple_nnet_context
+            from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
             needs.append(compute_simple_nnet_context(self.teacher))
         left, right = (max(sides) + shift for sides in zip(*needs, strict=True))

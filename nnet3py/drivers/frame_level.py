@@ -58,7 +58,7 @@ class FrameLevelTraining(Training):
 
     def network(self) -> Network:
         if self.options.input_model:
-            from nnet3py.compiler.context import compute_simple_nnet_context
+            from nnet3py.compiler.build_graph import compute_simple_nnet_context
             from nnet3py.network.model_file import read_nnet
 
             return Network(*compute_simple_nnet_context(read_nnet(self.options.input_model)))

@@ -23,7 +23,7 @@ from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.drivers.staged_options import ExtractorOptions, IvectorOptions
 from nnet3py.drivers.training import link
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.script import sort_key
+from nnet3py.io.archive import sort_key
 from nnet3py.io.streams import write_text
 
 # Stages; an iteration of the extractor has its number as stage, and extraction comes last.

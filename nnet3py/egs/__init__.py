@@ -1,9 +1,11 @@
 """Examples: what a network is trained on, their archives, and how they are cut, merged and chosen.
 
-``example.py``: ``NnetIo(name, indexes, features)``, ``NnetExample(io)``; ``splitter.py``, ``merger.py``.
-``chain_example.py``: ``read_chain_egs``, ``NnetChainExample(inputs, outputs)`` with a ``Supervision`` each
-(``supervision.py``); ``discriminative_example.py`` likewise; ``sequence_merger.py``, ``sequence_select.py`` merge and
-change both. ``ExampleMerger`` merges any kind of example with ``structure()`` and ``size()``. ``speaker_ranges.py``,
-``image.py``: x-vector examples, images. Cached computations: ``compiler/cache_file.py``, ``computation_file.py``, and
-``check_loaded(computation, nnet, request)``, which trusts nothing that was read.
+The most important names: ``NnetExample`` (``example.py``), ``ExampleMaker`` (``make.py``) and ``ExampleMerger``
+(``merger.py``, for any kind of example with ``structure()`` and ``size()``). ``chain_example.py`` has chain examples
+and ``Supervision``, ``discriminative_example.py`` the examples of MMI and sMBR; ``sequence_egs.py`` changes both.
+``select.py`` and ``image.py`` change frame-level examples while they are copied. ``packed_example.py`` merges the bytes
+of examples, ``raw_example.py`` moves and shuffles bytes that are not decoded.
+
+Imports no kernels (``ops/``), nothing of ``chain/`` and ``training/``. kaldi_io reads matrices and alignments, but no
+examples; no library does, so the formats are ours.
 """

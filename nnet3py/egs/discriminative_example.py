@@ -9,28 +9,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.egs.char_vector import read_char_vector, write_char_vector
-from nnet3py.egs.sequence_outputs import SequenceExample, SequenceOutput
+from nnet3py.egs.chain_example import SequenceExample, SequenceOutput, read_char_vector, write_char_vector
 from nnet3py.errors import ShapeError
 from nnet3py.formats.holders import Holder
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.fst_operations import concatenated
-from nnet3py.transducers.fst_properties import top_sorted
+from nnet3py.transducers.fst_operations import concatenated, top_sorted
 from nnet3py.transducers.lattice import read_lattice, write_lattice
 
 
 @dataclass
 class DiscriminativeSupervision:
-    """The reference and its competitors.
+    """Supervision of discriminative training: the reference alignment and a lattice of competitors.
 
     Attributes
     ----------
     num_ali : int32 (frames,), the transition-ids of the reference, sequence after sequence
-    den_lat : the lattice of what was recognized; its states are in topological order
-    weight : of this supervision in the objective
-    num_sequences, frames_per_sequence : what ``num_ali`` holds
+    den_lat : the lattice of recognized paths; its states are in topological order
+    weight : factor of the objective
+    num_sequences, frames_per_sequence : the number of sequences in ``num_ali``, and of frames of each; -1: not known
     """
 
     num_ali: np.ndarray
@@ -80,7 +78,7 @@ class DiscriminativeSupervision:
 
 
 def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
-    """The supervision of all sequences, one after the other: lattices are joined by epsilon arcs.
+    """Return the supervision of all sequences, one after the other: lattices are joined by epsilon arcs.
 
     One supervision is returned as it is. ShapeError if they differ in weight or frames per sequence. Kaldi:
     ``AppendSupervision``.
@@ -104,7 +102,7 @@ def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> Dis
 
 @dataclass
 class NnetDiscriminativeSupervision(SequenceOutput):
-    """One output of a discriminative example. Its weights lie between 0 and 1, and are stored as 1/255ths."""
+    """Output of a discriminative example. Its weights lie between 0 and 1, and are stored as 1/255ths."""
 
     TAG, SUPERVISION = "NnetDiscriminativeSup", DiscriminativeSupervision
     supervision: DiscriminativeSupervision
@@ -132,7 +130,7 @@ DISCRIMINATIVE_EXAMPLE: Holder[NnetDiscriminativeExample] = Holder(
 
 
 def read_discriminative_egs(rspecifier: str) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
-    """The discriminative examples of a table: yields (key, NnetDiscriminativeExample).
+    """Read the discriminative examples of a table; yields (key, NnetDiscriminativeExample).
 
     Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialNnetDiscriminativeExampleReader.
     """

@@ -6,29 +6,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matrix, write_general_matrix
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, compressed, read_general_matrix, write_general_matrix
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.index import format_indexes
-from nnet3py.io.entries import Entries
-from nnet3py.io.tables import write_table
+from nnet3py.io.read_ahead import read_ahead
+from nnet3py.io.tables import Entries, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.shown import Shown
+from nnet3py.provided import Shown
 
 MAX_IO = 1_000_000             # more inputs and outputs in one example are taken for garbage
 
 
 @dataclass(repr=False)
 class NnetIo(Shown):
-    """One input or output of an example.
+    """Input or output of an example.
 
     Attributes
     ----------
-    name : of the network's input or output node
+    name : the name of the network's input or output node
     indexes : int32 (rows, 3): n, t, x of each row; replace the array to change it, since examples may share it
     features : a matrix of as many rows: float32 array, CompressedMatrix or SparseMatrix
     """
@@ -67,7 +69,7 @@ class NnetIo(Shown):
 
 @dataclass(repr=False)
 class NnetExample(Shown):
-    """An example: what goes into a network, and what should come out.
+    """A frame-level example: inputs of a network, and supervision of its outputs.
 
     Attributes
     ----------
@@ -103,7 +105,7 @@ class NnetExample(Shown):
         writer.token("</Nnet3Eg>")
 
     def find(self, name: str) -> NnetIo | None:
-        """The io of that name, or None."""
+        """Return the io of that name, or None."""
         return next((io for io in self.io if io.name == name), None)
 
     def compress(self) -> None:
@@ -112,11 +114,11 @@ class NnetExample(Shown):
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[tuple[str, tuple[int, int], bytes], ...]:
-        """What examples that can be merged share: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
+        """Return names, indexes and dimensions; merged examples agree in them. Kaldi: NnetExampleStructure."""
         return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
 
     def size(self) -> int:
-        """The largest number of indexes of any io. Kaldi: GetNnetExampleSize."""
+        """Return the largest number of indexes of any io. Kaldi: GetNnetExampleSize."""
         return max((len(io.indexes) for io in self.io), default=0)
 
 
@@ -124,7 +126,7 @@ EXAMPLE: Holder[NnetExample] = Holder("training example", NnetExample.read, lamb
 
 
 def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
-    """The examples of a table, one after the other.
+    """Read the examples of a table, one after the other.
 
     Parameters
     ----------
@@ -166,3 +168,53 @@ def write_egs(wspecifier: str, examples: Mapping[str, NnetExample] | Iterable[tu
     Kaldi: NnetExampleWriter.
     """
     return write_table(wspecifier, EXAMPLE, examples)
+
+
+MOST_BYTES = 1 << 26            # of the examples that are held; an example of common size is a megabyte
+_MOST = 8                       # examples that are held; more would not hide more
+_ARC, _STATE = 16, 12           # bytes in memory, of an FST
+
+
+def examples_ahead(entries: Iterable[tuple[str, Any]], most_bytes: int = MOST_BYTES) -> Iterator[tuple[str, Any]]:
+    """Yield (key, example), inputs decompressed, while a thread reads the next ones, at most ``most_bytes`` ahead.
+
+    Examples are of any kind. Errors in reading are raised here. Close the generator if not all examples are taken.
+    """
+    return read_ahead(_decompressed(entries), _MOST, most_bytes, lambda entry: num_bytes(entry[1]))
+
+
+def _decompressed(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for key, example in entries:
+        for io in _inputs(example):
+            if isinstance(io.features, CompressedMatrix):
+                io.features = io.features.to_dense()
+        yield key, example
+
+
+def _inputs(example: Any) -> list[Any]:
+    """Return the ``NnetIo`` of an example: all inputs and outputs of a frame-level example, else the inputs."""
+    return example.io if hasattr(example, "io") else example.inputs
+
+
+def num_merged(entry: tuple[str, Any]) -> int:
+    """Return the number of sequences of a (key, example): 1 + the n of its first input's last index."""
+    inputs = _inputs(entry[1])
+    return int(inputs[0].indexes[-1, 0]) + 1 if inputs and len(inputs[0].indexes) else 1
+
+
+def num_bytes(example: Any) -> int:
+    """Return roughly the bytes of memory of an example."""
+    total = 0
+    for io in _inputs(example):
+        features = io.features
+        total += io.indexes.nbytes
+        if isinstance(features, SparseMatrix):
+            total += features.row_starts.nbytes + features.columns.nbytes + features.values.nbytes
+        else:
+            total += features.codes.nbytes if isinstance(features, CompressedMatrix) else features.nbytes
+    for output in getattr(example, "outputs", ()):
+        supervision = output.supervision
+        fsts = [getattr(supervision, "fst", None) or getattr(supervision, "den_lat", None),
+                *getattr(supervision, "e2e_fsts", ())]
+        total += output.indexes.nbytes + sum(_ARC * fst.num_arcs + _STATE * fst.num_states for fst in fsts if fst)
+    return total

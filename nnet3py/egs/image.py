@@ -16,16 +16,17 @@ from nnet3py.random_sequence import CRandom
 
 
 class ImageAugmenter:
-    """Changes images at random, one after the other."""
+    """Augmenter of images, which changes one after the other at random."""
 
     def __init__(self, options: ImageOptions, random: CRandom) -> None:
         options.check()
         self.options, self._random = options, random
 
     def change(self, example: NnetExample) -> None:
-        """Change the image ``input`` of an example, in place; Nnet3Error for an example without one, or a merged one.
+        """Change the image ``input`` of an example, in place.
 
-        ShapeError if its columns are not whole pixels. A compressed image becomes dense.
+        Raises Nnet3Error for an example without ``input``, or a merged one, ShapeError if columns are not whole pixels.
+        A compressed image becomes dense.
         """
         if not any(io.name == "input" for io in example.io):
             raise Nnet3Error("Nnet example to perturb had no NnetIo object named 'input'")
@@ -35,7 +36,7 @@ class ImageAugmenter:
                       for io in example.io]
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
-        """The image, float32 (width, height * channels), changed at random."""
+        """Return the image, float32 (width, height * channels), changed at random."""
         if image.shape[1] % self.options.num_channels:
             raise ShapeError(f"an image has {image.shape[1]} columns, which is not a multiple of --num-channels="
                              f"{self.options.num_channels}")
@@ -47,7 +48,7 @@ class ImageAugmenter:
                            self.options.fill_mode)
 
     def _transform(self, width: int, height: int) -> np.ndarray:
-        """Where a pixel comes from, as a random affine transform (3, 3) of places about the middle."""
+        """Draw an affine transform (3, 3) from places in the new image to places in the old one, about the middle."""
         options, random = self.options, self._random
         shift = np.eye(3)
         shift[0, 2] = _rounded((2.0 * random.uniform() - 1.0) * options.horizontal_shift * width)
@@ -62,12 +63,12 @@ class ImageAugmenter:
 
 
 def _rounded(value: float) -> float:
-    """The nearest integer; halves away from zero, as C rounds them."""
+    """Return the nearest integer; halves away from zero, as C rounds them."""
     return math.copysign(math.floor(abs(value) + 0.5), value)
 
 
 def _about_the_middle(transform: np.ndarray, width: int, height: int) -> np.ndarray:
-    """``transform`` of places that count from the image's corner."""
+    """Return ``transform`` of places that count from the image's corner."""
     to_middle = np.eye(3)
     to_middle[:2, 2] = (1 - width) / 2.0, (1 - height) / 2.0
     from_middle = np.eye(3)
@@ -77,7 +78,7 @@ def _about_the_middle(transform: np.ndarray, width: int, height: int) -> np.ndar
 
 def transformed(image: np.ndarray, transform: np.ndarray, num_channels: int = 1,
                 fill_mode: str = "nearest") -> np.ndarray:
-    """The image whose pixel (x, y) is what ``image`` has at ``transform @ (x, y, 1)``, between its pixels too.
+    """Return the image whose pixel (x, y) is what ``image`` has at ``transform @ (x, y, 1)``, between its pixels too.
 
     ``image`` is float32 (width, height * channels), ``transform`` float (3, 3). Kaldi: ApplyAffineTransform.
     """
@@ -98,7 +99,7 @@ def transformed(image: np.ndarray, transform: np.ndarray, num_channels: int = 1,
 
 
 def _inside(places: np.ndarray, size: int, fill_mode: str) -> np.ndarray:
-    """The pixels that stand for ``places`` along an axis of ``size`` pixels."""
+    """Return the pixels that stand for ``places`` along an axis of ``size`` pixels."""
     if fill_mode == "nearest" or size == 1:
         return np.clip(places, 0, size - 1)
     period = 2 * (size - 1)

@@ -1,7 +1,8 @@
-"""Merging examples of equal structure into minibatches. Kaldi: ``ExampleMerger``, ``MergeExamples``."""
+"""Merging examples of equal structure into minibatches. Kaldi: ``ExampleMerger``, ``ExampleMergingConfig``."""
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +11,80 @@ from typing import Any, Protocol
 import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.egs.minibatch_size import MinibatchSizes
-from nnet3py.errors import ShapeError, within
+from nnet3py.errors import Nnet3Error, ShapeError, within
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import GeneralMatrix, compressed, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, compressed, to_dense
 from nnet3py.log import kaldi_place
 
 logger = logging.getLogger(__name__)
+
+
+_INTEGER = re.compile(r"[0-9]+")
+_HINT = "expected sizes or ranges such as 64 or 64:128,32, perhaps by example size: 128=64,32/256=40"
+
+
+@dataclass(frozen=True)
+class MinibatchRule:
+    """Minibatch sizes for examples of about ``eg_size`` frames: inclusive ranges (low, high)."""
+
+    eg_size: int
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def largest(self) -> int:
+        """The largest size allowed."""
+        return max(high for _, high in self.ranges)
+
+    def size_at_end(self, available: int) -> int:
+        """Return the largest size allowed that ``available`` examples fill, 0 if none."""
+        return max((min(high, available) for low, high in self.ranges if low <= available), default=0)
+
+
+class MinibatchSizes:
+    """Rules of ``--minibatch-size``: ``256``, ``1:64``, ``64,32``, ``128=64,32/256=40``; Nnet3Error if malformed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        parts = text.split("/")
+        if len(parts) == 1 and "=" not in text:
+            self.rules = [MinibatchRule(0, self._ranges(text))]
+            return
+        self.rules = []
+        for part in parts:
+            size, equals, ranges = part.partition("=")
+            if not equals:
+                raise Nnet3Error(f"Could not parse option --minibatch-size={text}", _HINT)
+            self.rules.append(MinibatchRule(self._integer(size), self._ranges(ranges)))
+        if len({rule.eg_size for rule in self.rules}) != len(self.rules):
+            raise Nnet3Error(f"Invalid --minibatch-size={text} (repeated example-sizes)", _HINT)
+
+    def _integer(self, text: str) -> int:
+        if not _INTEGER.fullmatch(text) or int(text) == 0:
+            raise Nnet3Error(f"Could not parse option --minibatch-size={self.text}", _HINT)
+        return int(text)
+
+    def _ranges(self, text: str) -> tuple[tuple[int, int], ...]:
+        ranges = []
+        for part in text.split(","):
+            low, colon, high = part.partition(":")
+            first = self._integer(low)
+            last = self._integer(high) if colon else first
+            if last < first:
+                raise Nnet3Error(f"Could not parse option --minibatch-size={self.text}", _HINT)
+            ranges.append((first, last))
+        return tuple(ranges)
+
+    def rule(self, eg_size: int) -> MinibatchRule:
+        """Return the rule whose example size is closest; the first one if several are."""
+        return min(self.rules, key=lambda rule: abs(rule.eg_size - eg_size))
+
+    def size(self, eg_size: int, available: int, ended: bool) -> int:
+        """Return the number of ``available`` examples of a size to merge now, 0 for none. Kaldi: MinibatchSize."""
+        rule = self.rule(eg_size)
+        if ended:
+            return rule.size_at_end(available)
+        return rule.largest if available >= rule.largest else 0
+
 
 _FORMAT = ("Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1>,<mbsize2>->"
            "<num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-size == number of input frames "
@@ -25,17 +92,17 @@ _FORMAT = ("Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-
 
 
 class Mergeable(Protocol):
-    """What a kind of example needs in order to be merged."""
+    """An example that can be merged with others of the same structure."""
 
     def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged share."""
+        """Return the structure, in which examples must agree to be merged."""
 
     def size(self) -> int:
-        """The size that the rules for minibatch sizes use: input frames, with context."""
+        """Return the size that the rules for minibatch sizes use: input frames, with context."""
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
-    """One example made from several: io's by name, n counting the examples, rows one example after the other.
+    """Return one example made from several: io's by name, n counting the examples, rows one example after the other.
 
     Sparse features stay sparse; others become one dense matrix, compressed again if ``compress``. ShapeError if columns
     differ. The examples are left as they are. Kaldi: MergeExamples.
@@ -55,7 +122,7 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
 
 
 def joined_indexes(examples: Sequence[NnetExample], parts: Sequence[NnetIo], places: Sequence[int]) -> np.ndarray:
-    """The indexes of ``parts``, inputs or outputs of the examples at ``places``, when ``examples`` are merged."""
+    """Return the indexes in a merged example of ``parts``, inputs or outputs of the examples at ``places``."""
     stride = 1 + int(examples[0].io[0].indexes[:, 0].max(initial=0))
     lengths = [len(io.indexes) for io in parts]
     indexes = np.concatenate([io.indexes for io in parts])
@@ -64,7 +131,7 @@ def joined_indexes(examples: Sequence[NnetExample], parts: Sequence[NnetIo], pla
 
 
 def append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
-    """The rows of all ``parts``: sparse if all are sparse, else float32 (rows, cols)."""
+    """Return the rows of all ``parts``: sparse if all are sparse, else float32 (rows, cols)."""
     if all(isinstance(part, SparseMatrix) for part in parts):
         return SparseMatrix.concatenate(parts)  # type: ignore[arg-type]
     filled = [part for part in parts if part.shape[0]]
@@ -82,7 +149,7 @@ def append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
 
 @dataclass
 class _Statistics:
-    """What happened to the examples of one structure; ``full`` of them make the largest minibatch."""
+    """Counts of the examples of one structure; ``full`` of them make the largest minibatch."""
 
     eg_size: int
     full: int = 0
@@ -91,14 +158,14 @@ class _Statistics:
 
 
 class ExampleMerger:
-    """Collects examples by structure and yields minibatches (key, merged example) as the rules allow.
+    """Merger of examples, which are collected by structure and merged into minibatches as the rules allow.
 
     Parameters
     ----------
-    sizes : the rules
+    sizes : rules for the sizes of minibatches
     compress : whether the features of minibatches are compressed
     merge : makes one example from several; like :func:`merge_examples`, for another kind of example
-    key_ending : what is put after the key of a minibatch
+    key_ending : returns a suffix for the key of a minibatch
     """
 
     def __init__(self, sizes: MinibatchSizes, compress: bool = False,
@@ -147,7 +214,7 @@ class ExampleMerger:
     # -- reporting ------------------------------------------------------------------------------------------------
 
     def specific_report(self) -> list[str]:
-        """Kaldi's two lines on each size of example: which minibatches were made, how many examples were left over."""
+        """Return Kaldi's two lines on the minibatches made and the examples left over, by size of example."""
         by_size: dict[int, _Statistics] = {}
         for statistics in self._statistics.values():
             total = by_size.setdefault(statistics.eg_size, _Statistics(statistics.eg_size))
@@ -159,7 +226,7 @@ class ExampleMerger:
         return [_FORMAT, ",".join(parts)]
 
     def aggregate_report(self) -> str:
-        """Kaldi's line of totals."""
+        """Return Kaldi's line of totals."""
         every = self._statistics.values()
         used = [(statistics.eg_size, size, count) for statistics in every for size,
                 count in statistics.minibatches.items()]

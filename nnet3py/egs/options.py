@@ -32,7 +32,7 @@ class SplitOptions:
 
     @classmethod
     def parse(cls, num_frames: str, **others: int) -> SplitOptions:
-        """Options with ``num_frames`` as typed; lengths are rounded up to multiples of the subsampling factor."""
+        """Return options with ``num_frames`` as typed, rounded up to multiples of the subsampling factor."""
         factor = others.get("frame_subsampling_factor", 1)
         try:
             lengths = tuple(int(part) for part in num_frames.split(","))

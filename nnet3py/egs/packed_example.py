@@ -1,8 +1,10 @@
-"""Examples that are merged without being decoded one by one.
+"""Examples that are merged, or cut to some frames, without being decoded one by one.
 
 An example stays the bytes of its file, with its layout, which nearly all examples of an archive share; the layout's
 structure is decoded once. A minibatch of one layout is decoded, and made into bytes again, by few operations on all of
-its examples. Whatever does not fit this is decoded and merged as usual, with the same result to the bit.
+its examples. Frames are cut out of the bytes; which bytes these are is computed once for each layout and each choice of
+frames, by the selector for decoded examples. Whatever does not fit is decoded, and merged or cut as usual, with the
+same result to the bit.
 """
 from __future__ import annotations
 
@@ -10,22 +12,21 @@ import io
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nnet3py.egs.example import EXAMPLE, NnetExample
+from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.egs.merger import joined_indexes, merge_examples
-from nnet3py.egs.walk_example import walk_example
+from nnet3py.egs.raw_example import walk_example
+from nnet3py.egs.select import ExampleSelector, shifted
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix, decode_batch
 from nnet3py.formats.compressed_code import expect_decoding
-from nnet3py.formats.general import write_general_matrix
+from nnet3py.formats.general import SparseMatrix, write_general_matrix
 from nnet3py.formats.index_vector import write_index_vector
-from nnet3py.formats.layouts import SPARSE_HEAD_BYTES, SPARSE_PAIR_BYTES, SPARSE_ROW, Part
-from nnet3py.formats.sparse import SparseMatrix
-from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.holder import Holder
+from nnet3py.formats.layouts import FORMS, SPARSE_HEAD_BYTES, SPARSE_PAIR_BYTES, SPARSE_ROW, Part, head_bytes
+from nnet3py.io.holder import BytePieces, Holder
 from nnet3py.io.skim import Entry, Layout, Skimmer
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -33,7 +34,7 @@ _PLANS = 64                                    # plans of minibatches that are k
 
 
 class _Sparse(NamedTuple):
-    """How a sparse matrix's elements must be: where each begins, whether it continues a row, and its columns."""
+    """The elements of a sparse matrix in bytes: where each begins, whether it continues a row; number of columns."""
 
     places: np.ndarray
     continues: np.ndarray
@@ -62,16 +63,16 @@ class PackedLayout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether examples of this layout can be merged as bytes."""
+        """True if examples of this layout can be merged as bytes."""
         names = {node_io.name for node_io in self.example.io}
         kinds = {part.kind for part in self.parts}
         return (len(names) == len(self.example.io) and "DM" not in kinds
                 and all(node_io.features.shape[0] for node_io in self.example.io))
 
     def num_sound(self, examples: np.ndarray) -> int:
-        """How many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
+        """Return how many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
 
-        Only elements of sparse matrices can be wrong: all else is the same in each, or may be anything.
+        Only elements of sparse matrices can be wrong: other bytes are the same in each example, or may be anything.
         """
         count = len(examples)
         for places, continues, num_cols in self._sparse:
@@ -93,21 +94,21 @@ class PackedExample:
         self.data, self.layout = data, layout
 
     def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged share."""
+        """Return the structure, in which examples must agree to be merged."""
         return self.layout.structure
 
     def size(self) -> int:
-        """The largest number of indexes of any input or output."""
+        """Return the largest number of indexes of any input or output."""
         return self.layout.size
 
 
 def decoded(data: bytes) -> NnetExample:
-    """The example that these bytes are in a file, without the header. Raises FormatError."""
+    """Return the example that these bytes are in a file, without the header. Raises FormatError."""
     return NnetExample.read(TokenReader(io.BytesIO(data), binary=True))
 
 
 def as_written(*values: str | int | np.ndarray) -> bytes:
-    """Tokens, integers and indexes as they stand in a binary file."""
+    """Return tokens, integers and indexes as they stand in a binary file."""
     stream = io.BytesIO()
     writer = TokenWriter(stream, binary=True)
     for value in values:
@@ -127,7 +128,7 @@ def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
 
 
 class PackingSkimmer(Skimmer):
-    """Finds the examples of an archive. What reading would refuse counts as unusual."""
+    """Skimmer that finds the examples of an archive; bytes that reading would refuse count as unusual."""
 
     block_bytes = 1 << 17            # twice as much as where nothing is done with the entries found
 
@@ -136,7 +137,7 @@ class PackingSkimmer(Skimmer):
         self._packed: dict[bytes, PackedLayout] = {}
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
+        """Return key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
         entries, consumed, unusual = super().entries(data)
         values: list[Entry] = []
         ends = [*(first for first, _ in self.runs[1:]), len(entries)]
@@ -147,11 +148,11 @@ class PackingSkimmer(Skimmer):
         return values, consumed, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """None: single values are read, since each may have a layout of its own."""
+        """Return None: single values are read, since each may have a layout of its own."""
         return None
 
     def _run(self, entries: list[Entry], layout: Layout | None) -> list[Entry]:
-        """The entries of one layout up to the first that cannot be read."""
+        """Return the entries of one layout up to the first that cannot be read."""
         packed = None
         try:
             if layout is not None:
@@ -197,7 +198,7 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
 
 
 def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces | NnetExample:
-    """One example made of several PackedExample and NnetExample, to be written in binary.
+    """Return one example made of several PackedExample and NnetExample, to be written in binary.
 
     The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and the same errors are raised.
     """
@@ -225,7 +226,7 @@ _spare = np.empty(0, dtype=np.float32)
 
 
 def _memory(size: int) -> np.ndarray:
-    """Uninitialized float32 (size,): the memory of the last minibatch if that is not needed any more.
+    """Return uninitialized float32 (size,): the memory of the last minibatch if that is not needed any more.
 
     Fresh memory of this size comes from the system, page by page, which takes as long as decoding into it.
     """
@@ -253,3 +254,80 @@ def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any
 
 
 PACKED_EXAMPLE: Holder[Any] = Holder("training example", EXAMPLE.read, EXAMPLE.write, skimmer=PackingSkimmer)
+
+
+_MOST_CUTS = 4096           # cuts that are kept; an archive has few layouts, and few frames in each
+
+_Piece: TypeAlias = "bytes | slice"          # bytes that are always the same, or where they stand in the example
+
+
+class _Rows(NamedTuple):
+    first: int
+    number: int
+
+
+class PackedSelector:
+    """Selector that applies an :class:`ExampleSelector` to the bytes of a PackedExample, or to an NnetExample.
+
+    The result, to be written in binary, is the same to the bit; so are errors and warnings.
+    """
+
+    def __init__(self, selector: ExampleSelector) -> None:
+        self._selector = selector
+        self._ranges: dict[PackedLayout, tuple[int, int]] = {}
+        self._cuts: dict[tuple[PackedLayout, int, int], list[_Piece] | None] = {}
+
+    def __call__(self, example: PackedExample | NnetExample) -> BytePieces | NnetExample | None:
+        """Return the selected frames of an example; None if it has no frame of that number. Raises Nnet3Error."""
+        if not isinstance(example, PackedExample):
+            return self._selector(example)
+        layout, data = example.layout, example.data
+        if layout not in self._ranges:
+            self._ranges[layout] = self._selector.output_range(layout.example)
+        times = self._selector.chosen_times(*self._ranges[layout])
+        if times is None:
+            return None
+        key = (layout, *times)
+        if key not in self._cuts:
+            if len(self._cuts) >= _MOST_CUTS:
+                self._cuts.clear()
+            self._cuts[key] = self._cut(layout, *times)
+        pieces = self._cuts[key]
+        if pieces is None:
+            return self._selector.cut(decoded(data), *times)
+        return BytePieces([b"".join([data[piece] if isinstance(piece, slice) else piece for piece in pieces])])
+
+    def _cut(self, layout: PackedLayout, low: int, high: int) -> list[_Piece] | None:
+        """Return the pieces of what is kept of examples of this layout; None if some of it has to be computed."""
+        whole, kept = layout.example, self._selector.cut(layout.example, low, high)
+        pieces: list[_Piece] = [as_written("<Nnet3Eg>", "<NumIo>", len(kept.io))]
+        for before, after, part in zip(whole.io, kept.io, layout.parts, strict=True):
+            rows = _rows_kept(shifted(before, self._selector.shift), after)
+            matrix = None if rows is None else _matrix_pieces(part, before, rows)
+            if matrix is None:
+                return None
+            pieces += [as_written("<NnetIo>", after.name, after.indexes), *matrix, as_written("</NnetIo>")]
+        return [*pieces, as_written("</Nnet3Eg>")]
+
+
+def _rows_kept(whole: NnetIo, kept: NnetIo) -> _Rows | None:
+    """Return the rows of ``whole`` that ``kept`` has; None if others stand between them."""
+    count = len(kept.indexes)
+    first = int((whole.indexes == kept.indexes[0]).all(axis=1).argmax())
+    return _Rows(first, count) if np.array_equal(whole.indexes[first:first + count], kept.indexes) else None
+
+
+def _matrix_pieces(part: Part, whole: NnetIo, rows: _Rows) -> list[_Piece] | None:
+    """Return the pieces of these rows of a matrix; None for some rows of a compressed one, which become dense."""
+    num_rows, num_cols = whole.features.shape
+    if rows.number == num_rows:
+        return [slice(part.first, part.end)]
+    if isinstance(whole.features, SparseMatrix):
+        begins = (part.first + SPARSE_HEAD_BYTES + SPARSE_ROW.size * np.arange(num_rows + 1)
+                  + SPARSE_PAIR_BYTES * whole.features.row_starts).tolist()
+        return [as_written("SM", rows.number), slice(begins[rows.first], begins[rows.first + rows.number])]
+    if part.kind != "FM":
+        return None
+    row_bytes = FORMS["FM"].element_bytes * num_cols
+    begin = part.end - (num_rows - rows.first) * row_bytes
+    return [head_bytes("FM", rows.number, num_cols), slice(begin, begin + rows.number * row_bytes)]

@@ -1,20 +1,145 @@
-"""Examples that are moved without being decoded: shuffled, selected, distributed over archives.
+"""Examples that are moved without being decoded: shuffled, selected at random, distributed over archives.
 
-A binary example is kept as its bytes. Its length is found by going through its structure, which is checked only as
-far as that needs; see ``walk_example.py``.
+A binary example is kept as its bytes. Its end is found by walking over its structure (``io/skim.py``), which is checked
+only as far as that needs, and known only in the present form of each kind. Light: no numpy. Kaldi: nnet3-shuffle-egs,
+nnet3-subset-egs, nnet3-copy-egs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from nnet3py.egs.walk_example import walk_chain_example, walk_discriminative_example, walk_example
+from nnet3py.formats.layouts import walk_matrix
 from nnet3py.io.holder import Holder
-from nnet3py.io.skim import Skimmer, Walk, walked
+from nnet3py.io.skim import Incomplete, Skimmer, Unusual, Walk, walked
 from nnet3py.io.specifiers import parse_wspecifier
+from nnet3py.random_sequence import CRandom, float32, shuffled
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+_ESCAPE, _FULL_INDEX = b"\x7f", 16             # of a coded list of indexes: the byte before a full one, bytes of that
+_INT, _FLOAT = 4, 4                            # bytes
+_FST_HEADER = struct.Struct("<iQqqq")          # after the version: flags, properties, start, states, arcs
+_ACCEPTOR, _LATTICE = (
+    b"".join([b"\xd6\xfd\xb2\x7e", *(struct.pack("<i", len(name)) + name for name in names), struct.pack("<i", 2)])
+    for names in ((b"compact_acceptor", b"standard"), (b"vector", b"lattice4")))    # magic number, kinds, version
+_ELEMENT, _LATTICE_ARC = 12, 20                # bytes
+
+
+def walk_example(walk: Walk) -> None:
+    """Pass over an example of ordinary training, noting a part for the matrix of each input and output."""
+    for _ in range(walk.integer(b"<Nnet3Eg> <NumIo> ")):
+        _walk_io(walk)
+    walk.expect(b"</Nnet3Eg> ")
+
+
+def walk_chain_example(walk: Walk) -> None:
+    """Pass over an example of chain training."""
+    _walk_sequences(walk, b"Nnet3ChainEg", b"NnetChainSup", _walk_chain_output)
+
+
+def walk_discriminative_example(walk: Walk) -> None:
+    """Pass over an example of discriminative training."""
+    _walk_sequences(walk, b"Nnet3DiscriminativeEg", b"NnetDiscriminativeSup", _walk_discriminative_output)
+
+
+def _walk_sequences(walk: Walk, example: bytes, output: bytes, walk_output: Callable[[Walk], None]) -> None:
+    """Pass over an example with these tokens around it and around each of its outputs."""
+    for _ in range(walk.integer(b"<%b> <NumInputs> " % example)):
+        _walk_io(walk)
+    for _ in range(walk.integer(b"<NumOutputs> ")):
+        walk.expect(b"<%b> " % output)
+        walk.word()
+        _walk_indexes(walk)
+        walk_output(walk)
+        walk.expect(b"</%b> " % output)
+    walk.expect(b"</%b> " % example)
+
+
+def _walk_chain_output(walk: Walk) -> None:
+    _walk_supervision(walk)
+    walk.skip(_FLOAT * walk.integer(b"<DW2> FV "))
+
+
+def _walk_discriminative_output(walk: Walk) -> None:
+    walk.expect(b"<DiscriminativeSupervision> <Weight> \4")
+    walk.skip(_FLOAT)
+    for tag in (b"<NumSequences> ", b"<FramesPerSeq> "):
+        walk.integer(tag)
+    walk.skip(_INT * walk.integer(b"<NumAli> "))
+    walk.expect(b"<DenLat> ")
+    _walk_lattice(walk)
+    walk.expect(b"</DiscriminativeSupervision> <DW> \1")
+    walk.skip(int.from_bytes(walk.take(_INT), "little"))
+
+
+def _walk_io(walk: Walk) -> None:
+    walk.expect(b"<NnetIo> ")
+    walk.word()
+    _walk_indexes(walk)
+    walk_matrix(walk)
+    walk.expect(b"</NnetIo> ")
+
+
+def _walk_indexes(walk: Walk) -> None:
+    """Pass over a list of indexes: most take a byte, those after an escape byte many more."""
+    count = walk.integer(b"<I1V> ")
+    while count > 0:
+        codes = walk.take(count)
+        place = codes.find(_ESCAPE)
+        if place < 0:
+            return
+        walk.at += place + _FULL_INDEX - count
+        count -= place + 1
+    if walk.at > len(walk.data):
+        raise Incomplete
+
+
+def _walk_supervision(walk: Walk) -> None:
+    walk.expect(b"<Supervision> <Weight> \4")
+    walk.skip(_FLOAT)
+    sequences = walk.integer(b"<NumSequences> ")
+    for tag in (b"<FramesPerSeq> ", b"<LabelDim> "):
+        walk.integer(tag)
+    walk.expect(b"<End2End> ")
+    if walk.take(1) == b"T":
+        walk.expect(b"<Fsts> ")
+        for _ in range(sequences):
+            _walk_acceptor(walk)
+        walk.expect(b"</Fsts> ")
+    else:
+        _walk_acceptor(walk)
+    tag = walk.word()
+    if tag == b"<AlignmentPdfs>":
+        walk.skip(_INT * walk.integer())
+        tag = walk.word()
+    if tag != b"</Supervision>":
+        raise Unusual
+
+
+def _walk_fst_header(walk: Walk, kinds: bytes) -> int:
+    """Pass over the head of a binary FST of these kinds; return its number of states."""
+    walk.expect(kinds)
+    flags, _, _, num_states, _ = _FST_HEADER.unpack(walk.take(_FST_HEADER.size))
+    if flags or num_states < 0:                    # symbol tables, or padding
+        raise Unusual
+    return num_states
+
+
+def _walk_acceptor(walk: Walk) -> None:
+    num_states = _walk_fst_header(walk, _ACCEPTOR)
+    walk.skip(_INT * num_states)                   # where the elements of each state begin, and last the end
+    walk.skip(_ELEMENT * int.from_bytes(walk.take(_INT), "little"))
+
+
+def _walk_lattice(walk: Walk) -> None:
+    for _ in range(_walk_fst_header(walk, _LATTICE)):
+        walk.skip(2 * _FLOAT)
+        walk.skip(_LATTICE_ARC * int.from_bytes(walk.take(8), "little"))
+
 
 RawExample: TypeAlias = "bytes | object"       # object: an NnetExample, read from text
 
@@ -27,7 +152,7 @@ def _write_raw(writer: TokenWriter, value: RawExample) -> None:
 
 
 def _reading_of(load: Callable[[], Holder], walk: Callable[[Walk], None]) -> Callable[[TokenReader], RawExample]:
-    """Reads examples: binary ones are their bytes, those in text, or that cannot be walked over, are decoded."""
+    """Return a reader of examples: binary ones are their bytes, those in text are decoded."""
     def read(reader: TokenReader) -> RawExample:
         value = walked(reader, walk) if reader.binary else None
         if value is not None:
@@ -72,10 +197,54 @@ _DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
 
 
 def are_binary(*wspecifiers: str) -> bool:
-    """Whether everything is written in binary to tables of these wspecifiers. Raises SpecifierError."""
+    """Return whether everything is written in binary to tables of these wspecifiers. Raises SpecifierError."""
     return all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
 
 
 def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
-    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else a decoding one."""
+    """Return a holder for examples to be moved: ``raw`` if everything is written in binary, else a decoding one."""
     return raw if are_binary(*wspecifiers) else _DECODING[raw]()
+
+
+Item = TypeVar("Item")
+
+
+def shuffle(items: Iterable[Item], seed: int = 0) -> Iterator[Item]:
+    """Return all of ``items`` in random order; everything is held in memory."""
+    held = list(items)
+    for position in shuffled(len(held), seed):
+        yield held[position]
+
+
+def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) -> Iterator[Item]:
+    """Return ``items`` in an order that is random within about ``buffer_size`` positions, which is how many are held.
+
+    What is left at the end comes in the order of the buffer. ``seed`` is the C library's; 1 is the unseeded state,
+    which Kaldi's programs use except for chain examples.
+    """
+    random = CRandom(seed)
+    slots: list[Item | None] = [None] * buffer_size
+    for item in items:
+        slot = random.integer(0, buffer_size - 1)
+        occupant = slots[slot]
+        slots[slot] = item
+        if occupant is not None:
+            yield occupant
+    yield from (item for item in slots if item is not None)
+
+
+def subset(items: Iterable[Item], count: int, seed: int = 0, randomize_order: bool = True) -> tuple[list[Item], int]:
+    """Return ``count`` random ones of ``items`` (all, if there are fewer), and how many items there were.
+
+    The choice does not depend on ``seed``, as in Kaldi; the order does.
+    """
+    random = CRandom()
+    kept: list[Item] = []
+    seen = 0
+    for item in items:
+        if seen < count:
+            kept.append(item)
+        elif count > 0 and random.happens(float32(float32(count) / float32(seen + 1))):
+            kept[random.integer(0, count - 1)] = item
+        seen += 1
+    return [kept[i] for i in shuffled(len(kept), seed)] if randomize_order else kept, seen

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Selection:
-    """What is taken from an example.
+    """The frames that are taken from an example, and their shift in time.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Selection:
 
     @classmethod
     def parse(cls, frame: str, left_context: int, right_context: int, frame_shift: int) -> Selection:
-        """A selection with ``frame`` as on the command line: empty, ``random`` or an integer."""
+        """Return a selection with ``frame`` as on the command line: empty, ``random`` or an integer."""
         chosen: int | str | None = None
         if frame == "random":
             chosen = frame
@@ -51,14 +51,14 @@ class Selection:
 
 
 class ExampleSelector:
-    """Applies a :class:`Selection` to examples, one after the other."""
+    """Selector that applies a :class:`Selection` to examples, one after the other."""
 
     def __init__(self, selection: Selection, random: CRandom) -> None:
         self.selection, self._random = selection, random
         self._limit_context = ContextLimit(selection.left_context, selection.right_context)
 
     def __call__(self, example: NnetExample) -> NnetExample | None:
-        """A new example with the frames asked for; None if it has no frame with that number.
+        """Return a new example with the frames asked for; None if it has no frame with that number.
 
         Nnet3Error for an example that is merged already, or without ``input`` and ``output``.
         """
@@ -67,11 +67,11 @@ class ExampleSelector:
 
     @property
     def shift(self) -> int:
-        """What is added to every t except those of iVectors."""
+        """The number that is added to every t except those of iVectors."""
         return self.selection.frame_shift
 
     def output_range(self, example: NnetExample) -> tuple[int, int]:
-        """The first and the last output time of an example that can be cut; Nnet3Error for any other."""
+        """Return the first and the last output time of an example that can be cut; Nnet3Error for any other."""
         for name in ("input", "output"):
             io = example.find(name)
             if io is None or not len(io.indexes):
@@ -82,7 +82,7 @@ class ExampleSelector:
         return int(times.min()), int(times.max())
 
     def chosen_times(self, low: int, high: int) -> tuple[int, int] | None:
-        """The first and the last output time to keep of those from ``low`` to ``high``; None if there is none."""
+        """Return the first and the last of the output times from ``low`` to ``high`` to keep; None if there is none."""
         frame = self.selection.frame
         if frame is None:
             return low, high
@@ -90,7 +90,7 @@ class ExampleSelector:
         return (chosen, chosen) if low <= chosen <= high else None
 
     def cut(self, example: NnetExample, low: int, high: int) -> NnetExample:
-        """A new example with the outputs from time ``low`` to ``high`` and the inputs that they need."""
+        """Return a new example with the outputs from time ``low`` to ``high`` and the inputs that they need."""
         kept = []
         for io in example.io:
             if io.name == "output":
@@ -102,14 +102,14 @@ class ExampleSelector:
 
 
 class ContextLimit:
-    """Takes away the input frames beyond a left and right context; -1 keeps all. Warns once where there is less."""
+    """Limit on input frames, which removes those beyond a left and right context; -1: all stay. Warns once for less."""
 
     def __init__(self, left: int, right: int) -> None:
         self._left, self._right = left, right
         self._warned: set[str] = set()
 
     def __call__(self, io: NnetIo, low: int, high: int) -> NnetIo:
-        """``io`` for outputs from time ``low`` to ``high``; ``io`` itself if nothing is removed."""
+        """Return ``io`` for outputs from time ``low`` to ``high``; ``io`` itself if nothing is removed."""
         times = io.indexes[:, 1]
         first, last = int(times.min()), int(times.max())
         if self._left != -1:
@@ -128,7 +128,7 @@ class ContextLimit:
 
 
 def shifted(io: NnetIo, frame_shift: int) -> NnetIo:
-    """``io`` with ``frame_shift`` added to every t, unless it is the iVector."""
+    """Return ``io`` with ``frame_shift`` added to every t, unless it is the iVector."""
     indexes = io.indexes.copy()
     indexes[:, 1] += frame_shift if io.name != "ivector" else 0
     return NnetIo(io.name, indexes, io.features)
@@ -147,7 +147,7 @@ def _filter(io: NnetIo, low: int, high: int) -> NnetIo:
 
 
 def scale_outputs(example: NnetExample, weight: float) -> None:
-    """Multiply the features of every io named ``output``, in place; Nnet3Error if there is none."""
+    """Multiply the features of every io named ``output``, in place; raise Nnet3Error if there is none."""
     outputs = [io for io in example.io if io.name == "output"]
     if not outputs:
         raise Nnet3Error("an example without 'output' cannot be weighted")
@@ -157,7 +157,7 @@ def scale_outputs(example: NnetExample, weight: float) -> None:
 
 
 def rename_output(example: NnetExample, name: str) -> None:
-    """Rename every io called ``output``, in place; Nnet3Error if there is none."""
+    """Rename every io called ``output``, in place; raise Nnet3Error if there is none."""
     outputs = [io for io in example.io if io.name == "output"]
     if not outputs:
         raise Nnet3Error("an example without 'output' cannot have it renamed")

@@ -9,7 +9,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.export.operations import STREAM_TIME, Builder, FixedChunks, Value
 from nnet3py.export.times import ALWAYS, Interval, LeafMap, Times, Window, leaf_map, statistics_reach
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Part
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, InputNode
+from nnet3py.network.structure import ComponentNode, DescriptorNode, InputNode
 
 
 @dataclass(frozen=True)

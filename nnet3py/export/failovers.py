@@ -8,7 +8,7 @@ from typing import Any
 from nnet3py.export.times import ALWAYS, Interval, Times, Window
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Part
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import DescriptorNode
+from nnet3py.network.structure import DescriptorNode
 
 
 def remove_unread_choices(nnet: Nnet, times: Times) -> bool:

@@ -12,7 +12,7 @@ from nnet3py.export import layers, layers_over_time
 from nnet3py.export.failovers import read_too_early
 from nnet3py.export.times import Times, leaf_map, statistics_reach
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import DescriptorNode
+from nnet3py.network.structure import DescriptorNode
 
 # Kaldi's component types that have no counterpart
 UNSUPPORTED = {

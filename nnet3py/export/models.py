@@ -15,13 +15,11 @@ from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
 from nnet3py.export.network_text import as_it_is
 from nnet3py.export.operations import Graph, InputSpec
 from nnet3py.export.walk import GraphOptions, Walk
-from nnet3py.network.collapse import prepare_for_test
-from nnet3py.network.consistency import orphan_nodes
-from nnet3py.network.inference import compute_only
+from nnet3py.network.inference import compute_only, prepare_for_test
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.orphans import remove_nodes, remove_orphan_components
+from nnet3py.network.structure import orphan_nodes, remove_nodes, remove_orphan_components
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 
 if TYPE_CHECKING:

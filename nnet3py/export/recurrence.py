@@ -10,7 +10,7 @@ from nnet3py.export.descriptors import Frames
 from nnet3py.export.operations import Builder, Carried, Loop, Op, Value
 from nnet3py.export.times import ALWAYS, Window, component_offsets, leaf_map
 from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
+from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode
 
 
 class Recurrence:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
-from nnet3py.network.loops import strong_components
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
+from nnet3py.network.recurrence import strong_components
+from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode, InputNode
 
 ALWAYS = 1 << 40          # beyond any time
 

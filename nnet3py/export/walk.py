@@ -14,7 +14,7 @@ from nnet3py.export.recurrence import Recurrence
 from nnet3py.export.times import Times, Window, component_offsets, statistics_reach
 from nnet3py.network.descriptor import Failover, Leaf, Part
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
+from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode, InputNode
 
 
 @dataclass

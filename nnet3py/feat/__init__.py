@@ -5,7 +5,7 @@ Functions of float32 (frames, dim) arrays. ``cmvn.py``: statistics are float64 (
 delta_filters(order, window))``, ``select_columns``, ``subsample``, ``shift``, ``paste``, ``transform``. ``lda.py``:
 ``estimate(stats, dim, …) -> LdaTransform``. ``speech.py``: ``SpeechFeatures(SpeechOptions(kind, …)).compute(samples,
 rate)``, MFCC, filterbanks, PLP, spectrograms; ``resample.py``. Sound:
-``formats/wave_file.py``, ``Wave(rate, samples)`` with samples float32 (channels, samples) of the range of 16 bits,
+``formats/foreign_files.py``, ``Wave(rate, samples)`` with samples float32 (channels, samples) of the range of 16 bits,
 and the holders ``WAVE`` and ``WAVE_DURATION``.
 """
 from __future__ import annotations

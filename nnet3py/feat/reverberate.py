@@ -12,7 +12,7 @@ import numpy as np
 
 from nnet3py.errors import NumericError, UsageError
 from nnet3py.feat.options import RoomOptions, SilenceOptions
-from nnet3py.formats.wave_file import FULL_SCALE
+from nnet3py.formats.foreign_files import FULL_SCALE
 
 _BEFORE_PEAK, _AFTER_PEAK = 0.001, 0.05      # seconds of a response that count as early
 _LEAST_POWER = 1.2e-7                        # added to the power of noise, which may be silence

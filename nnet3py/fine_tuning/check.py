@@ -22,11 +22,10 @@ from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechD
 from nnet3py.fine_tuning.sounds import Limits, read_sounds
 from nnet3py.fine_tuning.speech_data import read_data
 from nnet3py.fine_tuning.texts import text_problems, unknown_words
-from nnet3py.formats.wave_file import FULL_SCALE, WAVE, Wave
-from nnet3py.io.script import sort_key
-from nnet3py.io.streams import write_text
+from nnet3py.formats.foreign_files import FULL_SCALE, WAVE, Wave
+from nnet3py.io.archive import sort_key
+from nnet3py.io.streams import read_lines, write_text
 from nnet3py.io.tables import TableWriter
-from nnet3py.io.text_lines import read_lines
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 
 LEAST = 10                    # utterances; with fewer there is nothing to learn from or to decide by

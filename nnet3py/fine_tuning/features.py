@@ -16,8 +16,8 @@ from nnet3py.drivers.egs.data_folder import read_list, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.perturb import random_volume, with_speed
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.wave_file import WAVE, Wave
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.recognition.model_folder import read_model_folder

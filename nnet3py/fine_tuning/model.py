@@ -39,9 +39,8 @@ from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.streams import write_text
+from nnet3py.io.streams import read_text, write_text
 from nnet3py.io.tables import TableWriter
-from nnet3py.io.text_lines import read_text
 from nnet3py.lattices.word_alignment import read_word_boundaries
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph

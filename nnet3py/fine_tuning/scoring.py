@@ -14,7 +14,7 @@ from nnet3py.decoding.grammar import read_transcripts
 from nnet3py.decoding.word_errors import WordErrors
 from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import within
-from nnet3py.formats.wave_file import FULL_SCALE, WAVE
+from nnet3py.formats.foreign_files import FULL_SCALE, WAVE
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader
 from nnet3py.recognition.recognizer import Recognizer

@@ -10,7 +10,7 @@ import numpy as np
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.resample import resample
 from nnet3py.fine_tuning.plan import Problem, Utterance
-from nnet3py.formats.wave_file import FULL_SCALE, read_wave
+from nnet3py.formats.foreign_files import FULL_SCALE, read_wave
 from nnet3py.io.object_files import read_object
 from nnet3py.recognition.sound import Sound, open_sound
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.fine_tuning.plan import Problem, SpeechData, Utterance
 from nnet3py.io.specifiers import is_token
-from nnet3py.io.text_lines import read_text
+from nnet3py.io.streams import read_text
 from nnet3py.recognition.sound import ENDINGS
 
 TEXT_ENDINGS = (".txt", ".lab", ".trn")

@@ -28,7 +28,7 @@ from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode
+from nnet3py.network.structure import ComponentNode
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3py.recognition.model_folder import read_model_folder
 from nnet3py.report.training_logs import read_compute_prob_log

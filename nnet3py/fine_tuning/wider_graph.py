@@ -26,25 +26,21 @@ from nnet3py.fine_tuning.graph_words import GraphWords
 from nnet3py.fine_tuning.joined_graph import joined_graphs
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.wider_hcl import with_words
-from nnet3py.fst.arcs import arc_sorted
+from nnet3py.fst.operations import arc_sorted
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
-from nnet3py.io.file_content import FileContent
-from nnet3py.io.object_files import read_object
-from nnet3py.io.streams import open_input, open_output
-from nnet3py.io.text_lines import read_text
+from nnet3py.io.object_files import FileContent, read_object
+from nnet3py.io.streams import open_input, open_output, read_text
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.lattices.word_alignment import read_word_boundaries
 from nnet3py.recognition.model_folder import ModelFolder
 from nnet3py.recognition.recognizer import read_decoding_graph
-from nnet3py.transducers.fst import INPUT_SYMBOLS, OUTPUT_SYMBOLS, Fst, Stored
+from nnet3py.transducers.fst import INPUT_SYMBOLS, OUTPUT_SYMBOLS, Fst, Stored, tables_with
 from nnet3py.transducers.fst_binary import write_binary_fst
 from nnet3py.transducers.fst_kinds import COMPACT_KINDS
 from nnet3py.transducers.fst_text import read_fst
-from nnet3py.transducers.ngram_fst import NgramFst
+from nnet3py.transducers.ngram_fst import NgramFst, ngram_of_fst, write_ngram
 from nnet3py.transducers.ngram_mixture import mixture
-from nnet3py.transducers.ngram_writing import ngram_of_fst, write_ngram
-from nnet3py.transducers.symbol_bytes import tables_with
 
 HCL, GRAMMAR = "HCLr.fst", "Gr.fst"
 

@@ -1,20 +1,14 @@
-"""Matrices in all their forms, posteriors, index lists, sound and the other values of Kaldi's files and tables.
+"""Values of Kaldi's files and tables: matrices in all forms, vectors, posteriors, index lists, sound, scalars.
 
-``matrices.py``: ``read_matrix(reader)``, ``read_vector(reader)`` -> float32 (``dtype=`` for others; compressed forms
-decode), ``write_matrix(writer, a)``, ``write_vector(writer, a)``. ``compressed.py``: ``CompressedMatrix``;
-``sparse.py``: ``SparseMatrix``; ``general.py``: ``read_general_matrix(reader)`` -> ndarray | CompressedMatrix |
-SparseMatrix, ``write_general_matrix``. Forms share ``shape``, ``take_rows(indexes)``, ``scaled(factor)``,
-``to_dense()``; ``general.py`` has the same as functions for any form. ``index_vector.py``, ``cindex_vector.py``: the
-codes of index lists. ``posteriors.py``: ``Posterior(row_starts, ids, weights)``. ``holders.py``: one ``Holder`` per
-value type of Kaldi's tables. ``matrix_files.py``: ``read_matrices(rspecifier)``, ``read_matrix_file(rxfilename)``.
+Most used are ``read_matrix`` and ``write_matrix`` (``matrices.py``), ``CompressedMatrix`` (``compressed.py``) and the
+holders of Kaldi's table types (``holders.py``, with ``read_matrices(rspecifier)`` for programs). ``general.py`` keeps a
+matrix in whichever form it is stored; ``layouts.py`` is the one table of how matrices begin in binary, for all code
+that
+reads, finds, moves or writes them. Values can thus be taken as bytes (``matrix_bytes.py``), and dense matrices that are
+only copied are moved by the system from file to file.
 
-``layouts.py`` is the one table of how matrices begin in binary: whoever reads, finds, walks over, moves or writes one
-asks it. So values can be taken as bytes (``egs/raw_example.py``, ``raw_matrix.py``), as packed examples that are merged
-undecoded (``egs/packed_example.py``), or as matrices (``dense_skimmer.py``). Matrices of features are found by their
-heads (``matrix_skimmer.py``). Dense ones that are only copied are never read: the system moves whole runs of them from
-file to file or pipe (``moving.py``, ``SequentialReader.runs``, ``TableWriter.move``).
-
-Compressed matrices are decoded by numpy until compiled code pays (``expect_decoding``, ``expect_compressing`` in
-``compressed_code.py``). That code is loops on addresses (``compressed_loops.py``), compiled once and then loaded
-without numba (``engine/loop.py``).
+The room must not import kernels (``ops/``) nor networks. kaldi-io reads plain dense tables, through the one door
+``kaldi_io_adapter.py``; compressed matrices, ranges and streams it cannot read. Compressed matrices are decoded by
+numpy
+until compiled code pays (``compressed_code.py``).
 """

@@ -36,7 +36,7 @@ _SIXTY_THIRD_LOW = _SIXTY_THIRD - _SIXTY_THIRD_HIGH
 
 
 class CompressionMethod(IntEnum):
-    """What the option ``--compression-method`` takes. Kaldi: CompressionMethod."""
+    """Values of the option ``--compression-method``. Kaldi: CompressionMethod."""
 
     AUTOMATIC = 1
     SPEECH_FEATURE = 2
@@ -75,18 +75,18 @@ class CompressedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         first, second = self.codes.shape
         return (second, first) if self.token == "CM" else (first, second)
 
     @property
     def num_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.shape[0]
 
     @property
     def num_cols(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return self.shape[1]
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class CompressedMatrix:
         return cls("CM3", 0.0, 0.0, np.empty((0, 0), dtype=np.uint8))
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it in binary as it is; it must not be empty."""
+        """Write the matrix in binary as it is; it must not be empty."""
         writer.raw(head_bytes(self.token, *self.shape, self.minimum, self.range))
         if self.percentiles is not None:
             writer.array(self.percentiles, "u2")
@@ -175,7 +175,7 @@ class CompressedMatrix:
     # -- decoding --------------------------------------------------------------------------------------------------
 
     def to_dense(self) -> np.ndarray:
-        """The decoded matrix: float32 (rows, cols), a new array."""
+        """Return the decoded matrix, float32 (rows, cols), a new array."""
         result = np.empty(self.shape, dtype=np.float32)
         self.decode_into(result)
         return result
@@ -218,10 +218,10 @@ class CompressedMatrix:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def take_rows(self, indexes: Any) -> CompressedMatrix:
-        """The rows that ``indexes`` names (int array, repeats allowed), without another loss of precision.
+        """Return the rows that ``indexes`` names (int array, repeats allowed), without another loss of precision.
 
-        Codes and header are copied; only fewer than 8 rows of a CM matrix become CM2, which is nearly exact.
-        Kaldi: the constructor of CompressedMatrix that takes a range of rows.
+        Codes and header are copied; only fewer than 8 rows of a CM matrix become CM2, which is nearly exact. Kaldi: the
+        constructor of CompressedMatrix that takes a range of rows.
         """
         rows = np.asarray(indexes, dtype=np.int64)
         if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.num_rows):
@@ -235,7 +235,7 @@ class CompressedMatrix:
         return part
 
     def scaled(self, factor: float) -> CompressedMatrix:
-        """This matrix times ``factor``; the codes are shared. Kaldi: CompressedMatrix::Scale."""
+        """Return this matrix times ``factor``; the codes are shared. Kaldi: CompressedMatrix::Scale."""
         alpha = np.float32(factor)
         with np.errstate(over="ignore", invalid="ignore"):
             return CompressedMatrix(self.token, self.minimum * alpha, self.range * alpha, self.codes, self.percentiles)
@@ -278,7 +278,7 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
 
 
 def _quantize(values: np.ndarray, minimum: np.float32, range_: np.float32, largest: int) -> np.ndarray:
-    """Codes 0 … ``largest`` of float32 ``values``: uint16 or uint8."""
+    """Return codes 0 … ``largest`` of float32 ``values``, uint16 or uint8."""
     with np.errstate(over="ignore"):
         fraction = np.clip((values - minimum) / range_, np.float32(0), np.float32(1))
     codes = (fraction * np.float32(largest)).astype(np.float64) + 0.499     # Kaldi's constant, not 0.5
@@ -286,7 +286,7 @@ def _quantize(values: np.ndarray, minimum: np.float32, range_: np.float32, large
 
 
 def _percentile_codes(columns: np.ndarray, minimum: np.float32, range_: np.float32) -> np.ndarray:
-    """Strictly increasing codes of four order statistics of each column of (cols, rows): uint16 (cols, 4)."""
+    """Return strictly increasing codes of four order statistics of each column of (cols, rows), uint16 (cols, 4)."""
     count = columns.shape[1]
     quarter = count // 4
     ranks = [0, quarter, 3 * quarter, count - 1] if count >= 5 else list(range(count))
@@ -301,7 +301,7 @@ def _percentile_codes(columns: np.ndarray, minimum: np.float32, range_: np.float
 
 
 def _segment(columns: np.ndarray, low: np.ndarray, high: np.ndarray, steps: int, first: int) -> np.ndarray:
-    """The codes ``first`` … ``first + steps`` of values between two percentiles: uint8."""
+    """Return the codes ``first`` … ``first + steps`` of values between two percentiles, uint8."""
     fraction = (columns - low) / (high - low) * np.float32(steps)
     codes = np.nan_to_num(np.clip(fraction.astype(np.float64) + 0.5, 0.0, steps), nan=0.0)
     return (codes.astype(np.int16) + first).astype(np.uint8)
@@ -311,7 +311,7 @@ def _segment(columns: np.ndarray, low: np.ndarray, high: np.ndarray, steps: int,
 
 
 def _fused(minimum: Any, step: Any, codes: np.ndarray) -> np.ndarray:
-    """minimum + step * codes, rounded once to float32 (the product of a float32 and 16 bits is exact in double)."""
+    """Return minimum + step * codes, rounded once to float32 (a float32 times 16 bits is exact in double)."""
     return (minimum.astype(np.float64) + step.astype(np.float64) * codes.astype(np.float64)).astype(np.float32)
 
 
@@ -324,7 +324,7 @@ def _decode_percentiles(percentiles: np.ndarray, minimum: Any, range_: Any) -> n
 
 
 def _decode_tables(points: np.ndarray) -> np.ndarray:
-    """The values of the 256 codes in each column of percentiles (cols, 4): float32 (cols, 256)."""
+    """Return the values of the 256 codes in each column of percentiles (cols, 4), float32 (cols, 256)."""
     codes = np.broadcast_to(np.arange(256, dtype=np.uint8)[None, :, None], (1, 256, len(points)))
     return np.ascontiguousarray(_decode_pieces(codes, points[None], np.empty(codes.shape, dtype=np.float32))[0].T)
 
@@ -367,7 +367,7 @@ def _decode_pieces(codes: np.ndarray, points: np.ndarray, target: np.ndarray) ->
 
 
 def _decode_pieces_in_double(codes: np.ndarray, points: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Like :func:`_decode_pieces`, exactly as Kaldi computes."""
+    """Decode as :func:`_decode_pieces` does, exactly as Kaldi computes."""
     p0, p25, p75, p100 = (points[:, None, :, place] for place in range(4))
     steps = codes.astype(np.float32)
     low = p0 + ((p25 - p0) * steps).astype(np.float64) * (1.0 / _LOW)
@@ -379,7 +379,7 @@ def _decode_pieces_in_double(codes: np.ndarray, points: np.ndarray, target: np.n
 
 
 def _add_fused(base: np.ndarray, product: np.ndarray) -> np.ndarray:
-    """base + product / 63, rounded once to double: the low part of 1/63 joins the rounding error of the first sum."""
+    """Return base + product / 63, rounded once: the low part of 1/63 joins the rounding error of the first sum."""
     large = product * _SIXTY_THIRD_HIGH
     total = base + large
     part = total - base

@@ -37,13 +37,13 @@ LOOPS = (_decode_columns, _decode_bytes, _decode_words, _find_ranges, _compress_
 
 
 class _Saving:
-    """Counts what compiled code would have saved, in this process."""
+    """A count of the time that compiled code would have saved in this process."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def is_worthwhile(self, num_elements: int, each: float) -> bool:
-        """Whether to use compiled code for ``num_elements`` more; it saves ``each`` on every one."""
+        """Return whether to use compiled code for ``num_elements`` more, each of which saves ``each`` seconds."""
         self.seconds += num_elements * each
         return self.seconds > (COST_IF_LOADED if "llvmlite" in sys.modules else COST_OF_LOADING)
 
@@ -52,17 +52,17 @@ _saving = _Saving()
 
 
 def expect_decoding(num_elements: int) -> bool:
-    """Say that about that many elements will be decoded; returns whether compiled code does it, from now on."""
+    """Announce that many elements to be decoded; return whether compiled code decodes them, from now on."""
     return _saving.is_worthwhile(num_elements, _SAVED_DECODING)
 
 
 def expect_compressing(num_elements: int) -> bool:
-    """Say that about that many elements will be compressed; returns whether compiled code does it, from now on."""
+    """Announce that many elements to be compressed; return whether compiled code does it, from now on."""
     return _saving.is_worthwhile(num_elements, _SAVED_COMPRESSING)
 
 
 def address(values: np.ndarray) -> int:
-    """The address of an array's elements; the array must outlive the use of it."""
+    """Return the address of an array's elements; the array must outlive its use."""
     return values.__array_interface__["data"][0]
 
 

@@ -1,6 +1,6 @@
-"""The loops of compressing and decoding, to the same bits as ``compressed.py``; ``compressed_code.py`` calls them.
+"""Loops of compressing and decoding, to the same bits as ``compressed.py``, for ``compressed_code.py``.
 
-All arrays are flat. Imported only to be compiled; see ``engine/loop.py`` for what may be used here.
+All arrays are flat. Imported only to be compiled.
 """
 from __future__ import annotations
 

@@ -1,16 +1,216 @@
-"""A matrix in whichever form it is stored: dense, compressed or sparse. Kaldi: ``GeneralMatrix``."""
+"""Sparse matrices, such as the labels of examples; and matrices in whichever form they are stored.
+
+Kaldi: ``SparseMatrix``, ``SparseVector``, ``GeneralMatrix``.
+"""
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from nnet3py.errors import NumericError
+from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.layouts import COMPRESSED
+from nnet3py.formats.layouts import COMPRESSED, SPARSE_ROW
 from nnet3py.formats.matrices import read_matrix_after_token, read_text_matrix, write_matrix
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.formats.simple_values import pair_rows_bytes, read_pair_rows, text_pairs
 from nnet3py.io.tokens import TokenReader, TokenWriter
+
+_MAX_ROWS = 10_000_000          # Kaldi's limit
+_MAX_DENSE = 1 << 31            # elements; a sparse matrix that is larger when dense has a damaged dimension
+_ROW_DTYPE = np.dtype([("token", "S3"), ("dim_size", "i1"), ("dim", "<i4"), ("count_size", "i1"), ("count", "<i4")])
+
+
+class SparseMatrix:
+    """A matrix whose rows list their elements that are not zero.
+
+    Attributes
+    ----------
+    row_starts : int64 (rows + 1,), where each row's elements begin
+    columns : int32 (elements,), increasing within a row
+    values : float32 (elements,)
+    num_cols : int, number of columns
+    """
+
+    def __init__(self, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray, num_cols: int) -> None:
+        self.row_starts = np.asarray(row_starts, dtype=np.int64)
+        self.columns = np.asarray(columns, dtype=np.int32)
+        self.values = np.asarray(values, dtype=np.float32)
+        self.num_cols = int(num_cols) if self.num_rows else 0
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.row_starts) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.num_rows, self.num_cols
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[tuple[int, float]]], num_cols: int) -> SparseMatrix:
+        """Make a matrix of (column, value) lists, in any order, as :meth:`from_arrays` does."""
+        lists = [list(row) for row in rows]
+        pairs = [pair for row in lists for pair in row]
+        starts = np.cumsum([0, *map(len, lists)])
+        return cls.from_arrays(starts, np.array([c for c, _ in pairs], dtype=np.int64),
+                               np.array([v for _, v in pairs], dtype=np.float32), num_cols)
+
+    @classmethod
+    def from_arrays(cls, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
+                    num_cols: int) -> SparseMatrix:
+        """Make a matrix of elements in any order: repeated columns are summed, zeros dropped.
+
+        ShapeError for a column outside 0 … num_cols - 1. Kaldi: the constructor from pairs.
+        """
+        columns = np.asarray(columns)
+        values = np.asarray(values, dtype=np.float32)
+        if len(columns) and not (0 <= int(columns.min()) and int(columns.max()) < num_cols):
+            raise ShapeError(f"expected columns from 0 to {num_cols - 1}, found {columns.min()} to {columns.max()}")
+        num_rows = len(row_starts) - 1
+        rows = np.repeat(np.arange(num_rows), np.diff(row_starts))
+        places = rows * max(num_cols, 1) + columns
+        if np.any(np.diff(places) <= 0):
+            order = np.argsort(places, kind="stable")
+            places, first = np.unique(places[order], return_index=True)
+            values = np.add.reduceat(values[order], first)
+        keep = values != 0
+        places, values = places[keep], values[keep]
+        starts = np.searchsorted(places, np.arange(num_rows + 1) * max(num_cols, 1))
+        return cls(starts, places % max(num_cols, 1), values, num_cols)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> SparseMatrix:
+        """Read a matrix, text or binary; FormatError for other contents."""
+        return cls.read_after_token(reader, reader.token())
+
+    @classmethod
+    def read_after_token(cls, reader: TokenReader, token: str) -> SparseMatrix:
+        """Read what follows the first token: ``SM``, or ``rows=N`` in text."""
+        if reader.binary:
+            if token != "SM":
+                raise reader.unexpected(token, "a sparse matrix (SM)")
+            num_rows = reader.integer()
+        else:
+            num_rows = _named_number(reader, token, "rows")
+        if not 0 <= num_rows < _MAX_ROWS:
+            raise reader.error(f"expected a sparse matrix of less than {_MAX_ROWS} rows, found {num_rows}")
+        read = _read_binary_rows if reader.binary else _read_text_rows
+        row_starts, columns, values, dims = read(reader, num_rows)
+        num_cols = dims[0] if dims else 0
+        if any(dim != num_cols for dim in dims):
+            raise reader.error("expected rows of one dimension in a sparse matrix, found several")
+        return cls(row_starts, *_checked(reader, row_starts, columns, values, num_cols), num_cols)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the matrix, text or binary."""
+        if writer.binary:
+            headers = np.empty(self.num_rows, dtype=_ROW_DTYPE)
+            headers["token"], headers["dim"], headers["count"] = b"SV ", self.num_cols, np.diff(self.row_starts)
+            headers["dim_size"] = headers["count_size"] = 4
+            writer.token("SM")
+            writer.integer(self.num_rows)
+            writer.raw(pair_rows_bytes(headers, self.row_starts, self.columns, self.values))
+            return
+        writer.raw(b"rows=%d " % self.num_rows)
+        for start, end in zip(self.row_starts[:-1].tolist(), self.row_starts[1:].tolist(), strict=True):
+            pairs = text_pairs(self.columns[start:end], self.values[start:end])
+            writer.raw(b"dim=%d [ " % self.num_cols + pairs + b"] ")
+        writer.raw(b"\n")
+
+    # -- other forms -----------------------------------------------------------------------------------------------
+
+    def to_dense(self) -> np.ndarray:
+        """Return the whole matrix, float32 (rows, cols), a new array. ShapeError if it is absurdly large."""
+        if self.num_rows * self.num_cols > _MAX_DENSE:
+            raise ShapeError(f"a sparse matrix of {self.num_rows} x {self.num_cols} is too large to be made dense")
+        dense = np.zeros(self.shape, dtype=np.float32)
+        dense[np.repeat(np.arange(self.num_rows), np.diff(self.row_starts)), self.columns] = self.values
+        return dense
+
+    def scaled(self, factor: float) -> SparseMatrix:
+        """Return this matrix times ``factor``; the structure is shared."""
+        return SparseMatrix(self.row_starts, self.columns, self.values * np.float32(factor), self.num_cols)
+
+    def take_rows(self, indexes: np.ndarray) -> SparseMatrix:
+        """Return the rows that ``indexes`` (int array, repeats allowed) names."""
+        rows = np.asarray(indexes, dtype=np.int64)
+        if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.num_rows):
+            raise ShapeError(f"rows {rows.min()} to {rows.max()} of a sparse matrix that has {self.num_rows}")
+        counts = np.diff(self.row_starts)[rows]
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        elements = np.arange(starts[-1]) + np.repeat(self.row_starts[rows] - starts[:-1], counts)
+        return SparseMatrix(starts, self.columns[elements], self.values[elements], self.num_cols)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[SparseMatrix]) -> SparseMatrix:
+        """Return the rows of several matrices, one after the other. Kaldi: AppendSparseMatrixRows.
+
+        ShapeError if numbers of columns differ.
+        """
+        filled = [part for part in parts if part.num_rows]
+        dims = {part.num_cols for part in filled}
+        if len(dims) > 1:
+            raise ShapeError(f"sparse matrices of {' and '.join(map(str, sorted(dims)))} columns cannot be joined")
+        if not filled:
+            return cls(np.zeros(1), np.empty(0), np.empty(0), 0)
+        sizes = np.cumsum([0] + [len(part.values) for part in filled])
+        starts = [part.row_starts[:-1] + size for part, size in zip(filled, sizes, strict=False)]
+        return cls(np.concatenate([*starts, sizes[-1:]]), np.concatenate([part.columns for part in filled]),
+                   np.concatenate([part.values for part in filled]), dims.pop())
+
+
+def _read_binary_rows(reader: TokenReader, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+    dims = []
+
+    def count_of(header: tuple) -> int:
+        token, dim_size, dim, count_size, count = header
+        if token != b"SV " or dim_size != 4 or count_size != 4:
+            raise reader.error(f"expected a row of a sparse matrix (SV), found {token!r}")
+        if not 0 <= count <= dim:
+            raise reader.error(f"expected a row of at most {dim} elements, found {count}")
+        dims.append(dim)
+        return count
+
+    return *read_pair_rows(reader, num_rows, SPARSE_ROW, count_of), dims
+
+
+def _read_text_rows(reader: TokenReader, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+    starts, columns, values, dims = [0], [], [], []
+    for _ in range(num_rows):
+        dims.append(_named_number(reader, reader.token(), "dim"))
+        reader.expect("[")
+        while reader.peek_byte() != b"]":
+            columns.append(reader.integer())
+            values.append(reader.real())
+        reader.expect("]")
+        starts.append(len(columns))
+    with np.errstate(over="ignore"):
+        return np.array(starts), np.array(columns, dtype=np.int32), np.array(values, dtype=np.float32), dims
+
+
+def _named_number(reader: TokenReader, token: str, name: str) -> int:
+    key, _, number = token.partition("=")
+    if key != name or not (number.isascii() and number.isdigit()) or int(number[:20]) > 0x7fffffff:
+        raise reader.unexpected(token, f"{name}=NUMBER in a sparse matrix")
+    return int(number)
+
+
+def _checked(reader: TokenReader, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
+             num_cols: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the elements if their columns are increasing and in range; raise FormatError otherwise."""
+    if len(columns):
+        if int(columns.min()) < 0 or int(columns.max()) >= num_cols:
+            raise reader.error(f"expected columns from 0 to {num_cols - 1}, found {columns.min()} to {columns.max()}")
+        new_row = np.zeros(len(columns) + 1, dtype=bool)
+        new_row[row_starts] = True
+        if np.any((np.diff(columns) <= 0) & ~new_row[1:-1]):
+            raise reader.error("expected increasing columns in each row of a sparse matrix")
+    return columns, values
+
 
 GeneralMatrix: TypeAlias = "np.ndarray | CompressedMatrix | SparseMatrix"
 
@@ -30,7 +230,7 @@ def read_general_matrix(reader: TokenReader) -> GeneralMatrix:
 
 
 def read_compressed(reader: TokenReader) -> CompressedMatrix:
-    """Read a compressed matrix; a dense one, or text, is compressed with the automatic method."""
+    """Read a compressed matrix; dense matrices and text are compressed with the automatic method."""
     if not reader.binary:
         return CompressedMatrix.compress(read_text_matrix(reader))
     token = reader.token()
@@ -40,7 +240,7 @@ def read_compressed(reader: TokenReader) -> CompressedMatrix:
 
 
 def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
-    """Write a matrix in its form; one without rows, and in text a compressed one, is written as a dense one."""
+    """Write a matrix in its form; one without rows, and in text a compressed one, as a dense matrix."""
     form = SparseMatrix if not writer.binary else CompressedMatrix | SparseMatrix
     if isinstance(matrix, form) and matrix.num_rows:
         matrix.write(writer)
@@ -49,17 +249,17 @@ def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
 
 
 def to_dense(matrix: GeneralMatrix) -> np.ndarray:
-    """The matrix as float32 (rows, cols): a new array, or the array itself if it is one."""
+    """Return the matrix as float32 (rows, cols): a new array, or the array itself."""
     return matrix.to_dense() if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix
 
 
 def take_rows(matrix: GeneralMatrix, indexes: np.ndarray) -> GeneralMatrix:
-    """The rows that ``indexes`` (int array, repeats allowed) names, in the form the matrix has."""
+    """Return the rows that ``indexes`` (int array, repeats allowed) names, in the matrix's form."""
     return matrix.take_rows(indexes) if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix[indexes]
 
 
 def row_range(matrix: GeneralMatrix, first: int, count: int) -> GeneralMatrix:
-    """``count`` rows from ``first`` on, in the matrix's form; beyond its ends the first or last row is repeated.
+    """Return ``count`` rows from ``first`` on, in the matrix's form; beyond its ends the first or last row is repeated.
 
     Kaldi: ExtractRowRangeWithPadding.
     """
@@ -67,12 +267,12 @@ def row_range(matrix: GeneralMatrix, first: int, count: int) -> GeneralMatrix:
 
 
 def compressed(matrix: GeneralMatrix) -> GeneralMatrix:
-    """A dense matrix compressed with the automatic method; others as they are. Kaldi: GeneralMatrix::Compress."""
+    """Compress a dense matrix with the automatic method; return others unchanged. Kaldi: GeneralMatrix::Compress."""
     return matrix if isinstance(matrix, CompressedMatrix | SparseMatrix) else CompressedMatrix.compress(matrix)
 
 
 def scaled(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
-    """The matrix times ``factor``, in its form; the argument is left as it is. Kaldi: GeneralMatrix::Scale."""
+    """Return the matrix times ``factor``, in its form. Kaldi: GeneralMatrix::Scale."""
     if isinstance(matrix, CompressedMatrix | SparseMatrix):
         return matrix.scaled(factor)
     return matrix * np.float32(factor)

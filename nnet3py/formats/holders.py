@@ -1,18 +1,24 @@
-"""How the values of each type of table are read and written. Kaldi: ``kaldi-holder.h``."""
+"""Holders, which read and write the values of each type of table; and tables of matrices and alignments for programs.
+
+Kaldi: ``kaldi-holder.h``.
+"""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.formats import matrices as plain
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.dense_skimmer import dense_skimmer
 from nnet3py.formats.general import read_compressed, read_general_matrix, to_dense, write_general_matrix
 from nnet3py.formats.kaldi_io_adapter import read_matrix, read_vector
 from nnet3py.formats.matrices import write_matrix, write_vector
+from nnet3py.formats.matrix_batches import dense_skimmer
 from nnet3py.formats.posteriors import read_posterior, write_posterior
 from nnet3py.formats.simple_values import (
     read_bool_value,
@@ -30,9 +36,10 @@ from nnet3py.formats.simple_values import (
     write_integer_value,
     write_real_value,
 )
-from nnet3py.io.holder import Holder
-from nnet3py.io.specifiers import RANGE_TOLERANCE, parse_range
-from nnet3py.io.token_values import TOKEN, TOKEN_VECTOR
+from nnet3py.io.holder import TOKEN, TOKEN_VECTOR, Holder
+from nnet3py.io.object_files import read_object
+from nnet3py.io.specifiers import RANGE_TOLERANCE, parse_range, split_range
+from nnet3py.io.tables import Entries, write_table
 
 __all__ = ["TOKEN", "TOKEN_VECTOR", "Holder"]          # and its instances below
 
@@ -51,7 +58,7 @@ def _bounds(part: tuple[int, int] | None, size: int, tolerance: int, what: str, 
 
 
 def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
-    """The rows and columns of a matrix that ``first:last,first:last`` names, both included; a dense array.
+    """Return the rows and columns of a matrix that ``first:last,first:last`` names, both included, a dense array.
 
     Up to two rows beyond the end are tolerated. Nnet3Error for a range that lies outside.
     """
@@ -62,7 +69,7 @@ def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
 
 
 def select_vector_range(vector: np.ndarray, text: str) -> np.ndarray:
-    """The elements of a vector that ``first:last`` names, both included. Nnet3Error for what lies outside."""
+    """Return the elements of a vector that ``first:last`` names, both included. Nnet3Error for a range outside."""
     return vector[_bounds(parse_range(text, 1)[0], len(vector), RANGE_TOLERANCE, "elements", text)]
 
 
@@ -86,3 +93,93 @@ INT_VECTOR_VECTOR: Holder[list[np.ndarray]] = Holder("list of integer vectors", 
 INT_PAIR_VECTOR: Holder[np.ndarray] = Holder("list of integer pairs", read_int_pairs, write_int_pairs)
 FLOAT_PAIR_VECTOR: Holder[np.ndarray] = Holder("list of pairs of numbers", read_float_pairs, write_float_pairs)
 POSTERIOR: Holder[Any] = Holder("posterior", read_posterior, write_posterior)
+
+
+def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
+    """Read a matrix (rows, cols) of ``dtype`` from a file; the name may end with a range: ``feats.ark:15[0:9,:]``.
+
+    Compressed matrices are decoded. Kaldi: ReadKaldiObject for Matrix.
+    """
+    name, rows_and_columns = split_range(rxfilename)
+    matrix = read_object(name, lambda reader: plain.read_matrix(reader, dtype=dtype))
+    return matrix if rows_and_columns is None else select_matrix_range(matrix, rows_and_columns)
+
+
+def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Iterate over the matrices of a table, such as features; compressed matrices are decoded.
+
+    >>> feats = dict(nnet3py.read_matrices("scp:feats.scp"))
+
+    Parameters
+    ----------
+    rspecifier : str, rspecifier of the table
+
+    Yields
+    ------
+    (key, float32 (rows, cols))
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no matrices
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialBaseFloatMatrixReader.
+    """
+    return Entries(rspecifier, FLOAT_MATRIX, "read_matrices")
+
+
+def write_matrices(wspecifier: str, matrices: Mapping[str, ArrayLike] | Iterable[tuple[str, ArrayLike]]) -> int:
+    """Write a table of matrices, such as features.
+
+    >>> nnet3py.write_matrices("ark,scp:feats.ark,feats.scp", {"utt1": feats})
+    1
+
+    Parameters
+    ----------
+    wspecifier : str, wspecifier of the table
+    matrices : dict, or pairs of a key and a matrix, numbers (rows, cols), which become float32
+
+    Returns
+    -------
+    int, the number of matrices.
+
+    Raises
+    ------
+    ShapeError : a value that is no matrix of numbers
+    SpecifierError : a wspecifier that cannot be used
+    Nnet3Error : a file that cannot be written, a key that cannot be one
+    """
+    pairs = matrices.items() if isinstance(matrices, Mapping) else matrices
+    return write_table(wspecifier, FLOAT_MATRIX, ((key, _as_matrix(key, matrix)) for key, matrix in pairs))
+
+
+def _as_matrix(key: str, matrix: ArrayLike) -> np.ndarray:
+    array = np.asarray(matrix)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise ShapeError(f"{key}: expected a matrix of numbers (rows, cols), found {array.dtype} {array.shape}")
+    return array.astype(np.float32, copy=False)
+
+
+def read_alignments(rspecifier: str) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    """Iterate over the integer vectors of a table, such as alignments, or classes to train on.
+
+    >>> alignments = dict(nnet3py.read_alignments("ark:gunzip -c exp/tri3_ali/ali.1.gz |"))
+
+    Parameters
+    ----------
+    rspecifier : str, rspecifier of the table
+
+    Yields
+    ------
+    (key, int32 (frames,)) : transition-ids, pdf-ids, or whatever the table has
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no integer vectors
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialInt32VectorReader.
+    """
+    return Entries(rspecifier, INT_VECTOR, "read_alignments")

@@ -1,10 +1,14 @@
-"""The ``<I1V>`` code of index lists: one byte for an index close to the one before, 16 bytes for any other.
+"""Codes of lists of indexes and of cindexes, (node, index) pairs. Both begin with ``<I1V>``.
 
-Kaldi: ReadIndexVector and WriteIndexVector of ``nnet-common.cc``.
+An index close to the one before takes one byte, any other 16 bytes. In lists of cindexes a marker and the node come
+before
+each run of rows of one node, and an index with the next n has a short byte, too. Kaldi: ReadIndexVector,
+WriteIndexVector, ReadCindexVector, WriteCindexVector.
 """
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -20,12 +24,12 @@ FULL = np.dtype([("escape", "i1"), ("n_size", "i1"), ("n", "<i4"), ("t_size", "i
 
 
 def read_index_vector(reader: TokenReader) -> np.ndarray:
-    """Read a list of indexes: int32 (rows, 3), columns n, t, x; it may be read-only."""
+    """Read a list of indexes, int32 (rows, 3), columns n, t, x; the array may be read-only."""
     count = _read_count(reader)
     if reader.binary:
-        data, escapes = _read_codes(reader.raw, count)
+        data, escapes = _read_index_codes(reader.raw, count)
         try:
-            return _decode(bytes(data), tuple(escapes), count)
+            return _decode_indexes(bytes(data), tuple(escapes), count)
         except ValueError as error:
             raise reader.error(str(error)) from None
     indexes = np.empty((count, 3), dtype=np.int32)
@@ -42,11 +46,10 @@ def _read_count(reader: TokenReader) -> int:
     return count
 
 
-def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[bytearray, list[int]]:
-    """The bytes of ``count`` coded indexes, and where among them the full ones begin.
+def _read_index_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[bytearray, list[int]]:
+    """Read ``count`` coded indexes; return the bytes and the places of the full ones.
 
-    The length is known only when all are seen, so the least number of bytes that must be there is read, again and
-    again.
+    The length is known only at the end, so the least number of bytes that must follow is read, again and again.
     """
     data = bytearray(read(count))
     escapes = []
@@ -67,8 +70,8 @@ def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[b
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _decode(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
-    """The indexes of the codes, read-only: the examples of an archive mostly have the same few lists of them."""
+def _decode_indexes(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
+    """Decode indexes, read-only: the examples of an archive mostly have the same few lists of them."""
     raw = np.frombuffer(data, dtype=np.int8)
     steps = raw
     if escapes:
@@ -108,7 +111,7 @@ def write_index_vector(writer: TokenWriter, indexes: np.ndarray) -> None:
 
 
 def encode(indexes: np.ndarray) -> bytes:
-    """The bytes of the coded indexes, without token and count."""
+    """Return the bytes of the coded indexes, without token and count."""
     count = len(indexes)
     if count == 0:
         return b""
@@ -130,3 +133,169 @@ def encode(indexes: np.ndarray) -> bytes:
     payload = starts[rows][:, None] + np.arange(FULL.itemsize)
     data[payload] = np.frombuffer(full.tobytes(), np.int8).reshape(len(rows), -1)
     return data.tobytes()
+
+
+FIRST_LIMIT = 125              # smaller times, either way, fit into the byte of the first row
+CINDEX_LIMIT = 124                    # smaller changes of time fit into the byte of any other row
+SAME_TIME = 125                # this byte plus 0 or 1: the same t and x, and n greater by so much
+MARKER = ord("|")              # a sized node number and the byte of a row follow
+_NODE = np.dtype([("marker", "i1"), ("size", "i1"), ("node", "<i4")])
+_SPECIAL = re.compile(bytes((ord("["), MARKER, ESCAPE, ord("]"))))
+
+
+def read_cindex_vector(reader: TokenReader) -> tuple[np.ndarray, np.ndarray]:
+    """Read a list of cindexes: nodes int32 (rows,), indexes int32 (rows, 3), columns n, t, x."""
+    reader.expect("<I1V>")
+    count = reader.integer()
+    reader.check_count(count, 1 if reader.binary else SMALLEST_TEXT, "cindexes")
+    if not reader.binary:
+        return _read_cindex_text(reader, count)
+    data, markers, escapes = _read_cindex_codes(reader, count)
+    try:
+        return _decode_cindexes(data, markers, escapes, count)
+    except ValueError as error:
+        raise reader.error(str(error)) from None
+
+
+def _read_cindex_text(reader: TokenReader, count: int) -> tuple[np.ndarray, np.ndarray]:
+    nodes, indexes = np.empty(count, dtype=np.int32), np.empty((count, 3), dtype=np.int32)
+    node = -1
+    for row in range(count):
+        if reader.peek_byte() in (b"[", b"]"):
+            if row:
+                _expect_byte(reader, b"]")
+            _expect_byte(reader, b"[")
+            node = reader.integer()
+            _expect_byte(reader, b":")
+        elif not row:
+            raise reader.error("expected [ before a list of cindexes")
+        reader.expect("<I1>")
+        nodes[row] = node
+        indexes[row] = reader.integer(), reader.integer(), reader.integer()
+    if count:
+        _expect_byte(reader, b"]")
+    return nodes, indexes
+
+
+def _expect_byte(reader: TokenReader, byte: bytes) -> None:
+    if reader.peek_byte() != byte:
+        raise reader.error(f"expected {byte.decode()} in a list of cindexes, found {reader.peek(1)!r}")
+    reader.raw(1)
+
+
+def _read_cindex_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int, int]], list[int]]:
+    """Read ``count`` rows; return bytes, markers with the rows that follow, and places of full indexes.
+
+    The length is known only at the end, so the least number of bytes that must follow is read, again and again.
+    """
+    data = bytearray()
+    markers: list[tuple[int, int]] = []
+    escapes: list[int] = []
+    position = done = 0
+    after_marker = False
+    while done < count:
+        missing = position + count - done - len(data)
+        if missing > 0:
+            data += reader.raw(missing)
+        marker = None if after_marker else _SPECIAL.search(data, position)
+        special = position if after_marker else marker.start() if marker else len(data)
+        done += special - position
+        if special == len(data):
+            position = special
+        elif data[special] == MARKER and not after_marker:
+            markers.append((special, done))
+            position, after_marker = special + _NODE.itemsize, True
+        else:
+            full = data[special] == ESCAPE
+            if full:
+                escapes.append(special)
+            position, after_marker = special + (FULL.itemsize if full else 1), False
+            done += 1
+    if position > len(data):
+        data += reader.raw(position - len(data))
+    return bytes(data), markers, escapes
+
+
+def _decode_cindexes(data: bytes, markers: list[tuple[int, int]], escapes: list[int],
+            count: int) -> tuple[np.ndarray, np.ndarray]:
+    if not count:
+        return np.zeros(0, dtype=np.int32), np.zeros((0, 3), dtype=np.int32)
+    if not markers or markers[0][1] != 0:
+        raise ValueError("expected a list of cindexes that begins with a node")
+    raw = np.frombuffer(data, dtype=np.int8)
+    marker_places, marker_rows = np.array(markers).T
+    node_records, node_bytes = _records(raw, marker_places, _NODE)
+    full, full_bytes = _records(raw, np.array(escapes, dtype=np.int64), FULL)
+    keep = np.ones(len(raw), dtype=bool)
+    keep[node_bytes] = False
+    keep[full_bytes[:, 1:]] = False
+    codes = raw[keep].astype(np.int64)
+    sizes = [node_records["size"], *(full[name] for name in ("n_size", "t_size", "x_size"))]
+    if any((size != 4).any() for size in sizes) or (codes <= -FIRST_LIMIT).any():
+        raise ValueError("expected a list of cindexes, found a byte that is not a code")
+    is_full, next_n = codes == ESCAPE, (codes >= SAME_TIME) & (codes != ESCAPE)
+    steps = np.zeros((count, 3), dtype=np.int64)
+    steps[:, 0] = np.where(next_n, codes - SAME_TIME, 0)
+    steps[:, 1] = np.where(is_full | next_n, 0, codes)
+    indexes = np.cumsum(steps, axis=0)
+    rows = np.flatnonzero(is_full)
+    if len(rows):
+        values = np.stack([full["n"], full["t"], full["x"]], axis=1).astype(np.int64)
+        lengths = np.diff(np.append(rows, count))
+        indexes[rows[0]:] += np.repeat(values - indexes[rows], lengths, axis=0)
+    nodes = np.repeat(node_records["node"], np.diff(np.append(marker_rows, count)))
+    return nodes.astype(np.int32), indexes.astype(np.int32)
+
+
+def _records(raw: np.ndarray, starts: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Return the records that begin at ``starts``, and the places of their bytes (records, size)."""
+    places = starts[:, None] + np.arange(dtype.itemsize)
+    return np.frombuffer(raw[places].tobytes(), dtype=dtype), places
+
+
+def write_cindex_vector(writer: TokenWriter, nodes: np.ndarray, indexes: np.ndarray) -> None:
+    """Write a list of cindexes: nodes int32 (rows,), indexes int32 (rows, 3)."""
+    writer.token("<I1V>")
+    writer.integer(len(nodes))
+    if not len(nodes):
+        return
+    begins = np.concatenate(([True], nodes[1:] != nodes[:-1]))
+    if writer.binary:
+        writer.raw(_encode_cindexes(nodes, indexes, begins))
+        return
+    parts: list[bytes] = []
+    for node, begin, index in zip(nodes.tolist(), begins.tolist(), indexes.tolist(), strict=True):
+        if begin:
+            parts.append(b"%b[%d :" % (b"]" if parts else b"", node))
+        parts.append(b"<I1> %d %d %d " % tuple(index))
+    writer.raw(b"".join(parts) + b"]")
+
+
+def _encode_cindexes(nodes: np.ndarray, indexes: np.ndarray, begins: np.ndarray) -> bytes:
+    before = np.zeros((len(nodes), 3), dtype=np.int64)
+    before[1:] = indexes[:-1]
+    n, t, x = (indexes - before).T
+    limits = np.full(len(nodes), CINDEX_LIMIT)
+    limits[0] = FIRST_LIMIT
+    by_time = (n == 0) & (x == 0) & (np.abs(t) < limits)
+    by_n = ~by_time & (t == 0) & (x == 0) & ((n == 0) | (n == 1))
+    is_full = ~by_time & ~by_n
+    code_sizes = np.where(is_full, FULL.itemsize, 1)
+    sizes = code_sizes + _NODE.itemsize * begins
+    code_places = np.cumsum(sizes) - code_sizes
+    data = np.empty(int(sizes.sum()), dtype=np.int8)
+    data[code_places] = np.where(is_full, ESCAPE, np.where(by_time, t, SAME_TIME + n))
+    full = np.empty(int(is_full.sum()), dtype=FULL)
+    full["escape"] = ESCAPE
+    full["n_size"] = full["t_size"] = full["x_size"] = 4
+    full["n"], full["t"], full["x"] = indexes[is_full].T
+    _put_records(data, code_places[is_full], full)
+    runs = np.empty(int(begins.sum()), dtype=_NODE)
+    runs["marker"], runs["size"], runs["node"] = MARKER, 4, nodes[begins]
+    _put_records(data, code_places[begins] - _NODE.itemsize, runs)
+    return data.tobytes()
+
+
+def _put_records(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
+    places = starts[:, None] + np.arange(records.dtype.itemsize)
+    data[places] = np.frombuffer(records.tobytes(), np.int8).reshape(places.shape)

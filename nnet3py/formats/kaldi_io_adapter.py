@@ -1,9 +1,11 @@
-"""The one place that uses the package kaldi-io: values of plain binary tables (matrices, vectors, integer vectors).
+"""Adapter of the package kaldi-io, for values of plain binary tables: matrices, vectors, integer vectors.
 
-kaldi-io decodes well what is well-formed and small enough for its 32-bit arithmetic. It does not check what it
-allocates, reports a truncated value as a ValueError, and knows neither ranges, CM2 and CM3 nor empty frames of
-posteriors; so the header of a value is checked here before it sees it, and whatever is not plain is read by this
-package's own functions. Both ways give the same arrays.
+kaldi-io decodes well-formed values that are small enough for its 32-bit arithmetic. It does not check what it
+allocates,
+reports a truncated value as a ValueError, and knows neither ranges, CM2 and CM3 nor empty frames of posteriors; so the
+header of a value is checked here first, and values that are not plain are read by this package's own functions. Both
+ways
+give the same arrays. kaldi-io is imported when the first such value is read, not before.
 """
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 
 @functools.cache
 def kaldi_io() -> ModuleType:
-    """The package, imported without side effects: importing it edits PATH and KALDI_ROOT and prints a warning."""
+    """Return the package, imported without its side effects.
+
+    Its import edits PATH, for which it starts a shell, and KALDI_ROOT, and prints a warning. All of that is undone.
+    """
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
     stderr, popen = sys.stderr, os.popen
     os.environ["KALDI_ROOT"] = os.sep           # a folder that exists, which silences the warning
@@ -56,7 +61,7 @@ def kaldi_io() -> ModuleType:
 
 
 class _AsFile:
-    """A value in a stream as the file that kaldi-io expects: the header, consumed long ago, then the value's bytes."""
+    """A value in a stream as the file that kaldi-io expects: the header, consumed before, then the value's bytes."""
 
     def __init__(self, reader: TokenReader) -> None:
         self._reader = reader
@@ -64,7 +69,7 @@ class _AsFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """The next ``count`` bytes, of which the header comes first."""
+        """Return the header at first, then the next ``count`` bytes."""
         if self._pending:
             self._pending = b""
             return _HEADER
@@ -73,7 +78,7 @@ class _AsFile:
 
 
 def _matrix_bytes(reader: TokenReader) -> int:
-    """Bytes of the elements if a dense matrix with sane dimensions follows; 0 for everything else."""
+    """Return the bytes of the elements if a dense matrix with sane dimensions follows, else 0."""
     try:
         head = head_of(reader.peek(LONGEST_HEAD))
     except (Incomplete, Unusual):
@@ -82,7 +87,7 @@ def _matrix_bytes(reader: TokenReader) -> int:
 
 
 def _vector_bytes(reader: TokenReader) -> int:
-    """Bytes of the elements if a vector of floats or doubles follows; 0 for everything else."""
+    """Return the bytes of the elements if a vector of floats or doubles follows, else 0."""
     start = reader.peek(3 + _SIZED_INT32)
     if len(start) < 3 + _SIZED_INT32 or start[:3] not in _VECTORS or start[3] != _INT32:
         return 0
@@ -90,7 +95,7 @@ def _vector_bytes(reader: TokenReader) -> int:
 
 
 def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """A matrix (rows, cols) of ``dtype``, as ``matrices.read_matrix`` reads it."""
+    """Read a matrix (rows, cols) of ``dtype``, with the same result as ``matrices.read_matrix``."""
     size = _matrix_bytes(reader) if reader.binary else 0
     if not 0 < size <= _LARGEST:
         return matrices.read_matrix(reader, dtype)
@@ -99,7 +104,7 @@ def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarra
 
 
 def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """A vector (dim,) of ``dtype``, as ``matrices.read_vector`` reads it."""
+    """Read a vector (dim,) of ``dtype``, with the same result as ``matrices.read_vector``."""
     size = _vector_bytes(reader) if reader.binary else 0
     if not 0 < size <= _LARGEST:
         return matrices.read_vector(reader, dtype)
@@ -108,7 +113,7 @@ def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarra
 
 
 def read_int_vector(reader: TokenReader) -> np.ndarray:
-    """A binary table value of integers: int32 (count,)."""
+    """Read a binary table value of integers, int32 (count,)."""
     start = reader.peek(_SIZED_INT32)
     if len(start) < _SIZED_INT32 or start[0] != _INT32:
         raise reader.error(f"expected a number of 4-byte integers, found {start!r}")

@@ -1,16 +1,23 @@
-"""How the binary forms of matrices are laid out: the one table for whoever reads, finds, copies, moves or writes them.
+"""Layouts of the binary forms of matrices, and finding and moving matrices in archives by their heads. Light.
 
 A form begins with its token and a blank. Dense ones go on with rows and columns, each an int32 with its size byte;
-compressed ones with minimum and range, and rows and columns without size bytes, then what is stored for each column
-(percentiles). The elements are last. Sparse ones are the token, a sized number of rows, and for each row a head and
-its elements. Kaldi: Matrix, CompressedMatrix, SparseMatrix. Light.
+compressed ones with minimum and range, and rows and columns without size bytes, then data of each column (percentiles).
+The elements are last. Sparse ones are the token, a sized number of rows, and for each row a head and its elements.
+Heads
+say how much follows, so that matrices can be found without being read. Kaldi: Matrix, CompressedMatrix, SparseMatrix.
 """
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nnet3py.io.skim import Incomplete, Unusual, Walk
+from nnet3py.formats.compressed_code import expect_decoding
+from nnet3py.io.archive import Moved, Run
+from nnet3py.io.holder import BINARY_HEADER
+from nnet3py.io.skim import Entry, Incomplete, Unusual, Walk, key_before
+from nnet3py.io.streams import InputStream
+from nnet3py.system import read_at
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
@@ -22,16 +29,26 @@ LONGEST_HEAD = 20                              # bytes
 COMPRESSED = ("CM", "CM2", "CM3")
 DENSE = ("FM", "DM")
 
+_FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
+BLOCK = 1 << 18                 # bytes; larger blocks come from the system again each time, page by page
+_HEAD = 256                     # bytes; an entry with a longer key is left to whoever reads
+_RUN = 1 << 23                  # bytes that are moved at once
+
 SPARSE_HEAD_BYTES = 8                          # SM, a blank, and the sized number of rows
 SPARSE_ROW = struct.Struct("<3sbibi")          # SV and a blank, size and dimension, size and number of elements
 SPARSE_PAIR_BYTES = 10                         # index and value, each with its size byte
 
 
 class Form(NamedTuple):
-    """A form of matrices: the bytes of the token and its blank, the fields after it, and what the elements are.
+    """A form of matrices.
 
-    ``element`` is numpy's name of an element, which takes ``element_bytes``; ``column_bytes`` stand before the elements
-    for each column; ``head_bytes`` before both.
+    Attributes
+    ----------
+    token : bytes, the token and its blank
+    fields : the fields after the token
+    element : str, numpy's name of an element, which takes ``element_bytes``
+    column_bytes : int, bytes before the elements for each column
+    head_bytes : int, bytes before both
     """
 
     token: bytes
@@ -49,7 +66,7 @@ _BY_TOKEN = {form.token: (kind, form) for kind, form in FORMS.items()}
 
 
 class Head(NamedTuple):
-    """The header of a matrix: what comes before its percentiles and elements, which lie from ``begin`` up to ``end``.
+    """The header of a matrix. Percentiles and elements lie from byte ``begin`` up to ``end``.
 
     ``kind`` is the token; minimum and range are 0 for dense matrices.
     """
@@ -64,7 +81,7 @@ class Head(NamedTuple):
 
 
 def head_of(data: bytes, at: int = 0) -> Head:
-    """The head of the matrix, not sparse nor empty, that begins at byte ``at``. Raises Incomplete, Unusual."""
+    """Return the head of the matrix, not sparse nor empty, at byte ``at``. Raises Incomplete, Unusual."""
     kind_and_layout = _BY_TOKEN.get(data[at:at + 3]) or _BY_TOKEN.get(data[at:at + 4])
     if kind_and_layout is None:
         raise Unusual if len(data) >= at + 4 else Incomplete
@@ -107,14 +124,14 @@ def read_head(reader: TokenReader, kind: str) -> Head:
 
 
 def head_bytes(kind: str, num_rows: int, num_cols: int, minimum: float = 0.0, range: float = 0.0) -> bytes:
-    """The bytes of a matrix before its percentiles and elements."""
+    """Return the bytes of a matrix before its percentiles and elements."""
     form = FORMS[kind]
     return form.token + (form.fields.pack(4, num_rows, 4, num_cols) if form.fields is _SIZED
                          else form.fields.pack(minimum, range, num_rows, num_cols))
 
 
 class Part(NamedTuple):
-    """Where a matrix lies in a value: ``kind`` is its token, which begins at byte ``first``; it ends before ``end``."""
+    """The place of a matrix in a value: ``kind`` is its token, at byte ``first``; the matrix ends at ``end``."""
 
     kind: str
     first: int
@@ -140,3 +157,105 @@ def walk_matrix(walk: Walk) -> None:
         walk.take(head.begin - walk.at)
         walk.skip(head.end - head.begin)
     walk.parts.append(Part(kind, first - walk.begin, walk.at - walk.begin))
+
+
+# -- finding matrices in archives, by their heads ----------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """A matrix in a block of an archive: its key, the place of its token, and its head."""
+
+    key: bytes
+    at: int
+    head: Head
+
+
+class MatrixSkimmer:
+    """A finder of the matrices, dense ones of floats and compressed ones, of an archive.
+
+    ``values(data, matrices)`` makes the table's values of the matrices found in a block.
+    """
+
+    archive_bytes = 0
+
+    def __init__(self, values: Callable[[bytes, list[Found]], list[Any]], block_bytes: int = BLOCK) -> None:
+        self._values, self.block_bytes = values, block_bytes
+        self._expects_decoding = False
+
+    def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
+        """Return key and value of the entries in front, their bytes, and whether the next entry is unusual.
+
+        If the next entry is neither unusual nor found, the bytes end before it does.
+        """
+        entries: list[Found] = []
+        at, size, unusual = 0, len(data), False
+        try:
+            while at < size:
+                key, begin = key_before(data, at)
+                head = head_of(data, begin)
+                if head.kind == "DM":
+                    raise Unusual
+                if head.end > size:
+                    break
+                entries.append(Found(key, begin, head))
+                at = head.end
+        except Incomplete:
+            pass
+        except Unusual:
+            unusual = True
+        if not self._expects_decoding and any(entry.head.kind in COMPRESSED for entry in entries):
+            self._expects_decoding = True
+            expect_decoding(self.archive_bytes)
+        values = self._values(data, entries) if entries else []
+        return [(entry.key, value) for entry, value in zip(entries, values, strict=True)], at, unusual
+
+    def value_at(self, source: int, at: int) -> Any | None:
+        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+
+        None if the value must be read. Raises OSError.
+        """
+        data = read_at(source, _FIRST, at)
+        if not data.startswith(BINARY_HEADER):
+            return None
+        try:
+            head = head_of(data, len(BINARY_HEADER))
+        except (Incomplete, Unusual):
+            return None
+        missing = head.end - len(data)
+        if head.kind == "DM" or missing > _MOST:
+            return None
+        if missing > 0:
+            data += read_at(source, missing, at + len(data))
+        if len(data) < head.end:
+            return None
+        return self._values(data, [Found(b"", len(BINARY_HEADER), head)])[0]
+
+
+def dense_runs(stream: InputStream) -> Iterator[Run]:
+    """Yield runs of binary dense float matrices at the front of a file; ``stream`` is left where other entries begin.
+    """
+    size = stream.size
+    if size is None:
+        return
+    source, first = stream.fileno(), stream.tell()
+    at = first
+    entries: list[Moved] = []
+    while at < size:
+        data = read_at(source, _HEAD, at)
+        try:
+            key, begin = key_before(data, 0)
+            head = head_of(data, begin)
+        except (Incomplete, Unusual):
+            break
+        end = at + head.end
+        if head.kind != "FM" or end > size:
+            break
+        entries.append(Moved(key.decode("utf-8", "surrogateescape"), at - first + len(key) + 1, head.num_rows))
+        at = end
+        if at - first >= _RUN:
+            yield Run(first, at, entries)
+            first, entries = at, []
+            stream.seek(at)
+    if entries:
+        yield Run(first, at, entries)
+        stream.seek(at)

@@ -12,7 +12,7 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 @dataclass
 class LdaStats:
-    """What LDA needs to know of classified vectors.
+    """Counts, sums and scatter of classified vectors.
 
     Attributes
     ----------
@@ -28,12 +28,12 @@ class LdaStats:
 
     @classmethod
     def zeros(cls, num_classes: int, dim: int) -> LdaStats:
-        """Statistics of no vectors."""
+        """Make statistics of no vectors."""
         return cls(np.zeros(num_classes), np.zeros((num_classes, dim)), np.zeros(dim * (dim + 1) // 2))
 
     @property
     def num_classes(self) -> int:
-        """Classes."""
+        """Number of classes."""
         return len(self.counts)
 
     @property
@@ -51,18 +51,18 @@ class LdaStats:
         self.scatter = total - self.second_of_means()
 
     def _total_second(self) -> np.ndarray:
-        """float64 (dim (dim + 1) / 2,), the sum of x xᵀ."""
+        """Return the sum of x xᵀ, float64 (dim (dim + 1) / 2,)."""
         return self.scatter + self.second_of_means()
 
     def second_of_means(self) -> np.ndarray:
-        """float64 (dim (dim + 1) / 2,), the sum of n m mᵀ over classes with vectors."""
+        """Return the sum of n m mᵀ over classes with vectors, float64 (dim (dim + 1) / 2,)."""
         used = self.counts != 0.0
         sums = self.sums[used]
         return (sums.T @ (sums / self.counts[used, None]))[np.tril_indices(self.dim)]
 
     @classmethod
     def read(cls, reader: TokenReader) -> LdaStats:
-        """Read from ``<LDAACCS>`` to ``</LDAACCS>``; FormatError for anything else."""
+        """Read from ``<LDAACCS>`` to ``</LDAACCS>``; FormatError for other contents."""
         reader.expect("<LDAACCS>")
         reader.expect("<VECSIZE>")
         dim = reader.integer()
@@ -87,7 +87,7 @@ class LdaStats:
         return cls(statistics["<ZERO_ACCS>"], statistics["<FIRST_ACCS>"], statistics["<SECOND_ACCS>"])
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; the numbers become float32, those that are too large infinite."""
+        """Write the statistics; the numbers become float32, too large ones infinite."""
         with np.errstate(over="ignore"):
             counts, sums, scatter = (a.astype(np.float32) for a in (self.counts, self.sums, self.scatter))
         writer.token("<LDAACCS>")

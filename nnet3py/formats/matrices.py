@@ -53,7 +53,7 @@ def read_matrix_after_token(reader: TokenReader, token: str, dtype: DTypeLike = 
 
 
 def _converted(values: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """``values`` as ``dtype``; a double beyond the range of float becomes infinite, as in Kaldi."""
+    """Return ``values`` as ``dtype``; a double beyond the range of float becomes infinite, as in Kaldi."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
 
@@ -108,7 +108,7 @@ def read_text_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.n
 
 
 def _bracketed_numbers(reader: TokenReader) -> bytes:
-    """The text between ``[`` and ``]``; the newline after it is consumed too."""
+    """Return the text between ``[`` and ``]``; the newline after it is consumed too."""
     reader.skip_whitespace()
     byte = reader.peek(1)
     if byte != b"[":
@@ -149,7 +149,7 @@ def _parse_numbers(reader: TokenReader, text: bytes, dtype: DTypeLike) -> np.nda
 
 
 def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
-    """float64 (numbers,), or None if numpy might take for numbers what Kaldi does not."""
+    """Return float64 (numbers,), or None if numpy might take for numbers words that Kaldi does not."""
     starts = _word_starts(text)
     if not len(starts):
         return np.empty(0)
@@ -166,7 +166,7 @@ def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
 
 
 def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> bool:
-    """True if numpy would take a word such as ``1-2`` or ``1.2.3`` for two numbers."""
+    """Return whether numpy would take a word such as ``1-2`` or ``1.2.3`` for two numbers."""
     before_sign = letters[:-1][(letters[1:] == ord("-")) | (letters[1:] == ord("+"))]
     if np.any((before_sign == ord(".")) | ((ord("0") <= before_sign) & (before_sign <= ord("9")))):
         return True
@@ -178,7 +178,7 @@ def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> 
 
 
 def _stored(array: ArrayLike) -> tuple[np.ndarray, str]:
-    """The array as it is stored, and the first letter of its token: double stays double, all else is float."""
+    """Return the array as it is stored, and the first letter of its token: double stays double, all else is float."""
     array = np.asarray(array)
     letter = "D" if array.dtype == np.float64 else "F"
     return array.astype(_DTYPES[letter], copy=False), letter

@@ -1,20 +1,65 @@
-"""Compressing many matrices at once, from the bytes of files to the bytes of files.
+"""Many matrices decoded or compressed at once, from the bytes of files to arrays or to the bytes of files.
 
 Compiled code goes through a batch in one call, so that other threads can meanwhile read and write.
 """
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3py.formats.compressed import CompressedMatrix, CompressionMethod
-from nnet3py.formats.compressed_code import address, compress_columns, find_ranges
-from nnet3py.formats.dense_skimmer import dense_matrix
-from nnet3py.formats.layouts import Head, head_bytes, head_of
-from nnet3py.io.byte_pieces import BytePieces
+from nnet3py.formats.compressed_code import address, compress_columns, decode_columns, expect_decoding, find_ranges
+from nnet3py.formats.layouts import DENSE, FORMS, Found, Head, MatrixSkimmer, head_bytes, head_of
+from nnet3py.io.holder import BytePieces
+
+_DTYPES = {kind: (np.dtype(form.element), np.dtype(form.element).newbyteorder("=")) for kind, form in FORMS.items()}
+
+
+def _stored(data: bytes, head: Head) -> CompressedMatrix | np.ndarray:
+    """Return the matrix with this head in ``data``, as it is stored, in memory of its own."""
+    kind, minimum, range_, num_rows, num_cols, begin, end = head
+    count = num_rows * num_cols
+    stored, native = _DTYPES[kind]
+    elements = np.frombuffer(data, stored, count, end - count * stored.itemsize).astype(native)
+    if kind == "CM":
+        percentiles = np.frombuffer(data, "<u2", 4 * num_cols, begin).astype(np.uint16).reshape(num_cols, 4)
+        return CompressedMatrix(kind, minimum, range_, elements.reshape(num_cols, num_rows), percentiles)
+    elements = elements.reshape(num_rows, num_cols)
+    return elements if kind in DENSE else CompressedMatrix(kind, minimum, range_, elements)
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return matrix.to_dense() if isinstance(matrix, CompressedMatrix) else matrix
+
+
+def dense_matrix(value: Any) -> np.ndarray:
+    """Return a matrix, dense, compressed or as bytes, as float32 (rows, cols)."""
+    return _dense(_stored(value, head_of(value)) if isinstance(value, bytes) else value)
+
+
+def _all_dense(data: bytes, entries: list[Found]) -> list[np.ndarray]:
+    return [_decoded(data, entry.head) if entry.head.kind == "CM" else _dense(_stored(data, entry.head))
+            for entry in entries]
+
+
+def _decoded(data: bytes, head: Head) -> np.ndarray:
+    num_rows, num_cols = head.num_rows, head.num_cols
+    if not expect_decoding(num_rows * num_cols):
+        return _dense(_stored(data, head))
+    result = np.empty((num_rows, num_cols), dtype=np.float32)
+    decode_columns(data, data, struct.pack("=5q", head.begin, head.end - result.size, 0, num_rows, num_cols),
+                   struct.pack("=2f", head.minimum, head.range), address(result))
+    return result
+
+
+def dense_skimmer() -> MatrixSkimmer:
+    """Return a finder of an archive's matrices which makes them dense, float32 (rows, cols)."""
+    return MatrixSkimmer(_all_dense)
+
 
 BATCH = 1 << 21                 # bytes of floats that are handled at once
 _FEWEST_ROWS = 9                # of a matrix that the automatic method compresses by columns
@@ -35,7 +80,7 @@ def batches(entries: Iterable[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]
 
 
 def compressed(values: Sequence[Any], method: int) -> list[Any]:
-    """Each matrix compressed: as bytes to be written, or CompressedMatrix. NumericError for NaN or infinity."""
+    """Compress each matrix: to bytes to be written, or to CompressedMatrix. NumericError for NaN or infinity."""
     heads = [head_of(value) if isinstance(value, bytes) else None for value in values]
     results: list[Any] = [None] * len(values)
     if method in (CompressionMethod.AUTOMATIC, CompressionMethod.SPEECH_FEATURE):
@@ -47,7 +92,7 @@ def compressed(values: Sequence[Any], method: int) -> list[Any]:
 
 
 def _compress_columns(values: Sequence[Any], results: list[Any], chosen: list[int], heads: list[Head]) -> None:
-    """Set the results of the values that are chosen; those that have no range, or are not finite, are left None."""
+    """Set the results of the chosen values; matrices without range, or not finite, are left None."""
     sizes = [head.num_rows * head.num_cols for head in heads]
     begins = list(itertools.accumulate(sizes, initial=0))
     columns = list(itertools.accumulate((head.num_cols for head in heads), initial=0))

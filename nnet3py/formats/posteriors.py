@@ -1,14 +1,15 @@
-"""Posteriors: for each frame a list of (id, weight). Kaldi: ``Posterior``, ``PosteriorHolder``."""
+"""Posteriors, for each frame a list of (id, weight): reading, writing, weighting, sums. Kaldi: ``posterior.h``."""
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
 
-from nnet3py.formats.pair_rows import pair_rows_bytes, read_pair_rows, text_pairs
+from nnet3py.errors import Nnet3Error
+from nnet3py.formats.simple_values import pair_rows_bytes, read_pair_rows, text_pairs
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 Frame = list[tuple[int, float]]
@@ -38,14 +39,14 @@ class Posterior(Sequence[Frame]):
 
     @classmethod
     def from_lists(cls, frames: Sequence[Sequence[tuple[int, float]]]) -> Posterior:
-        """Make one of lists of (id, weight)."""
+        """Make a posterior of lists of (id, weight)."""
         pairs = [pair for frame in frames for pair in frame]
         starts = np.cumsum([0, *(len(frame) for frame in frames)])
         return cls(starts, np.array([i for i, _ in pairs], dtype=np.int32),
                    np.array([w for _, w in pairs], dtype=np.float32))
 
     def part(self, first: int, end: int) -> Posterior:
-        """Frames ``first`` to ``end`` - 1."""
+        """Return frames ``first`` to ``end`` - 1."""
         starts = self.row_starts[first:end + 1]
         entries = slice(starts[0], starts[-1])
         return Posterior(starts - starts[0], self.ids[entries], self.weights[entries])
@@ -82,12 +83,12 @@ class Posterior(Sequence[Frame]):
 
 
 def posterior_of_alignment(ids: np.ndarray) -> Posterior:
-    """One entry of weight 1 for each frame: ``ids`` int32 (frames,). Kaldi: AlignmentToPosterior."""
+    """Return one entry of weight 1 for each frame: ``ids`` int32 (frames,). Kaldi: AlignmentToPosterior."""
     return Posterior(np.arange(len(ids) + 1), ids, np.ones(len(ids), dtype=np.float32))
 
 
 def read_posterior(reader: TokenReader) -> Posterior:
-    """Read posteriors; in text they end with the line. FormatError for anything else."""
+    """Read posteriors; in text they end with the line. FormatError for other contents."""
     if not reader.binary:
         return _read_text(reader)
     num_frames = reader.integer()
@@ -142,3 +143,80 @@ def write_posterior(writer: TokenWriter, posterior: Posterior | Sequence[Sequenc
     frames = (b"[ " + text_pairs(value.ids[start:end], value.weights[start:end]) + b"] "
               for start, end in zip(starts[:-1], starts[1:], strict=True))
     writer.raw(b"".join(frames) + b"\n")
+
+
+def _frames(posterior: Posterior) -> np.ndarray:
+    """Return the frame of each entry, int64 (entries,)."""
+    return np.repeat(np.arange(len(posterior)), np.diff(posterior.row_starts))
+
+
+def _kept(posterior: Posterior, keep: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> Posterior:
+    """Return the entries that ``keep`` marks, with other ids and weights."""
+    starts = np.concatenate(([0], np.cumsum(keep)))[posterior.row_starts]
+    return Posterior(starts, ids[keep], weights[keep])
+
+
+def weighted_entries(posterior: Posterior, marked: np.ndarray, weight: float) -> Posterior:
+    """Return marked entries times ``weight``; with weight 0 they are left out. Kaldi: WeightSilencePost.
+
+    ``marked`` : bool (entries,)
+    """
+    weights = np.where(marked, posterior.weights * np.float32(weight), posterior.weights)
+    return _kept(posterior, ~marked | (weight != 0.0), posterior.ids, weights)
+
+
+def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> Posterior:
+    """Return frames times the mean of ``weight`` and 1, weighted by their marked share.
+
+    Nnet3Error for negative posteriors. Kaldi: WeightSilencePostDistributed.
+    """
+    frames, values = _frames(posterior), posterior.weights.astype(np.float64)
+    if (values < 0).any():
+        raise Nnet3Error("negative posteriors cannot be distributed", "look for what made them")
+    silence = np.bincount(frames, np.where(marked, values, 0.0), minlength=len(posterior))
+    total = np.bincount(frames, values, minlength=len(posterior))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = np.where(total > 0, (silence * weight + (total - silence)) / total, 1.0).astype(np.float32)
+    return scaled_frames(posterior, factors)
+
+
+def scaled_frames(posterior: Posterior, factors: np.ndarray) -> Posterior:
+    """Return frames times ``factors``, float32 (frames,); frames of factor 0 become empty."""
+    of_entries = factors[_frames(posterior)]
+    return _kept(posterior, of_entries != 0.0, posterior.ids, posterior.weights * of_entries)
+
+
+def frame_sums(posterior: Posterior) -> np.ndarray:
+    """Return the sum of each frame's weights, float32 (frames,). Kaldi: PosteriorToWeights."""
+    return np.bincount(_frames(posterior), posterior.weights, minlength=len(posterior)).astype(np.float32)
+
+
+def summed_by_id(posterior: Posterior, ids: np.ndarray) -> Posterior:
+    """Add entries of a frame with equal new ``ids``, int (entries,); sums of 0 are left out, ids ascend."""
+    keys = np.column_stack((_frames(posterior), ids)).reshape(-1, 2)
+    pairs, places = np.unique(keys, axis=0, return_inverse=True)
+    sums = np.bincount(places.ravel(), posterior.weights, minlength=len(pairs)).astype(np.float32)
+    keep = sums != 0.0
+    starts = np.searchsorted(pairs[keep, 0], np.arange(len(posterior) + 1))
+    return Posterior(starts, pairs[keep, 1], sums[keep])
+
+
+def of_log_probs(log_probs: np.ndarray, least: float, uniform: Callable[[], float] | None) -> Posterior:
+    """Return posteriors of log-probabilities, float32 (frames, ids); ids are columns, counted from 0.
+
+    Values below ``least`` are left out, or, with ``uniform`` to draw from, raised to it so often that the mean is kept.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        posteriors = np.exp(log_probs)
+    if not np.isfinite(posteriors).all():
+        raise Nnet3Error("expected log-probabilities, found values whose exponential is not finite")
+    keep = posteriors >= np.float32(least)
+    if uniform is not None and least > 0:
+        small = ~keep
+        drawn = np.array([uniform() for _ in range(int(np.count_nonzero(small)))])
+        raised = np.zeros_like(keep)
+        raised[small] = posteriors[small] / least >= drawn
+        posteriors = np.where(raised, np.float32(least), posteriors)
+        keep |= raised
+    frames, ids = np.nonzero(keep)
+    return Posterior(np.searchsorted(frames, np.arange(len(log_probs) + 1)), ids, posteriors[keep])

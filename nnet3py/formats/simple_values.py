@@ -1,22 +1,24 @@
-"""Table values without tokens of their own: scalars, integer vectors, pairs.
+"""Table values without tokens of their own: scalars, integer vectors, pairs; and rows of (integer, number) pairs.
 
-In text they end with their line; in binary every number carries its size byte. Kaldi: BasicHolder, BasicVectorHolder,
-BasicVectorVectorHolder, BasicPairVectorHolder.
+In text they end with their line; in binary every number carries its size byte. Rows of pairs are the body of sparse
+matrices and of posteriors. Kaldi: BasicHolder, BasicVectorHolder, BasicVectorVectorHolder, BasicPairVectorHolder.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3py.formats import kaldi_io_adapter
-from nnet3py.io.token_values import line_of
+from nnet3py.io.holder import line_of
 from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
 
 _SIZED = np.dtype([("size", "i1"), ("value", "<i4")])
 _SIZED_FLOAT = np.dtype([("size", "i1"), ("value", "<f4")])
@@ -40,7 +42,7 @@ def _scalar_word(reader: TokenReader) -> bytes:
 
 
 def read_integer_value(reader: TokenReader) -> int:
-    """An int32 alone on its line, or binary."""
+    """Read an int32 alone on its line, or binary."""
     if reader.binary:
         return reader.integer()
     return int(_int32s(reader, [_scalar_word(reader)])[0])
@@ -53,7 +55,7 @@ def write_integer_value(writer: TokenWriter, value: int) -> None:
 
 
 def read_real_value(reader: TokenReader) -> float:
-    """A float or double alone on its line, or binary."""
+    """Read a float or double alone on its line, or binary."""
     if reader.binary:
         return reader.real()
     word = _scalar_word(reader)
@@ -72,7 +74,7 @@ def write_real_value(writer: TokenWriter, value: float, double: bool) -> None:
 
 
 def read_bool_value(reader: TokenReader) -> bool:
-    """T or F."""
+    """Read T or F."""
     if reader.binary:
         return reader.boolean()
     word = _scalar_word(reader)
@@ -91,7 +93,7 @@ def write_bool_value(writer: TokenWriter, value: bool) -> None:
 
 
 def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
-    """int32 array of the words of a text line."""
+    """Return the words of a text line as int32 array."""
     try:
         if any(b"_" in word for word in words):      # Python takes 1_000 for an integer
             raise ValueError
@@ -105,7 +107,7 @@ def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
 
 
 def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
-    """``count`` binary integers, each after its size byte: int32 (count,)."""
+    """Read ``count`` binary integers, each after its size byte, int32 (count,)."""
     reader.check_count(count, _SIZED.itemsize)
     data = np.frombuffer(reader.raw(count * _SIZED.itemsize), dtype=_SIZED)
     if np.any(data["size"] != 4):
@@ -114,7 +116,7 @@ def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
 
 
 def _sized_vectors(reader: TokenReader, count: int) -> list[np.ndarray]:
-    """``count`` binary vectors, each after its length: int32, decoded together, as there may be one for each frame."""
+    """Read ``count`` binary int32 vectors, each after its length, together, as there may be one for each frame."""
     lengths, pieces = [], []
     for _ in range(count):
         length = reader.integer()
@@ -135,12 +137,12 @@ def _with_sizes(values: np.ndarray) -> bytes:
     return data.tobytes()
 
 
-def _text(values: np.ndarray) -> bytes:
+def _integers_text(values: np.ndarray) -> bytes:
     return b"".join(b"%d " % value for value in values.tolist())
 
 
 def read_int_vector(reader: TokenReader) -> np.ndarray:
-    """int32 (count,). Kaldi: an alignment, for example."""
+    """Read integers, such as an alignment, int32 (count,)."""
     if reader.binary:
         return kaldi_io_adapter.read_int_vector(reader)
     return _int32s(reader, line_of(reader).split())
@@ -153,11 +155,11 @@ def write_int_vector(writer: TokenWriter, value: ArrayLike) -> None:
         writer.integer(values.size)
         writer.raw(_with_sizes(values))
     else:
-        writer.raw(_text(values) + b"\n")
+        writer.raw(_integers_text(values) + b"\n")
 
 
 def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
-    """A list of int32 arrays; in text each is ended by a semicolon."""
+    """Read a list of int32 arrays; in text each is ended by a semicolon."""
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, _SIZED.itemsize)
@@ -178,11 +180,11 @@ def write_int_vectors(writer: TokenWriter, value: Sequence[ArrayLike]) -> None:
         starts = np.cumsum(lengths) - lengths
         writer.raw(_with_sizes(np.insert(np.concatenate([*vectors, np.zeros(0, np.int32)]), starts, lengths)))
     else:
-        writer.raw(b"".join(_text(vector) + b"; " for vector in vectors) + b"\n")
+        writer.raw(b"".join(_integers_text(vector) + b"; " for vector in vectors) + b"\n")
 
 
 def read_int_pairs(reader: TokenReader) -> np.ndarray:
-    """int32 (count, 2); in text a semicolon separates the pairs."""
+    """Read pairs of integers, int32 (count, 2); in text a semicolon separates the pairs."""
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, 2 * _SIZED.itemsize)
@@ -205,7 +207,7 @@ def write_int_pairs(writer: TokenWriter, value: ArrayLike) -> None:
 
 
 def read_float_pairs(reader: TokenReader) -> np.ndarray:
-    """float32 (count, 2); in text a semicolon separates the pairs."""
+    """Read pairs of numbers, float32 (count, 2); in text a semicolon separates the pairs."""
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, 2 * _SIZED_FLOAT.itemsize)
@@ -231,3 +233,88 @@ def write_float_pairs(writer: TokenWriter, value: ArrayLike) -> None:
         writer.raw(data.tobytes())
     else:
         writer.raw(b"; ".join((TEXT_FLOAT * 2) % (a, b) for a, b in pairs.tolist()) + b"\n")
+
+
+_FLOAT_PAIR = np.dtype([("id_size", "i1"), ("id", "<i4"), ("value_size", "i1"), ("value", "<f4")])
+_DOUBLE_PAIR = np.dtype([("id_size", "i1"), ("id", "<i4"), ("value_size", "i1"), ("value", "<f8")])
+_VALUE_SIZE_AT = 5              # where in a pair the size byte of its value lies
+
+
+def read_pair_rows(reader: TokenReader, num_rows: int, header: struct.Struct,
+                   count_of: Callable[[tuple], int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Read ``num_rows`` rows from a binary file: a header each, and as many pairs as ``count_of(its fields)`` says.
+
+    Returns
+    -------
+    row_starts : int64 (num_rows + 1,)
+    ids : int32 (pairs,)
+    values : float32 (pairs,)
+    """
+    reader.check_count(num_rows, header.size, "rows")
+    counts = []
+    kinds: dict[np.dtype, list[bytes | bytearray]] = {_FLOAT_PAIR: []}
+    order = []                  # which kind each piece is of; nearly always all of one
+    for _ in range(num_rows):
+        count = count_of(header.unpack(reader.raw(header.size)))
+        reader.check_count(count, _FLOAT_PAIR.itemsize, "pairs")
+        counts.append(count)
+        if not count:
+            continue
+        piece = reader.raw(count * _FLOAT_PAIR.itemsize)
+        kind = _FLOAT_PAIR
+        if piece[_VALUE_SIZE_AT] == 8:
+            kind = _DOUBLE_PAIR
+            piece = bytes(piece) + bytes(reader.raw(count * (kind.itemsize - _FLOAT_PAIR.itemsize)))
+        kinds.setdefault(kind, []).append(piece)
+        order.append((kind, count))
+    pairs = _decode_pairs(reader, kinds, order)
+    row_starts = np.zeros(num_rows + 1, dtype=np.int64)
+    np.cumsum(counts, out=row_starts[1:])
+    return row_starts, *pairs
+
+
+def _decode_pairs(reader: TokenReader, kinds: dict, order: list) -> tuple[np.ndarray, np.ndarray]:
+    decoded = {}
+    for kind, pieces in kinds.items():
+        pairs = np.frombuffer(b"".join(pieces), dtype=kind)
+        if np.any(pairs["id_size"] != 4) or np.any(pairs["value_size"] != kind["value"].itemsize):
+            raise reader.error("expected pairs of a 4-byte integer and a number, found another size byte")
+        with np.errstate(over="ignore"):
+            decoded[kind] = pairs["id"].astype(np.int32), pairs["value"].astype(np.float32)
+    if len(decoded) == 1:
+        return decoded[_FLOAT_PAIR]
+    position = dict.fromkeys(decoded, 0)
+    ids, values = [], []
+    for kind, count in order:
+        part = slice(position[kind], position[kind] + count)
+        position[kind] += count
+        ids.append(decoded[kind][0][part])
+        values.append(decoded[kind][1][part])
+    return np.concatenate(ids), np.concatenate(values)
+
+
+def pair_rows_bytes(headers: np.ndarray, row_starts: np.ndarray, ids: np.ndarray, values: np.ndarray) -> bytes:
+    """Return the bytes of rows of pairs, float values; ``headers`` is a structured array (rows,)."""
+    pairs = np.empty(len(ids), dtype=_FLOAT_PAIR)
+    pairs["id_size"] = pairs["value_size"] = 4
+    pairs["id"], pairs["value"] = ids, values
+    counts = np.diff(row_starts)
+    header_size, pair_size = headers.dtype.itemsize, _FLOAT_PAIR.itemsize
+    data = np.empty(header_size * len(headers) + pair_size * len(pairs), dtype=np.uint8)
+    header_at = header_size * np.arange(len(headers)) + pair_size * np.asarray(row_starts[:-1])
+    pair_at = pair_size * np.arange(len(pairs)) + header_size * np.repeat(np.arange(1, len(headers) + 1), counts)
+    _scatter(data, header_at, headers)
+    _scatter(data, pair_at, pairs)
+    return data.tobytes()
+
+
+def _scatter(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
+    if len(records):
+        size = records.dtype.itemsize
+        data[starts[:, None] + np.arange(size)] = np.frombuffer(records.tobytes(), np.uint8).reshape(-1, size)
+
+
+def text_pairs(ids: np.ndarray, values: np.ndarray) -> bytes:
+    """Return ``id value `` for each pair."""
+    numbers = [number for pair in zip(ids.tolist(), values.tolist(), strict=True) for number in pair]
+    return b"%d %.7g " * len(ids) % tuple(numbers)

@@ -1,6 +1,7 @@
-"""ARPA files: n-gram language models with back-off, read as arrays. Kaldi: ``ArpaFileParser``.
+"""ARPA files: n-gram language models with back-off, read as arrays; and numbering of word sequences.
 
-Anything before ``\\data\\`` is ignored, and n-grams of words that a table lacks are left out, each with a warning.
+Text before ``\\data\\`` is ignored, and n-grams of words that a symbol table lacks are left out, each with a warning.
+Kaldi: ``ArpaFileParser``.
 """
 from __future__ import annotations
 
@@ -16,6 +17,60 @@ import numpy as np
 from nnet3py.errors import FormatError
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.log import kaldi_place
+
+ROOT, MISSING = 0, -1
+_SHIFT = 31                    # bits of a word in a key; words are from 0 to 2 ** 31 - 1
+
+
+class Histories:
+    """A growing set of word sequences, as nodes of a tree, with the beginnings of each. The empty sequence is node 0.
+
+    Attributes
+    ----------
+    num_nodes : int, sequences so far
+    """
+
+    def __init__(self) -> None:
+        self.num_nodes = 1
+        self._keys: list[np.ndarray] = []       # by length: (node of the beginning, last word), sorted
+        self._nodes: list[np.ndarray] = []
+
+    def find(self, words: np.ndarray) -> np.ndarray:
+        """Return the node of each row of ``words`` (rows, length), int64 (rows,); MISSING if it was not added."""
+        nodes = np.zeros(len(words), dtype=np.int64)
+        for place in range(words.shape[1]):
+            nodes = self._step(place, nodes, words[:, place])
+        return nodes
+
+    def add(self, words: np.ndarray) -> np.ndarray:
+        """Return the node of each row of ``words`` (rows, length), int64 (rows,), made if it is new."""
+        nodes = np.zeros(len(words), dtype=np.int64)
+        for place in range(words.shape[1]):
+            if place == len(self._keys):
+                self._keys.append(np.empty(0, dtype=np.int64))
+                self._nodes.append(np.empty(0, dtype=np.int64))
+            states = self._step(place, nodes, words[:, place])
+            missing = states == MISSING
+            if missing.any():
+                new, which = np.unique((nodes[missing] << _SHIFT) | words[missing, place], return_inverse=True)
+                numbers = self.num_nodes + np.arange(len(new))
+                self.num_nodes += len(new)
+                states[missing] = numbers[which.reshape(-1)]
+                keys = np.concatenate((self._keys[place], new))
+                order = np.argsort(keys, kind="stable")
+                self._keys[place] = keys[order]
+                self._nodes[place] = np.concatenate((self._nodes[place], numbers))[order]
+            nodes = states
+        return nodes
+
+    def _step(self, place: int, nodes: np.ndarray, words: np.ndarray) -> np.ndarray:
+        if place >= len(self._keys) or not len(self._keys[place]):
+            return np.full(len(nodes), MISSING, dtype=np.int64)
+        key_there = self._keys[place]
+        keys = (nodes << _SHIFT) | words
+        at = np.minimum(np.searchsorted(key_there, keys), len(key_there) - 1)
+        return np.where((key_there[at] == keys) & (nodes >= 0), self._nodes[place][at], MISSING)
+
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +89,10 @@ _BLANK[list(b" \t\n\r\v\f")] = True
 class Section(NamedTuple):
     """The n-grams of one order.
 
-    ``words`` int32 (count, order), ``log_probs`` and ``backoffs`` float32 (count,), natural logarithms; a missing
-    back-off is 0.
+    Attributes
+    ----------
+    words : int32 (count, order)
+    log_probs, backoffs : float32 (count,), natural logarithms; 0 for a missing back-off
     """
 
     words: np.ndarray
@@ -45,7 +102,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Arpa:
-    """A model: ``sections[n - 1]`` has its n-grams of order n."""
+    """A language model: ``sections[n - 1]`` has its n-grams of order n."""
 
     sections: list[Section]
 
@@ -56,20 +113,20 @@ class Arpa:
 
 
 class Warner:
-    """Warnings about single n-grams; at most ``most`` of them are shown; -1: all."""
+    """A limit on warnings about single n-grams; at most ``most`` are shown; -1: all."""
 
     def __init__(self, most: int = 30) -> None:
         self.most, self.count = most, 0
 
     def __call__(self, messages: Callable[[int], str], count: int = 1) -> None:
-        """Give ``count`` more warnings; ``messages(i)`` is the text of the i-th."""
+        """Count ``count`` more warnings and show them within the limit; ``messages(i)`` is the text of the i-th."""
         shown = count if self.most < 0 else min(count, max(0, self.most - self.count))
         for i in range(shown):
             logger.warning("%s", messages(i), extra=kaldi_place("Read", "arpa-file-parser.cc", 219))
         self.count += count
 
     def finish(self) -> None:
-        """Say how many were not shown."""
+        """Log how many warnings were not shown."""
         if 0 <= self.most < self.count:
             logger.warning("Of %d parse warnings, %d were reported. Run program with --max-arpa-warnings=-1 to see all "
                            "warnings", self.count, self.most,
@@ -81,8 +138,8 @@ class WordIds:
 
     Parameters
     ----------
-    ids : numbers by word; None if the file's words are numbers themselves
-    grow : words that are not among ``ids`` get the next numbers; otherwise they have none
+    ids : dict, numbers by word; None if the file's words are numbers themselves
+    grow : bool, give words that are not among ``ids`` the next numbers; otherwise they have none
     """
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
@@ -90,7 +147,10 @@ class WordIds:
         self._next = max(ids.values(), default=-1) + 1 if ids is not None else 0
 
     def __call__(self, words: list[bytes]) -> np.ndarray:
-        """int64 (words,); -1 for a word without a number. ValueError for what should be a number but is not."""
+        """Return the numbers of words, int64; -1 for a word without number.
+
+        ValueError for a word that must be a number.
+        """
         if self.ids is None:
             wrong = next((word for word in words if not _INTEGER.fullmatch(word)), None)
             if wrong is not None:
@@ -110,8 +170,8 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
 
     Parameters
     ----------
-    words : numbers of its words
-    warn : gets warnings about n-grams that are left out
+    words : WordIds, numbers of the words
+    warn : Warner for n-grams that are left out; None for one of 30 warnings
 
     Raises
     ------
@@ -125,7 +185,7 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
 
 
 class _Parser:
-    """Reads one file, block after block."""
+    """The parser of one file, which goes block by block."""
 
     def __init__(self, stream: Any, path: str, words: WordIds, warn: Warner) -> None:
         self._stream, self._path, self._words, self._warn = stream, path, words, warn
@@ -134,7 +194,7 @@ class _Parser:
         self._ended = False
 
     def read(self) -> Arpa:
-        """The whole file; FormatError with the number of the line that is wrong."""
+        """Read the whole file; FormatError with the number of the wrong line."""
         counts = self._header()
         sections = [self._section(order, counts) for order in range(1, len(counts) + 1)]
         if self._directive != b"\\end\\":
@@ -150,7 +210,7 @@ class _Parser:
     # -- lines and blocks ------------------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
-        """Read more text; False at the end."""
+        """Read more text; return False at the end."""
         piece = b"" if self._ended else self._stream.read(_BLOCK)
         self._ended = not piece
         if piece:
@@ -158,7 +218,7 @@ class _Parser:
         return bool(piece)
 
     def _next_line(self) -> bytes | None:
-        """The next line without blanks around it; None at the end."""
+        """Return the next line without blanks around it; None at the end."""
         while (end := self._text.find(b"\n", self._at)) < 0 and self._fill():
             if len(self._text) > 2 * _BLOCK:
                 raise FormatError("expected an ARPA file, found a line of millions of characters", path=self._path)
@@ -170,7 +230,7 @@ class _Parser:
         return line.strip()
 
     def _blocks(self) -> Iterator[bytes]:
-        """The text up to the next line that begins with a backslash, in pieces of whole lines."""
+        """Yield the text up to the next line that begins with a backslash, in pieces of whole lines."""
         while self._text[self._at:self._at + 1] != b"\\":
             directive = self._text.find(b"\n\\", self._at)
             end = directive if directive >= 0 else self._text.rfind(b"\n", self._at)
@@ -186,7 +246,7 @@ class _Parser:
                 return
 
     def _header(self) -> list[int]:
-        """How many n-grams of each order are announced."""
+        """Read the header; return how many n-grams of each order are announced."""
         while (line := self._next_line()) != b"\\data\\":
             if line is None:
                 raise FormatError("expected an ARPA file, which has a line \\data\\", path=self._path)
@@ -233,7 +293,7 @@ class _Parser:
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))
 
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
-        """The n-grams of a block of lines whose words all have numbers; and how many n-grams there were in all."""
+        """Parse a block of lines; return the n-grams whose words all have numbers, and the number of n-grams in all."""
         fields = block.split()
         starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
@@ -262,7 +322,7 @@ class _Parser:
         return self._error(message, block.split(b"\n")[line].strip(), self._line + line + 1)
 
     def _numbers(self, texts: list[bytes], block: bytes, lines: np.ndarray) -> np.ndarray:
-        """float64: the numbers in ``texts``."""
+        """Parse the numbers in ``texts``, float64."""
         try:
             values = np.array(list(map(float, texts)))
             right = _can_be(values) if not any(b"_" in text for text in texts) else None
@@ -296,7 +356,7 @@ class _Parser:
 
 
 def natural(log10: np.ndarray) -> np.ndarray:
-    """float32: an ARPA file's numbers as natural logarithms, by way of float32."""
+    """Return an ARPA file's logarithms as natural ones, float32, by way of float32."""
     return (log10.astype(np.float32).astype(np.float64) * LN10).astype(np.float32)
 
 
@@ -313,12 +373,13 @@ def _is_number(text: bytes) -> bool:
 
 
 def _can_be(values: np.ndarray) -> np.ndarray:
-    """bool: which numbers can be logarithms of probabilities or of back-offs; minus infinity can."""
+    """Return which numbers can be logarithms of probabilities or of back-offs, bool; minus infinity can."""
     return (np.abs(values) < _LARGEST_LOG) | (values == -np.inf)
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each nonblank line: the number of its first field, how many fields it has, and its own number, from 0."""
+    """Return, for each nonblank line, the number of its first field, its number of fields and its own number, from 0.
+    """
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]
     begins = ~blank

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.fst.arcs import arc_sorted, changed
-from nnet3py.fst.arpa import Arpa, Section, Warner
-from nnet3py.fst.histories import MISSING, Histories
-from nnet3py.fst.local_epsilons import without_local_epsilons
+from nnet3py.fst.arpa import MISSING, Arpa, Histories, Section, Warner
+from nnet3py.fst.operations import arc_sorted, changed, without_local_epsilons
 from nnet3py.log import kaldi_place
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
@@ -21,9 +19,12 @@ EPSILON = 0
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words with a special meaning: the beginning and the end of sentences, and the input label of back-off arcs.
+    """Words with a special meaning.
 
-    ``backoff`` 0: back-off arcs are epsilons, and beginnings and ends of sentences are words like any others.
+    Attributes
+    ----------
+    bos, eos : int, words that begin and end sentences
+    backoff : int, input label of back-off arcs; 0: they are epsilons, and ``bos`` and ``eos`` are words like any others
     """
 
     bos: int
@@ -32,10 +33,11 @@ class Sentence:
 
 
 def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: bool = True) -> Fst:
-    """The grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
+    """Return the grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
 
     With a back-off label, states that are only backed off from are left out. N-grams whose history is not an n-gram,
-    and those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
+    and those
+    with the beginning of a sentence inside or its end not at the end, are left out with a warning.
 
     Raises FormatError if no sentence can begin because the model has no unigram ``special.bos``.
     """
@@ -49,7 +51,7 @@ def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: 
 
 
 def _without_redundant_states(fst: Fst, backoff: int) -> Fst:
-    """Remove the states whose only exit is the back-off arc: what enters them goes on to where it leads."""
+    """Remove states whose only exit is the back-off arc; arcs into them lead on to its target."""
     counts = np.diff(fst.arc_starts)
     only = (counts == 1) & ~fst.is_final
     arcs = fst.arc_starts[:-1][only]
@@ -63,7 +65,7 @@ def _without_redundant_states(fst: Fst, backoff: int) -> Fst:
 
 
 class _Grammar:
-    """The states and arcs of a grammar, added order by order; states are nodes of a tree of histories."""
+    """States and arcs of a grammar, added order by order; states are nodes of a tree of histories."""
 
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
@@ -92,7 +94,7 @@ class _Grammar:
                    len(orphans))
 
     def _proper(self, words: np.ndarray) -> np.ndarray:
-        """bool: which n-grams have the beginning of a sentence only at the beginning, and the end only at the end."""
+        """Return which n-grams begin sentences only at the beginning, and end them only at the end, bool."""
         wrong = (words[:, 1:] == self._special.bos).any(axis=1) | (words[:, :-1] == self._special.eos).any(axis=1)
         bad = words[wrong]
         self._warn(lambda i: f"n-gram of the words {bad[i].tolist()} skipped: <s> is not its first word or </s> not "
@@ -100,7 +102,7 @@ class _Grammar:
         return ~wrong
 
     def _state_of(self, histories: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the state of each history; MISSING if it has none."""
+        """Return the state of each history, int64 (rows,); MISSING if it has none."""
         nodes = self._histories.find(histories)
         return np.where((nodes >= 0) & self._is_state[nodes], nodes, MISSING)
 
@@ -119,7 +121,8 @@ class _Grammar:
         self._arcs.append((sources[goes_on][~begins], words_of, words_of, costs[goes_on][~begins], targets[~begins]))
 
     def _add_states(self, histories: np.ndarray, backoffs: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the state of each history; a new one has an arc to that of its longest suffix with one."""
+        """Return the state of each history, int64 (rows,); a new one gets a back-off arc to its longest suffix's state.
+        """
         nodes = self._histories.add(histories)
         grown = np.zeros(self._histories.num_nodes, dtype=bool)
         grown[:len(self._is_state)] = self._is_state
@@ -137,7 +140,7 @@ class _Grammar:
         return nodes
 
     def fst(self) -> Fst:
-        """The graph, its states numbered in the order of the nodes, and then those that are not histories."""
+        """Return the graph, its states numbered in the order of the nodes, then the states that are no histories."""
         if self._start == MISSING:
             raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
                               f"{self._special.bos}", hint="is --bos-symbol right?")

@@ -15,8 +15,7 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError
-from nnet3py.fst.arpa import Arpa
-from nnet3py.fst.histories import MISSING, Histories
+from nnet3py.fst.arpa import MISSING, Arpa, Histories
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -32,21 +31,21 @@ _LARGEST_ORDER = 1000
 
 
 class ConstArpa:
-    """A model for looking words up. Compiled code is given its arrays; see ``const_arpa_loops.py`` for what to call.
+    """A const-ARPA model, for looking words up. Compiled code takes its arrays; see ``const_arpa_loops.py``.
 
     Attributes
     ----------
-    bos, eos, unk : the words that begin and end sentences, and that stand for unknown ones; -1: there is none
-    order : of the longest n-grams
-    unigrams : int64 (words,): address of each word's record + 1, or 0
-    pool : int32, the records
-    scores : float32, the same memory
+    bos, eos, unk : int, words that begin and end sentences, and that stand for unknown words; -1 for none
+    order : int, length of the longest n-grams
+    unigrams : int64 (words,), address of each word's record + 1, or 0
+    pool : int32, records
+    scores : float32, the memory of ``pool`` as floats
     overflow : int64, addresses + 1 that are too far away for a record
     """
 
     def __init__(self, bos: int, eos: int, unk: int, order: int, unigrams: np.ndarray, pool: np.ndarray,
                  overflow: np.ndarray, path: str = "") -> None:
-        """FormatError for arrays that do not fit together."""
+        """Take the arrays of a file; FormatError for arrays that do not fit together."""
         self.bos, self.eos, self.unk, self.order, self._path = bos, eos, unk, order, path
         self.unigrams, self.pool, self.overflow = (
             np.require(values, dtype=dtype, requirements=["C", "W"])
@@ -75,7 +74,7 @@ class ConstArpa:
         return self.unigrams, self.pool, self.scores, self.overflow
 
     def log_prob(self, history: Sequence[int], word: int) -> float:
-        """Natural log P(word | history), the oldest word first; -infinity for an impossible word.
+        """Return natural log P(word | history), the oldest word first; -infinity for an impossible word.
 
         Kaldi: GetNgramLogprob.
         """
@@ -83,7 +82,8 @@ class ConstArpa:
         return float(_log_prob(*self.arrays, self.unk, kept, int(word)))
 
     def state(self, history: Sequence[int]) -> tuple[int, ...]:
-        """The longest suffix of a history that something follows in the model: all that the next words depend on."""
+        """Return the longest suffix of a history that is the beginning of an n-gram: the next words depend on it only.
+        """
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         begin = _longest_state(self.unigrams, self.pool, self.overflow, self.unk, kept)
         return tuple(kept[begin:].tolist())
@@ -92,7 +92,7 @@ class ConstArpa:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> ConstArpa:
-        """Read a const-ARPA file, or one of the older kind without names; FormatError for anything else."""
+        """Read a const-ARPA file, or a file of the older kind without names; FormatError for other bytes."""
         return read_object(rxfilename, _read)
 
     def write(self, wxfilename: str | os.PathLike[str]) -> None:
@@ -144,7 +144,7 @@ def _read(reader: TokenReader) -> ConstArpa:
 
 
 def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa:
-    """The const-ARPA form of a model. Kaldi: ConstArpaLmBuilder.
+    """Return the const-ARPA form of a model. Kaldi: ConstArpaLmBuilder.
 
     Raises FormatError for n-grams whose beginning is not an n-gram, n-grams given twice, and words not in the model.
     """
@@ -171,7 +171,7 @@ def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa
 
 
 def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int32: the info of each child; int64: the addresses + 1 that are too far away for one."""
+    """Return the info of each child, int32, and the addresses + 1 that are too far away for one, int64."""
     infos = (tree.log_prob[children].view(np.int32) & ~1).astype(np.int64)
     with_record = np.flatnonzero(address[children] >= 0)
     offsets = address[children[with_record]] - address[tree.parent[children[with_record]]]
@@ -182,7 +182,7 @@ def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.n
 
 
 class _Tree:
-    """All n-grams of a model, each with its last word, its parent (the n-gram without that word), and its scores."""
+    """The n-grams of a model, each with its last word, its parent (the n-gram without that word), and its scores."""
 
     def __init__(self, arpa: Arpa) -> None:
         histories = Histories()
@@ -214,7 +214,8 @@ class _Tree:
                                   f"{self.words[values[counts.argmax()], :order].tolist()}")
 
     def children(self, address: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64: all n-grams of two words and more by parent and word; and where each is in its parent's record."""
+        """Return all n-grams of two words and more by parent and word, and their places in the parents' records, int64.
+        """
         inner = np.flatnonzero(self.length > 1)
         inner = inner[np.lexsort((self.last_word[inner], self.parent[inner]))]
         parents = self.parent[inner]

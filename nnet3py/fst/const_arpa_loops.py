@@ -1,7 +1,8 @@
-"""Looking words up in a const-ARPA model; imported only to be compiled. The layout is described in ``const_arpa.py``.
+"""Loops that look words up in a const-ARPA model; imported only to be compiled. ``const_arpa.py`` has the layout.
 
 ``unigrams``, ``pool``, ``scores`` and ``overflow`` are the arrays of a ``ConstArpa``. A history is an array of words,
-the oldest first, of which ``begin`` to ``end`` - 1 count. An address is the place of a record in ``pool``, -1 for none.
+the
+oldest first, of which ``begin`` to ``end`` - 1 count. An address is the place of a record in ``pool``, -1 for none.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ NOTHING = np.float32(-np.inf)
 
 @inline
 def find_child(pool, address, word):
-    """The place in ``pool`` of the pair (word, info) of a record's child; -1 if it has none for that word."""
+    """Return the place in ``pool`` of the pair (word, info) of a record's child; -1 if there is none for the word."""
     low, high = np.int64(0), np.int64(pool[address + 2]) - 1
     while low <= high:
         middle = (low + high) >> 1
@@ -30,7 +31,7 @@ def find_child(pool, address, word):
 
 @inline
 def child_address(pool, overflow, address, child):
-    """The address of the record of a child of the record at ``address``; -1 if it has no record."""
+    """Return the address of the record of a child of the record at ``address``; -1 if it has no record."""
     info = np.int64(pool[child + 1])
     if info & 1 == 0:
         return np.int64(-1)
@@ -39,14 +40,14 @@ def child_address(pool, overflow, address, child):
 
 @inline
 def known_word(unigrams, unk, word):
-    """``word``, or for a word that the model does not have the number of the unknown word (-1: there is none)."""
+    """Return ``word``, or the unknown word's number ``unk`` (-1: there is none) for a word that the model lacks."""
     missing = word < 0 or word >= len(unigrams) or unigrams[word] == 0
     return unk if missing and unk != -1 else word
 
 
 @inline
 def record_of(unigrams, pool, overflow, unk, history, begin, end):
-    """The address of the record of a nonempty history; -1 if it has none."""
+    """Return the address of the record of a nonempty history; -1 if it has none."""
     word = known_word(unigrams, unk, history[begin])
     if word < 0 or word >= len(unigrams):
         return np.int64(-1)
@@ -61,7 +62,7 @@ def record_of(unigrams, pool, overflow, unk, history, begin, end):
 
 @inline
 def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
-    """float32: the log-probability of a word after a history that is shorter than the model's order; -inf if none."""
+    """Return the log-probability of a word after a history shorter than the model's order, float32; -inf for none."""
     word = known_word(unigrams, unk, word)
     log_prob, first = NOTHING, 0
     while first < end:
@@ -85,7 +86,7 @@ def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
 
 @inline
 def first_word_of_state(unigrams, pool, overflow, unk, history, end):
-    """Where the longest suffix of a history that something follows in the model begins; ``end`` for the empty one."""
+    """Return where the longest suffix of a history that begins an n-gram starts; ``end`` for the empty one."""
     begin = 0
     while begin < end:
         address = record_of(unigrams, pool, overflow, unk, history, begin, end)
@@ -97,11 +98,11 @@ def first_word_of_state(unigrams, pool, overflow, unk, history, end):
 
 @inline
 def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths, state, word, target):
-    """Follow a word from one state of the model, and write the state that it leads to.
+    """Follow a word from a state of the model, and write the state that it leads to into row ``target``.
 
     States are rows of ``histories`` (their words, the oldest first) with their ``lengths``, at most ``order`` - 1.
-    Returns the word's log-probability; for an impossible word it returns -inf and writes nothing. ``target``: the row
-    to write, other than ``state``.
+    Return the
+    word's log-probability; for an impossible word return -inf and write nothing. ``target`` must not be ``state``.
     """
     length = lengths[state]
     score = log_prob_after(unigrams, pool, scores, overflow, unk, histories[state], length, word)
@@ -126,17 +127,17 @@ def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths,
 
 
 def log_prob(unigrams, pool, scores, overflow, unk, history, word):
-    """The log-probability of a word after a history that is shorter than the model's order."""
+    """Return the log-probability of a word after a history that is shorter than the model's order."""
     return log_prob_after(unigrams, pool, scores, overflow, unk, history, len(history), word)
 
 
 def longest_state(unigrams, pool, overflow, unk, history):
-    """Where the longest suffix of ``history`` that is a state of the model begins."""
+    """Return where the longest suffix of ``history`` that is a state of the model begins."""
     return first_word_of_state(unigrams, pool, overflow, unk, history, len(history))
 
 
 def first_damage(unigrams, pool, overflow):
-    """The place in ``pool`` of the first invalid record; -1 if all are sound, -2 for a bad address of one.
+    """Return the place in ``pool`` of the first invalid record; -1 if all are sound, -2 for a bad address of a word.
 
     Records follow each other without gaps, and a child's record must be in the pool.
     """

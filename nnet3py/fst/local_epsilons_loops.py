@@ -1,4 +1,4 @@
-"""The loop of removing epsilons without enlarging the FST; imported only to be compiled. See ``local_epsilons.py``.
+"""Loops that remove epsilons without enlarging the FST, for ``operations.py``; imported only to be compiled.
 
 A state's arcs are a linked list: ``first[state]``, ``following[arc]``, finally -1. A removed arc has the target -1.
 """
@@ -15,7 +15,7 @@ GONE = -1
 
 @inline
 def _sum(a, b, in_log):
-    """The cost of two alternatives: the least, or that of the sum of probabilities."""
+    """Return the cost of two alternatives: the least, or that of the sum of probabilities."""
     low, high = min(a, b), max(a, b)
     if not in_log or not high < np.inf or low == -np.inf:
         return low
@@ -39,7 +39,7 @@ def _can_join(a, b, inputs, outputs):
 
 @inline
 def _join_final(state, arc, inner, weights, finals, leaving, use_log):
-    """For an epsilon arc to a final state: make the state that it leaves final, too."""
+    """Make the source state of an epsilon arc to a final state final, too."""
     if finals[state] == np.inf:
         leaving[state] += 1
     finals[state] = _sum(finals[state], weights[arc] + finals[inner], use_log)
@@ -48,7 +48,8 @@ def _join_final(state, arc, inner, weights, finals, leaving, use_log):
 @inline
 def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following, entering, leaving,
                use_log, sum_in_log):
-    """Only ``arc`` leads to ``inner``: let what can be joined with it leave ``state`` directly."""
+    """Let arcs of ``inner``, which only ``arc`` leads to, leave ``state`` directly if they can be joined with ``arc``.
+    """
     removed, remaining = np.inf, np.inf
     before, other = GONE, first[inner]
     while other != GONE:
@@ -102,7 +103,7 @@ def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, fir
 @inline
 def _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following, entering,
                   leaving, use_log):
-    """``inner`` has one exit: let what can be joined with it bypass ``inner``."""
+    """Let ``arc`` bypass ``inner``, which has one exit, if the two can be joined."""
     if finals[inner] != np.inf:
         if inputs[arc] == 0 and outputs[arc] == 0:
             _join_final(state, arc, inner, weights, finals, leaving, use_log)
@@ -131,7 +132,7 @@ def _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, 
 
 
 def remove(inputs, outputs, weights, targets, finals, first, last, following, entering, leaving, use_log, sum_in_log):
-    """Join arcs of all states, in order, until none can be joined.
+    """Join arcs of all states, in order, until no two can be joined.
 
     ``entering`` and ``leaving`` count each state's arcs, counting being the start and being final as arcs.
     """
@@ -153,7 +154,7 @@ def remove(inputs, outputs, weights, targets, finals, first, last, following, en
 
 
 def collect(first, following, targets, order, arc_starts):
-    """Write the arcs of all states in the order of their lists, and where each state's begin; returns their number."""
+    """Write the arcs of all states in the order of their lists, and where each state's begin; return their number."""
     count = 0
     for state in range(len(first)):
         arc_starts[state] = count

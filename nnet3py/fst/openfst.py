@@ -14,22 +14,22 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.extras import load
-from nnet3py.fst.arcs import arc_sorted, is_sorted
+from nnet3py.fst.operations import arc_sorted, is_sorted
 from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.fst_properties import strong_parts
+from nnet3py.transducers.fst_operations import strong_parts
 
 
 def load_kaldifst() -> Any:
-    """The module ``kaldifst``; Nnet3Error, which says how to get it, if it is not installed."""
+    """Return the module ``kaldifst``; Nnet3Error, with the way to get it, if it is not installed."""
     return load("kaldifst", "operations on graphs need", "chain")
 
 
 @contextlib.contextmanager
 def _temporary_file() -> Iterator[str]:
-    """The name of an empty temporary file, which is removed at the end."""
+    """Yield the name of an empty temporary file, which is removed at the end."""
     import tempfile  # slow to load
 
     handle, name = tempfile.mkstemp(suffix=".fst")
@@ -41,10 +41,11 @@ def _temporary_file() -> Iterator[str]:
 
 
 def to_openfst(fst: Fst) -> Any:
-    """A graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
+    """Return a graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
 
     The properties that the graph's own file stated are not trusted but computed. Raises Nnet3Error if kaldifst is
-    missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are NaN.
+    missing,
+    FormatError for a graph with states that do not exist, labels below 0 or costs that are NaN.
     """
     kaldifst = load_kaldifst()
     kind = kaldifst.Lattice if fst.arc_type == "lattice4" else kaldifst.StdVectorFst
@@ -60,7 +61,7 @@ def to_openfst(fst: Fst) -> Any:
 
 
 def from_openfst(fst: Any) -> Fst:
-    """A graph or lattice of kaldifst as an Fst."""
+    """Return a graph or lattice of kaldifst as an Fst."""
     with _temporary_file() as name:
         if not fst.write(name):
             raise Nnet3Error(f"kaldifst could not write a graph to {name}", hint="is there room for temporary files?")
@@ -77,7 +78,10 @@ _AMBIGUOUS = "does the lexicon have disambiguation symbols, and the grammar #0 o
 
 
 def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
-    """The composition, with the filter that takes epsilons of the left first. OpenFst: Compose; Kaldi: TableCompose."""
+    """Return the composition, with the filter that takes epsilons of the left FST first.
+
+    OpenFst: Compose; Kaldi: TableCompose.
+    """
     kaldifst = load_kaldifst()
     left = left if is_sorted(left, by_output=True) else arc_sorted(left, by_output=True)
     right = right if is_sorted(right) else arc_sorted(right)
@@ -85,7 +89,7 @@ def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
 
 
 def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, max_states: int = -1) -> bool:
-    """Remove epsilons and determinize a graph of kaldifst in place; returns whether ``max_states`` sufficed.
+    """Remove epsilons and determinize a graph of kaldifst in place; return whether ``max_states`` sufficed.
 
     Raises Nnet3Error for a graph that cannot be determinized. Kaldi: DeterminizeStarInLog, DeterminizeStar.
     """
@@ -101,9 +105,9 @@ def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, ma
 
 
 def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> Any:
-    """An equivalent deterministic graph of kaldifst; epsilons are labels like any other. OpenFst: Determinize.
+    """Return an equivalent deterministic graph of kaldifst; epsilons are labels like any other. OpenFst: Determinize.
 
-    Raises Nnet3Error for one that grows without end.
+    Raises Nnet3Error for a graph that grows without end.
     """
     determinized = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
     if determinized.num_states >= MOST_STATES:
@@ -112,7 +116,7 @@ def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> A
 
 
 def shortest_path(fst: Fst, count: int = 1) -> Any:
-    """The ``count`` cheapest paths. OpenFst: ShortestPath.
+    """Return the ``count`` cheapest paths. OpenFst: ShortestPath.
 
     Raises Nnet3Error where there may be no cheapest path: a cycle has an arc of negative cost.
     """

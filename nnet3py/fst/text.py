@@ -1,10 +1,17 @@
-"""FSTs as lines of text, with symbols or numbers. OpenFst: ``fstcompile``, ``fstprint``.
+"""FSTs and their symbol tables as text: compiled, printed, drawn for GraphViz, described.
 
 A line is an arc: state, next state, input label, output label (not in acceptors), cost; or a final state: state, cost.
-A cost of 0 is left out. The first line begins with the start state; states are numbered as they appear.
+A
+cost of 0 is left out. The first line begins with the start state; states are numbered as they appear. Symbols are
+bytes;
+no encoding is assumed. OpenFst: ``fstcompile``, ``fstprint``, ``fstdraw``, ``fstinfo``.
 """
 from __future__ import annotations
 
+import dataclasses
+import os
+import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,8 +19,101 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.fst.arpa import first_fields
-from nnet3py.fst.symbols import Symbols, names_of
-from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
+from nnet3py.fst.operations import EPSILON, reachable
+from nnet3py.io.streams import failed_command, open_input
+from nnet3py.transducers import fst_operations as bits
+from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, Stored
+
+INPUT, OUTPUT = 1, 2                       # bits of a file's flags: which tables it has
+_MAGIC = struct.pack("<i", 2125658996)
+_KEY = re.compile(rb"-?[0-9]{1,18}")
+_SHOWN = 60                                # characters of a line in a message
+
+Symbols = dict[bytes, int]
+
+
+def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
+    """Read a symbol table, lines ``SYMBOL NUMBER``; FormatError for other lines, or a symbol with two numbers."""
+    with open_input(rxfilename) as stream:
+        data = stream.without_mark().read()
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    symbols: Symbols = {}
+    for number, line in enumerate(data.split(b"\n"), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 2 or not _KEY.fullmatch(fields[1]):
+            shown = line.decode("utf-8", "backslashreplace")[:_SHOWN]
+            raise FormatError(f"line {number} of a symbol table is not SYMBOL NUMBER: {shown!r}", path=str(rxfilename))
+        symbol, key = fields[0], int(fields[1])
+        if symbols.setdefault(symbol, key) != key:
+            raise FormatError(f"the symbol '{symbol.decode('utf-8', 'backslashreplace')}' has two numbers in a symbol "
+                              f"table, {symbols[symbol]} and {key}", path=str(rxfilename))
+    return symbols
+
+
+def symbols_text(symbols: Symbols) -> bytes:
+    """Return a symbol table as lines ``SYMBOL<tab>NUMBER``."""
+    return b"".join(b"%b\t%d\n" % pair for pair in symbols.items())
+
+
+def names_of(symbols: Symbols) -> dict[int, bytes]:
+    """Return the symbol of each number, the first of several."""
+    names: dict[int, bytes] = {}
+    for symbol, key in symbols.items():
+        names.setdefault(key, symbol)
+    return names
+
+
+def with_symbols(fst: Fst, inputs: Symbols | None, outputs: Symbols | None, name: str = "") -> Fst:
+    """Return the FST with symbol tables to be written into its file; None: without."""
+    flags = (INPUT if inputs is not None else 0) | (OUTPUT if outputs is not None else 0)
+    if not flags:
+        return dataclasses.replace(fst, stored=None)
+    from nnet3py.transducers.fst_operations import MUTABLE, known_properties
+
+    tables = b"".join(_table_bytes(table, name) for table in (inputs, outputs) if table is not None)
+    return dataclasses.replace(fst, stored=Stored("vector", known_properties(fst) | MUTABLE, 0, flags, tables))
+
+
+def _table_bytes(symbols: Symbols, name: str) -> bytes:
+    encoded = name.encode("utf-8", "surrogateescape")
+    available = max(symbols.values(), default=-1) + 1
+    parts = [_MAGIC, struct.pack("<i", len(encoded)), encoded, struct.pack("<qq", available, len(symbols))]
+    for symbol, key in symbols.items():
+        parts += [struct.pack("<i", len(symbol)), symbol, struct.pack("<q", key)]
+    return b"".join(parts)
+
+
+def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
+    """Return the input and output symbol tables of the file that an FST was read from; None for a missing table."""
+    if fst.stored is None or not fst.stored.flags:
+        return None, None
+    at, data, flags = 0, fst.stored.symbols, fst.stored.flags
+    tables: list[Symbols | None] = []
+    for bit in (INPUT, OUTPUT):
+        table = None
+        if flags & bit:
+            table, at = _table_at(data, at)
+        tables.append(table)
+    return tables[0], tables[1]
+
+
+def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
+    """Parse the table at a place in bytes known to be tables; return it and the place after it."""
+    at += len(_MAGIC)
+    at += 4 + struct.unpack_from("<i", data, at)[0]
+    (size,) = struct.unpack_from("<q", data, at + 8)
+    at += 16
+    symbols: Symbols = {}
+    for _ in range(size):
+        (length,) = struct.unpack_from("<i", data, at)
+        symbol = bytes(data[at + 4:at + 4 + length])
+        (symbols[symbol],) = struct.unpack_from("<q", data, at + 4 + length)
+        at += 12 + length
+    return symbols, at
+
 
 _LARGEST = np.iinfo(np.int32).max
 _SHOWN = 60                                # characters of a line in a message
@@ -22,7 +122,15 @@ _LINES = 100_000                           # lines that are made at a time
 
 @dataclass(frozen=True)
 class TextForm:
-    """The form of lines: acceptors have one label; symbol tables, None for numbers; states may keep their numbers."""
+    """The form of lines.
+
+    Attributes
+    ----------
+    acceptor : bool, arcs have one label
+    inputs, outputs : symbol tables; None for numbers
+    keep_state_numbering : bool, states keep their numbers, instead of being numbered as they appear
+    allow_negative_labels : bool, labels may be below 0
+    """
 
     acceptor: bool = False
     inputs: Symbols | None = None
@@ -32,12 +140,12 @@ class TextForm:
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:
-    """The FST of lines of text. FormatError for any other line, or a symbol that a table lacks."""
+    """Return the FST of lines of text; FormatError for other lines, or a symbol that a table lacks."""
     return _Compiler(data, form, path).fst()
 
 
 class _Compiler:
-    """The fields of all lines, being turned into arrays."""
+    """Fields of all lines, being turned into arrays."""
 
     def __init__(self, data: bytes, form: TextForm, path: str) -> None:
         self._data, self._form, self._path = data, form, path
@@ -45,7 +153,7 @@ class _Compiler:
         self._first, self._counts, self._lines = first_fields(data, len(self._fields))
 
     def fst(self) -> Fst:
-        """The FST of all lines; FormatError for a line that is neither an arc nor a final state."""
+        """Return the FST of all lines; FormatError for a line that is neither an arc nor a final state."""
         labels = 1 if self._form.acceptor else 2
         is_arc = self._counts >= 2 + labels
         wrong = (self._counts > 3 + labels) | ~is_arc & (self._counts > 2)
@@ -75,7 +183,7 @@ class _Compiler:
         return [fields[i] for i in (self._first[rows] + place).tolist()]
 
     def _numbers(self, rows: np.ndarray, place: int, least: int, what: str) -> np.ndarray:
-        """int64 (rows,): the integers in a column."""
+        """Parse the integers in a column, int64 (rows,)."""
         texts = self._column(rows, place)
         try:
             values = np.array(list(map(int, texts)), dtype=np.int64)
@@ -88,7 +196,7 @@ class _Compiler:
         return values
 
     def _states(self, arcs: np.ndarray, finals: np.ndarray) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """How many states there are; sources and targets of arcs, and final states, numbered as they appear."""
+        """Return the number of states, sources and targets of arcs, and final states, numbered as they appear."""
         sources, targets = (self._numbers(arcs, place, 0, "a state") for place in (0, 1))
         ends = self._numbers(finals, 0, 0, "a state")
         places = np.concatenate((2 * arcs, 2 * arcs + 1, 2 * finals))     # of each number, by lines
@@ -120,7 +228,7 @@ class _Compiler:
         return values
 
     def _costs(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """float32 (rows,): the costs in a column, 0 for lines that end before it."""
+        """Parse the costs in a column, float32 (rows,); 0 for lines that end before it."""
         costs = np.zeros(len(rows))
         given = np.flatnonzero(self._counts[rows] > place)
         texts = self._column(rows[given], place)
@@ -151,7 +259,7 @@ def _is_cost(text: bytes) -> bool:
 
 
 def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int = 9) -> Iterator[bytes]:
-    """Lines of an FST in pieces: the start state's first, then the others' by number.
+    """Yield the lines of an FST in pieces: the start state's first, then the others' by number.
 
     Raises FormatError for a label that a table lacks, or for a transducer to be printed as an acceptor.
     """
@@ -175,7 +283,7 @@ def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int =
 
 def _lines_of(fst: Fst, states: np.ndarray, arcs: np.ndarray, names: list[dict[int, bytes] | None], acceptor: bool,
               show_zero: bool, digits: int) -> bytes:
-    """The lines of some states with their arcs."""
+    """Return the lines of some states with their arcs."""
     inputs = _label_texts(fst.input_labels[arcs], names[0])
     columns = [fst.sources[arcs].tolist(), fst.next_states[arcs].tolist(), inputs]
     if not acceptor:
@@ -208,7 +316,111 @@ def _label_texts(labels: np.ndarray, names: dict[int, bytes] | None) -> list[byt
 
 
 def _cost_texts(costs: np.ndarray, show_zero: bool, digits: int) -> list[bytes]:
-    """Each cost after a tab; nothing for a cost of 0."""
+    """Return each cost after a tab as text; empty for a cost of 0."""
     return [b"" if cost == 0.0 and not show_zero else b"\t%.*g" % (digits, cost) if abs(cost) < np.inf
             else b"\tInfinity" if cost > 0 else b"\t-Infinity" if cost < 0 else b"\tBadNumber"
             for cost in costs.tolist()]
+
+
+_FONT = "fontsize = 14"
+
+
+def drawing_text(fst: Fst, form: TextForm, portrait: bool = False, title: str = "", digits: int = 5,
+                 show_zero: bool = False) -> bytes:
+    """Return a drawing of an FST for GraphViz. OpenFst: ``fstdraw``.
+
+    States go from left to right, the start is bold, final states are double circles with their costs.
+    """
+    orientation = b"" if portrait else b"orientation = Landscape;\n"
+    parts = [b"digraph FST {\nrankdir = LR;\nsize = \"8.5,11\";\nlabel = \"", title.encode("utf-8", "surrogateescape"),
+             b"\";\ncenter = 1;\n", orientation, b"ranksep = \"0.4\";\nnodesep = \"0.25\";\n"]
+    tables = [None if table is None else names_of(table) for table in (form.inputs, form.outputs)]
+
+    def label(number: int, side: int) -> bytes:
+        table = tables[side]
+        name = b"%d" % number if table is None else table.get(number, b"%d" % number)
+        return name.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+
+    def cost(value: float) -> bytes:
+        return b"" if value == 0.0 and not show_zero else b"/%.*g" % (digits, value)
+
+    others = [state for state in range(fst.num_states) if state != fst.start]
+    for state in ([fst.start] if fst.start >= 0 else []) + others:
+        ends = bool(fst.is_final[state])
+        text = b"%d%b" % (state, cost(float(fst.final_weights[state])) if ends else b"")
+        parts.append(b'%d [label = "%b", shape = %b, style = %b, %b]\n' % (
+            state, text, b"doublecircle" if ends else b"circle", b"bold" if state == fst.start else b"solid",
+            _FONT.encode()))
+        for arc in range(int(fst.arc_starts[state]), int(fst.arc_starts[state + 1])):
+            words = label(int(fst.input_labels[arc]), 0)
+            if not form.acceptor:
+                words += b":" + label(int(fst.output_labels[arc]), 1)
+            parts.append(b'\t%d -> %d [label = "%b%b", %b];\n' % (
+                state, int(fst.next_states[arc]), words, cost(float(fst.weights[arc])), _FONT.encode()))
+    return b"".join(parts) + b"}\n"
+
+
+_WIDTH = 50
+_PROPERTIES = (
+    ("acceptor", bits.ACCEPTOR), ("input deterministic", bits.INPUT_DETERMINISTIC),
+    ("output deterministic", bits.OUTPUT_DETERMINISTIC), ("input/output epsilons", bits.EPSILONS),
+    ("input epsilons", bits.INPUT_EPSILONS), ("output epsilons", bits.OUTPUT_EPSILONS),
+    ("input label sorted", bits.INPUT_SORTED), ("output label sorted", bits.OUTPUT_SORTED), ("weighted", bits.WEIGHTED),
+    ("cyclic", bits.CYCLIC), ("cyclic at initial state", bits.INITIAL_CYCLIC), ("top sorted", bits.TOP_SORTED),
+    ("accessible", bits.ACCESSIBLE), ("coaccessible", bits.COACCESSIBLE), ("string", bits.STRING),
+    ("weighted cycles", bits.WEIGHTED_CYCLES))
+
+
+def info_text(fst: Fst) -> str:
+    """Return a description of an FST: sizes first, then properties, each ``y`` or ``n``. OpenFst: ``fstinfo``."""
+    properties = bits.fst_properties(fst)
+    kind = fst.stored.kind if fst.stored else "vector"
+    rows: list[tuple[str, object]] = [("fst type", kind), ("arc type", fst.arc_type)]
+    flags = fst.stored.flags if fst.stored else 0
+    rows += [("input symbol table", _table(flags & 1)), ("output symbol table", _table(flags & 2))]
+    rows += _sizes(fst)
+    sorted_sides = (properties >> bits.INPUT_SORTED & 1, properties >> bits.OUTPUT_SORTED & 1)
+    rows += [("input matcher", _yes(sorted_sides[0])), ("output matcher", _yes(sorted_sides[1])),
+             ("input lookahead", "n"), ("output lookahead", "n"), ("expanded", "y"),
+             ("mutable", _yes(kind == "vector")), ("error", "n")]
+    rows += [(name, _yes(properties >> bit & 1)) for name, bit in _PROPERTIES]
+    return "".join(f"{name:<{_WIDTH}}{value}\n" for name, value in rows)
+
+
+def _table(present: int) -> str:
+    return "present" if present else "none"
+
+
+def _yes(value: object) -> str:
+    return "y" if value else "n"
+
+
+def _sizes(fst: Fst) -> list[tuple[str, object]]:
+    inputs, outputs = fst.input_labels == EPSILON, fst.output_labels == EPSILON
+    accessible, coaccessible = reachable(fst)
+    return [
+        ("# of states", fst.num_states), ("# of arcs", fst.num_arcs), ("initial state", fst.start),
+        ("# of final states", int(fst.is_final.sum())), ("# of input/output epsilons", int((inputs & outputs).sum())),
+        ("# of input epsilons", int(inputs.sum())), ("# of output epsilons", int(outputs.sum())),
+        ("input label multiplicity", f"{_multiplicity(fst, fst.input_labels):g}"),
+        ("output label multiplicity", f"{_multiplicity(fst, fst.output_labels):g}"),
+        ("# of accessible states", int(accessible.sum())), ("# of coaccessible states", int(coaccessible.sum())),
+        ("# of connected states", int((accessible & coaccessible).sum())),
+        ("# of connected components", _components(fst, "weak")),
+        ("# of strongly conn components", _components(fst, "strong"))]
+
+
+def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
+    """Return how many arcs with the same label a state has, averaged over arcs."""
+    if not fst.num_arcs:
+        return 0.0
+    _, counts = np.unique((fst.sources.astype(np.int64) << 32) + labels, return_counts=True)
+    return float(np.square(counts.astype(np.float64)).sum() / fst.num_arcs)
+
+
+def _components(fst: Fst, connection: str) -> int:
+    if not fst.num_states:
+        return 0
+    from scipy.sparse.csgraph import connected_components
+
+    return int(connected_components(bits.arc_matrix(fst), directed=True, connection=connection, return_labels=False))

@@ -1,12 +1,10 @@
-"""Graphs: finite-state transducers of phones, context windows, transition-ids and words.
+"""Decoding and training graphs: FSTs of phones in context, of transition-ids and words, and grammars in parts.
 
-Graphs are ``transducers.fst.Fst`` everywhere; labels of supervisions and denominator graphs are pdf + 1.
-``openfst.py`` is the one door to kaldifst (an extra, imported late; ``to_openfst(fst)``, ``from_openfst(fst)``),
-``context.py``: ``expand_context(fst, width, central) -> (fst, windows)`` with window ids as labels, ``windows[id -
-1]`` a tuple of phones; ``hmms.py``: ``expand_hmms(fst, windows, tree, model, transition_scale) -> Fst`` (labels are
-transition-ids, no self-loops), ``hmm_transducer(windows, tree, model, transition_scale) -> (fst, labels of
-disambiguation symbols)`` (transition-ids to window ids) and ``to_pdfs(fst, model)``; ``self_loops.py``:
-``add_self_loops(fst, model, scale, check=True, reorder=True)``. Grammars in parts: ``nonterminals.py`` (labels),
-``grammar_context.py`` (as ``context.py``, with nonterminals), ``grammar_fst.py`` (``GrammarFst``: files, and
-preparing a graph to be a part). docs/chain.md is for users.
+Most used are ``expand_context`` (``context.py``: windows of phones as labels), ``expand_hmms`` and ``add_self_loops``
+(``hmms.py``: transition-ids). ``grammar_fst.py`` has nonterminals and ``GrammarFst``, whose parts are put together
+while
+decoding. Graphs are ``transducers.fst.Fst``; labels of supervisions and denominator graphs are pdf-id + 1.
+
+The room must not import decoding or networks. kaldifst has no context or HMM transducers made on demand from a tree;
+composition, determinization and minimization are its work (``fst/openfst.py``).
 """

@@ -1,17 +1,22 @@
-"""Phones in context: a graph of phones as a graph of windows. Kaldi: ``InverseContextFst``, ``ComposeContext``.
+"""Phones in context: a graph of phones as a graph of windows of phones, also for parts of grammars; files of windows.
 
 A window is a tuple of as many phones as the tree looks at; 0 stands for what is before the first or after the last
-phone. Windows have ids, numbered from 1 in the order in which they are met.
+phone.
+Windows have ids, numbered from 1 in the order in which they are met. Kaldi: ``InverseContextFst``, ``ComposeContext``,
+``InverseLeftBiphoneContextFst``, ``ReadILabelInfo``.
 """
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.graphs.grammar_fst import Nonterminals
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected
 
@@ -33,20 +38,22 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     """Replace the phones on the arcs of a graph by windows of phones.
 
     If windows look at phones to the right, a window is output that many arcs after its central phone was read; until
-    then the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
+    then the
+    arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
 
     Parameters
     ----------
-    fst : input labels are phones, epsilons (0) and symbols in ``disambig``
-    width : phones in a window
-    central : position of the phone itself in it, from 0
+    fst : Fst, input labels are phones, epsilons (0) and symbols in ``disambig``
+    width : int, phones in a window
+    central : int, position of the phone itself in the window, from 0
     disambig : labels that are not phones and are passed on; the window of such a label d is ``(-d,)``. If there are
-        any, and windows look to the right, the output before the first window is ``(0,)``, another such symbol
-    keep_outputs : output labels are kept; otherwise the result is an acceptor of windows
+        any, and
+        windows look to the right, the output before the first window is ``(0,)``, another such symbol
+    keep_outputs : bool, keep output labels; otherwise the result is an acceptor of windows
 
     Returns
     -------
-    the graph, whose input labels are window ids; and the windows, with id i at place i - 1
+    The graph, whose input labels are window ids; and the windows, with id i at place i - 1.
 
     Raises
     ------
@@ -67,7 +74,7 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
 
 
 def _with_ends(fst: Fst, end_symbol: int) -> Fst:
-    """The graph with arcs of the end symbol from all final states to a state with a loop of it."""
+    """Return the graph with arcs of the end symbol from all final states to a state with a loop of it."""
     final = np.flatnonzero(fst.is_final)
     last = fst.num_states
     sources = np.concatenate((fst.sources, final, [last]))
@@ -95,16 +102,16 @@ class _Contexts:
         self._numbers = {self._histories[0]: 0}
 
     def is_final(self, history: int) -> bool:
-        """Whether an utterance may end here."""
+        """Return whether an utterance may end after a history."""
         return self.central == self.width - 1 or self._histories[history][self.central] == self.end_symbol
 
     @property
     def num_histories(self) -> int:
-        """Histories so far."""
+        """The number of histories so far."""
         return len(self._histories)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
         if symbol in self.disambig:
             return self._id((-symbol,)), history
         phones, end = self._histories[history], self.end_symbol
@@ -146,7 +153,7 @@ class _Table:
         self.values[slot[0]] = values
 
     def grow(self) -> None:
-        """Double the room."""
+        """Double the table's size."""
         used = np.flatnonzero(self.keys != -1)
         keys, values = self.keys[used], self.values[used]
         self.keys = np.full(2 * len(self.keys), -1, dtype=np.int64)
@@ -161,17 +168,20 @@ class Contexts(Protocol):
 
     @property
     def num_histories(self) -> int:
-        """Histories so far."""
+        """The number of histories so far."""
 
     def is_final(self, history: int) -> bool:
-        """Whether an utterance may end here."""
+        """Return whether an utterance may end after a history."""
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
 
 
 def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
-    """A graph of phones composed with such a transducer: a graph of window ids. States are numbered breadth first."""
+    """Return the composition of a graph of phones with a transducer to windows: a graph of window ids.
+
+    States are numbered breadth first.
+    """
     steps, numbers = _Table(2), _Table(1)
     numbers.add(fst.start, (0,))                   # history 0 and the start
     pairs = np.zeros((2, _FIRST_ROOM), dtype=np.int32)        # history and state of each new state
@@ -195,3 +205,119 @@ def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
     return connected(Fst.from_arcs(0, finals, sources, window_ids,
                                    fst.output_labels[arcs] if keep_outputs else window_ids, fst.weights[arcs],
                                    next_states))
+
+
+# Histories besides phones: after #nonterm_begin, #nonterm:X, #nonterm_end.
+_ENTERED, _CALLED, _LEFT = -1, -2, -3
+
+
+def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Collection[int] = (),
+                           ) -> tuple[Fst, list[Window]]:
+    """Replace the phones of a part of a grammar by left biphones, with nonterminals and the phone before them.
+
+    The window of #nonterm_begin and the phone that follows it is ``(-begin, phone)``, that of #nonterm_end
+    ``(-end, phone before)``; #nonterm:X and the phone that follows become ``(-X, phone before)`` and
+    ``(-reenter, phone)``. Output labels are kept. Kaldi: ``ComposeContextLeftBiphone``.
+
+    Raises
+    ------
+    FormatError : a label below 0
+    Nnet3Error : a graph without states
+    """
+    if fst.start < 0:
+        raise Nnet3Error("a graph without states cannot be expanded to phones in context")
+    if fst.num_arcs and int(fst.input_labels.min()) < 0:
+        raise FormatError(f"expected a graph whose labels are phones, found the label {fst.input_labels.min()}")
+    contexts = _LeftBiphones(nonterminals, disambig)
+    return composed(fst, contexts, keep_outputs=True), contexts.windows
+
+
+def check_left_biphones(width: int, central: int) -> None:
+    """Raise UsageError for windows of phones from which grammars in parts cannot be made."""
+    if (width, central) != (2, 1):
+        raise UsageError("grammars that are put together while decoding need windows of a phone and the one before it, "
+                         f"but these have {width} phones, with place {central} for the phone itself",
+                         "use a tree with --context-opts='--context-width=2 --central-position=1'")
+
+
+class _LeftBiphones:
+    """The transducer from phones to left biphones. A history is a phone, or the nonterminal that came last."""
+
+    def __init__(self, nonterminals: Nonterminals, disambig: Collection[int]) -> None:
+        self._nonterminals, self._disambig = nonterminals, frozenset(disambig)
+        self.windows: list[Window] = []
+        self._ids: dict[Window, int] = {(): EPSILON}
+        self._histories = [NO_PHONE]
+        self._numbers = {NO_PHONE: 0}
+
+    @property
+    def num_histories(self) -> int:
+        """The number of histories so far."""
+        return len(self._histories)
+
+    def is_final(self, history: int) -> bool:
+        """Return whether an utterance may end after a history."""
+        return self._histories[history] not in (_ENTERED, _CALLED)
+
+    def step(self, history: int, symbol: int) -> tuple[int, int]:
+        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
+        if symbol in self._disambig:
+            return self._id((-symbol,)), history
+        names, before = self._nonterminals, self._histories[history]
+        if before in (_ENTERED, _CALLED):                    # only a phone that may have come before can follow
+            if symbol > names.bos:
+                return REFUSED, REFUSED
+            window = (-(names.begin if before == _ENTERED else names.reenter), symbol)
+            return self._id(window), self._number(NO_PHONE if symbol == names.bos else symbol)
+        if before == _LEFT or symbol in (names.bos, names.reenter):
+            return REFUSED, REFUSED
+        if symbol < names.bos:
+            return self._id((before, symbol)), self._number(symbol)
+        if symbol == names.begin:
+            return (EPSILON, self._number(_ENTERED)) if before == NO_PHONE else (REFUSED, REFUSED)
+        window = (-symbol, names.bos if before == NO_PHONE else before)
+        return self._id(window), self._number(_LEFT if symbol == names.end else _CALLED)
+
+    def _number(self, history: int) -> int:
+        if history not in self._numbers:
+            self._numbers[history] = len(self._histories)
+            self._histories.append(history)
+        return self._numbers[history]
+
+    def _id(self, window: Window) -> int:
+        if window not in self._ids:
+            self.windows.append(window)
+            self._ids[window] = len(self.windows)
+        return self._ids[window]
+
+
+_LEAST_BYTES = 2        # of a window in a file
+
+
+def read_windows(rxfilename: str) -> list[Window]:
+    """Read the windows of labels 1, 2, and so on; FormatError for other files."""
+    return read_object(rxfilename, _read)
+
+
+def _read(reader: TokenReader) -> list[Window]:
+    count = reader.integer()
+    reader.check_count(count, _LEAST_BYTES, "windows of phones")
+    if count < 1:
+        raise reader.error(f"expected windows of phones, the first for label 0, found {count} of them")
+    windows = [tuple(reader.integer_vector().tolist()) for _ in range(count)]
+    if windows[0]:
+        raise reader.error(f"expected an empty window for label 0, found {windows[0]}")
+    wrong = next((number for number, window in enumerate(windows[1:], 1) if not window), 0)
+    if wrong:
+        raise reader.error(f"expected a window of phones for label {wrong}, found an empty one")
+    return windows[1:]
+
+
+def write_windows(wxfilename: str, windows: Sequence[Window], binary: bool = True) -> None:
+    """Write the windows of labels 1, 2, and so on, with an empty window for label 0."""
+    def write(writer: TokenWriter) -> None:
+        writer.integer(len(windows) + 1)
+        for window in ((), *windows):
+            writer.integer_vector(np.array(window, dtype=np.int32))
+
+    write_object(wxfilename, write, binary)

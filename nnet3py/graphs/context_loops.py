@@ -1,4 +1,4 @@
-"""The loop of following a graph's arcs with histories of phones; imported only to be compiled. See ``context.py``."""
+"""Loops that follow a graph's arcs with histories of phones, for ``context.py``; imported only to be compiled."""
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +13,10 @@ _REFUSED = -1
 
 @inline
 def slot_of(keys, key):
-    """Where ``key`` is in a hash table of keys, or the empty place where it belongs; the size is a power of 2."""
+    """Return the place of ``key`` in a hash table of keys, or the free place where it belongs.
+
+    The size of the table is a power of 2.
+    """
     mask = len(keys) - 1
     at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
     while keys[at] != EMPTY and keys[at] != key:
@@ -23,10 +26,11 @@ def slot_of(keys, key):
 
 def expand(place, arc_starts, labels, targets, step_keys, step_values, state_keys, state_numbers, histories, states,
            sources, windows, next_states, arcs):
-    """Follow the arcs of all (history, state) pairs breadth first; DONE, or why it must be called again.
+    """Follow the arcs of all (history, state) pairs breadth first; return DONE, or why it must be called again.
 
     ``place``: the pair whose arcs are followed, its next arc (-1: its first), how many pairs and arcs there are; and
-    for NEW_STEP, a history and a symbol that the table ``step_keys`` of ``step_values`` (window, next history) lacks.
+    for
+    NEW_STEP, a history and a symbol that the table ``step_keys`` of ``step_values`` (window, next history) lacks.
     """
     source, arc, num_states, num_arcs = place[0], place[1], place[2], place[3]
     status = DONE

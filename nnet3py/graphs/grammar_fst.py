@@ -1,21 +1,84 @@
-"""Graphs that are put together while decoding: a top graph, and one for each nonterminal.
+"""Graphs that are put together while decoding: a top graph, and a graph for each nonterminal.
 
-Their files, and the changes that a graph of transition-ids needs before it can be part of a grammar. Kaldi:
-``GrammarFst``, ``PrepareForGrammarFst``.
+phones.txt has, from ``nonterm_phones_offset`` on, #nonterm_bos, #nonterm_begin, #nonterm_end, #nonterm_reenter, and
+then
+the user-defined nonterminals, such as #nonterm:contacts. Here are their labels, files of grammars, and the changes that
+a
+graph of transition-ids needs before it can be part of a grammar. Kaldi: ``GrammarFst``, ``PrepareForGrammarFst``,
+``grammar-context-fst.h``, doc/grammar.
 """
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3py.errors import FormatError, UsageError, within
-from nnet3py.graphs.nonterminals import FIRST_LABEL, Nonterminals
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
+
+FIRST_LABEL = 10_000_000          # input labels of graphs from here on are pairs of a nonterminal and a phone
+_ROUND = 1000                     # pairs are coded with a multiple of it, for human readers
+
+
+@dataclass(frozen=True)
+class Nonterminals:
+    """Numbers of the nonterminals among the phones.
+
+    Attributes
+    ----------
+    offset : int, number of #nonterm_bos, which stands for the phone before the first phone of an utterance
+    """
+
+    offset: int
+
+    def __post_init__(self) -> None:
+        if self.offset < 1:
+            raise UsageError(f"--nonterm-phones-offset={self.offset}: expected the number of #nonterm_bos in "
+                             "phones.txt")
+
+    @property
+    def bos(self) -> int:
+        """The number of #nonterm_bos."""
+        return self.offset
+
+    @property
+    def begin(self) -> int:
+        """The number of #nonterm_begin, with which an FST for a nonterminal begins."""
+        return self.offset + 1
+
+    @property
+    def end(self) -> int:
+        """The number of #nonterm_end, with which an FST for a nonterminal ends."""
+        return self.offset + 2
+
+    @property
+    def reenter(self) -> int:
+        """The number of #nonterm_reenter, where an FST continues after a nonterminal."""
+        return self.offset + 3
+
+    @property
+    def first_of_user(self) -> int:
+        """The number of the first user-defined nonterminal."""
+        return self.offset + 4
+
+    @property
+    def multiple(self) -> int:
+        """The factor of nonterminals in labels."""
+        return _ROUND * (self.offset // _ROUND + 1)
+
+    def label(self, nonterminal: int, phone: int) -> int:
+        """Return the label of a nonterminal after a phone."""
+        return FIRST_LABEL + nonterminal * self.multiple + phone
+
+    def pair(self, label: int) -> tuple[int, int]:
+        """Return the nonterminal and the phone of a label."""
+        return divmod(label - FIRST_LABEL, self.multiple)
+
 
 LEAVES = np.float32(4096.0)        # the final cost of states whose arcs lead into other graphs, a mark for decoders
 _FORMAT = 1
@@ -26,13 +89,13 @@ _HINT = "is --nonterm-phones-offset the number of #nonterm_bos in phones.txt?"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrammarFst:
-    """Graphs of transition-ids that call each other; see :func:`prepared`.
+    """Graphs of transition-ids that call each other; :func:`prepared` describes their form.
 
     Attributes
     ----------
-    nonterminals : numbers of the nonterminals among the phones
-    top : the graph in which decoding begins
-    parts : the graph of each user-defined nonterminal, which may call others, or itself
+    nonterminals : Nonterminals, their numbers among the phones
+    top : Fst, the graph in which decoding begins
+    parts : dict, for each user-defined nonterminal its graph, which may call others, or itself
     """
 
     nonterminals: Nonterminals
@@ -41,7 +104,7 @@ class GrammarFst:
 
     @classmethod
     def of(cls, nonterminals: Nonterminals, top: Fst, parts: Mapping[int, Fst]) -> GrammarFst:
-        """Prepares newly made graphs. FormatError for graphs that cannot be prepared, or cannot be called."""
+        """Prepare newly made graphs. FormatError for graphs that cannot be prepared, or cannot be called."""
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
                 raise UsageError(f"{number} is not a nonterminal of the user: those are {nonterminals.first_of_user} "
@@ -55,11 +118,11 @@ class GrammarFst:
 
     @classmethod
     def read(cls, rxfilename: str) -> GrammarFst:
-        """Read a file of ``make-grammar-fst``; FormatError for anything else."""
+        """Read a file of ``make-grammar-fst``; FormatError for other files."""
         return read_object(rxfilename, _read)
 
     def write(self, wxfilename: str) -> None:
-        """Write in Kaldi's form, which is binary."""
+        """Write the grammar in Kaldi's form, which is binary."""
         def write(writer: TokenWriter) -> None:
             writer.token("<GrammarFst>")
             for number in (_FORMAT, len(self.parts), self.nonterminals.offset):
@@ -91,7 +154,7 @@ def _read(reader: TokenReader) -> GrammarFst:
 
 
 class _Arcs:
-    """The arcs of a graph while it is changed; ``sources`` and so on are arrays of equal length."""
+    """Arcs of a graph while it is changed; ``sources`` and so on are arrays of equal length."""
 
     def __init__(self, fst: Fst) -> None:
         self.final = fst.final_weights.copy()
@@ -100,15 +163,15 @@ class _Arcs:
         self.weights, self.targets = fst.weights.copy(), fst.next_states.copy()
 
     def add_states(self, count: int, final: float = NO_WEIGHT) -> np.ndarray:
-        """int64, the numbers of new states."""
+        """Add states; return their numbers, int64."""
         first = len(self.final)
         self.final = np.concatenate((self.final, np.full(count, final, dtype=np.float32)))
         return first + np.arange(count)
 
     def put_between(self, arcs: np.ndarray, group: np.ndarray, inputs: np.ndarray, outputs: np.ndarray) -> None:
-        """Let arcs (by number) leave a new state for each ``group`` (from 0), reached by one arc with these labels.
+        """Let arcs leave a new state for each ``group`` (from 0), which a single arc with the given labels leads to.
 
-        That arc has the least of their costs, which is subtracted from theirs.
+        That arc gets the least of their costs, which is subtracted from theirs.
         """
         count = len(inputs)
         least, sources = np.full(count, np.inf, dtype=np.float32), np.zeros(count, dtype=np.int64)
@@ -127,11 +190,12 @@ class _Arcs:
 
 
 def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
-    """A graph of transition-ids as part of a grammar: arcs that lead into another graph leave states of a special kind.
+    """Return a graph of transition-ids as part of a grammar: arcs into other graphs leave states of a special kind.
 
     All arcs of such a state call one nonterminal (and then lead to one state), or are #nonterm_end; they have no output
     labels; the state's final cost is 4096. At entries there is one arc for each phone that may come before. A graph
-    that was prepared already stays as it is.
+    that was
+    prepared already stays as it is.
 
     Raises
     ------
@@ -158,7 +222,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
 
 
 def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (arcs,) each: the nonterminal and the phone of labels, 0 for other labels."""
+    """Return the nonterminal and the phone of labels, int64 (arcs,) each, 0 for other labels."""
     special = labels >= FIRST_LABEL
     names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
     wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
@@ -169,7 +233,7 @@ def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray
 
 
 def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_top: bool) -> None:
-    """FormatError for nonterminals in the wrong places."""
+    """Raise FormatError for nonterminals in the wrong places."""
     sources, ends = fst.sources, names == nonterminals.end
     for name, what in ((nonterminals.begin, "#nonterm_begin"), (nonterminals.reenter, "#nonterm_reenter")):
         has = np.zeros(fst.num_states, dtype=bool)
@@ -236,13 +300,13 @@ def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
 
 
 def of_part(fst: Fst, nonterminals: Nonterminals) -> Fst:
-    """Prepare a graph as part of a grammar, whether the top graph or not. FormatError as :func:`prepared`."""
+    """Prepare a graph as part of a grammar, whether the top graph or not. FormatError as for :func:`prepared`."""
     is_begin = _decoded(fst.input_labels, nonterminals)[0] == nonterminals.begin
     return prepared(fst, nonterminals, is_top=not is_begin.any())
 
 
 def can_be_empty(part: Fst, nonterminals: Nonterminals) -> bool:
-    """Whether a nonterminal's graph has a path without transition-ids, disregarding the nonterminals in it."""
+    """Return whether a nonterminal's graph has a path without transition-ids, nonterminals in it disregarded."""
     names, _ = _decoded(part.input_labels, nonterminals)
     ends = np.zeros(part.num_states, dtype=bool)
     ends[part.sources[names == nonterminals.end]] = True

@@ -1,18 +1,19 @@
-"""Windows of phones as HMMs: graphs of transition-ids. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``.
+"""Windows of phones as HMMs: graphs of transition-ids, and their self-loops.
 
-Self-loops are added later, by ``self_loops.py``.
+Self-loops are added last, so that determinization does not see them. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``,
+``AddSelfLoops``.
 """
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import EPSILON, Window
-from nnet3py.graphs.nonterminals import Nonterminals
+from nnet3py.graphs.grammar_fst import FIRST_LABEL, Nonterminals
 from nnet3py.hmm.topology import NO_PDF, HmmState
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -30,21 +31,22 @@ class HmmArc(NamedTuple):
 
 
 class Hmm(NamedTuple):
-    """The transitions of a window's HMM without self-loops, by state; the last state is the final one."""
+    """Transitions of a window's HMM without self-loops, by state; the last state is the final one."""
 
     num_states: int
     arcs: list[HmmArc]
 
 
 def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, transition_scale: float) -> Hmm:
-    """The HMM of a window of phones.
+    """Return the HMM of a window of phones.
 
     Costs are those of the transition probabilities given that no self-loop is taken, times ``transition_scale``.
 
     Raises
     ------
     FormatError : a phone that the topology does not have
-    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have: tree and model do not match
+    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, since tree and model do not
+        match
     """
     if len(window) != tree.context_width:
         raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")
@@ -77,7 +79,7 @@ def _state_arcs(number: int, state: HmmState, window: Window, tree: ContextDepen
 
 
 class _Expansion:
-    """The arcs of the graph of transition-ids being made; its first states are those of the graph of windows."""
+    """Arcs of the graph of transition-ids being made; its first states are those of the graph of windows."""
 
     def __init__(self, num_states: int) -> None:
         self.num_states = num_states
@@ -104,20 +106,26 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
     """Replace the windows on the arcs of a graph by their HMMs without self-loops.
 
     Kaldi gets the same by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states,
-    and every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is
-    entered by arcs of two transition-states. States are numbered breadth first.
+    and every
+    HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is entered by
+    arcs of
+    two transition-states. States are numbered breadth first.
 
     Parameters
     ----------
-    fst : input labels are window ids, 0 for epsilon; from ``expand_context``
-    windows : the windows of the ids
-    transition_scale : factor of the costs of transitions
+    fst : Fst, input labels are window ids, 0 for epsilon; from ``expand_context``
+    windows : list of windows, by id
+    tree : ContextDependency
+    model : TransitionModel
+    transition_scale : float, factor of the costs of transitions
 
     Returns
     -------
-    an acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing
+    An acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing.
 
-    Raises as :func:`window_hmm` does; Nnet3Error for windows that are disambiguation symbols.
+    Raises
+    ------
+    Nnet3Error : windows that are disambiguation symbols; and as for :func:`window_hmm`
     """
     hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
             for number in sorted(set(fst.input_labels.tolist())) if number != EPSILON}
@@ -147,7 +155,7 @@ def _phones(window: Window) -> Window:
 
 
 def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
-    """Add what follows the first transition of an HMM that leads to state ``target``; return its states."""
+    """Add the part of an HMM after its first transition, leading to state ``target``; return its states."""
     entered = {arc.target for arc in hmm.arcs}
     last = hmm.num_states - 1
     states = [expansion.new_state() if number in entered else target for number in range(hmm.num_states)]
@@ -161,18 +169,21 @@ def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
-    """The transducer from transition-ids to window ids, for decoding graphs: HMMs from state 0 and back by epsilons.
+    """Return the transducer from transition-ids to window ids, for decoding graphs. Kaldi: GetHTransducer.
 
-    Windows of the same HMM share its states.
-
-    Windows that are disambiguation symbols, such as ``(-5,)``, get labels after the transition-ids, in their order.
-    With ``nonterminals``, windows may be nonterminals with the phone before, as ``(-104, 3)``, whose labels are coded.
+    HMMs lead from state 0 back to it by epsilons; windows of the same HMM share its states. Windows that are
+    disambiguation
+    symbols, such as ``(-5,)``, get labels after the transition-ids, in their order. With ``nonterminals``, windows may
+    be
+    nonterminals with the phone before, as ``(-104, 3)``, whose labels are coded.
 
     Returns
     -------
-    the transducer, without self-loops; the input labels of the disambiguation symbols
+    The transducer, without self-loops; the input labels of the disambiguation symbols.
 
-    Raises as :func:`window_hmm` does. Kaldi: GetHTransducer.
+    Raises
+    ------
+    Nnet3Error, FormatError : as for :func:`window_hmm`
     """
     expansion = _Expansion(1)
     disambig: list[int] = []
@@ -199,10 +210,118 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
 
 def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
-    """The graph with pdf-ids + 1 in place of transition-ids; epsilons are kept. FormatError for other labels."""
+    """Return the graph with pdf-ids + 1 in place of transition-ids; epsilons are kept. FormatError for other labels."""
     labels = fst.input_labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
         raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
                           f"{labels.min()} to {labels.max()}", hint="are graph and model of one system?")
     pdfs = (model.transition_id_to_pdf[labels] + 1).astype(np.int32)
     return dataclasses.replace(fst, input_labels=pdfs, output_labels=pdfs, stored=None)
+
+
+_NO_CLASS = -1        # of a state without arcs
+
+
+def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: bool = True,
+                   disambig: Collection[int] = (), reorder: bool = True) -> Fst:
+    """Give each state the self-loop of the transition-state whose arcs enter it.
+
+    So a self-loop comes after the transition that leaves its HMM state ("reordered"). For a state that arcs of several
+    transition-states enter, a new state with an epsilon arc to it is added for each, and has the self-loop. Without
+    ``reorder`` the self-loop is that of the transition-state whose arcs leave the state, so that it comes before.
+
+    Parameters
+    ----------
+    fst : Fst, input labels are transition-ids, epsilons (0), ``disambig`` and nonterminals
+    model : TransitionModel
+    scale : float, factor of the costs of taking and of not taking self-loops
+    check : bool, refuse a graph that has self-loops of the model already
+
+    Raises
+    ------
+    FormatError : a label that is not a transition-id of the model; with ``check``, the label of a self-loop
+    """
+    classes = _classes(fst.input_labels, model, check, disambig)
+    fst, class_of = _one_class_enters(fst, classes) if reorder else _one_class_leaves(fst, classes)
+    states = np.maximum(class_of, 0)
+    leaving = -scale * model.non_self_loop_log_probs[states]
+    leaving[states == 0] = 0.0
+    loops = model.self_loop_of[states]
+    looping = np.flatnonzero(loops)
+    weights = fst.weights + leaving[fst.sources]
+    finals = np.where(fst.is_final, fst.final_weights + leaving, NO_WEIGHT)
+    loop_labels = loops[looping]
+    return Fst.from_arcs(
+        fst.start, finals, np.concatenate((fst.sources, looping)), np.concatenate((fst.input_labels, loop_labels)),
+        np.concatenate((fst.output_labels, loop_labels if fst.is_acceptor else np.zeros_like(loop_labels))),
+        np.concatenate((weights, -scale * model.log_probs[loop_labels])), np.concatenate((fst.next_states, looping)))
+
+
+def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: Collection[int]) -> np.ndarray:
+    """Return the transition-state of each label, int64 (arcs,); 0 for other labels and epsilons."""
+    is_other = np.isin(labels, [0, *disambig]) | (labels >= FIRST_LABEL)
+    wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
+    if wrong.any():
+        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, but the model's transition-ids are 1 to "
+                          f"{model.num_transition_ids}", hint="are graph and model of one system?")
+    ids = np.where(is_other, 0, labels)
+    if check and model.is_self_loop[ids].any():
+        first = labels[model.is_self_loop[ids].argmax()]
+        raise FormatError(f"the graph has a self-loop already: transition-id {first}",
+                          hint="self-loops are added once, at the end")
+    return model.transition_id_to_state[ids].astype(np.int64)
+
+
+def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
+    """Return the graph with states added so that arcs of one class enter each state; and the states' classes."""
+    low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
+    low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
+    mixed = low < high
+    moved = np.flatnonzero(mixed[fst.next_states] & (classes > 0))
+    entered_by = np.where(mixed, 0, high)
+    if not len(moved):
+        return fst, entered_by
+    pairs, which = np.unique(np.stack((fst.next_states[moved], classes[moved])), axis=1, return_inverse=True)
+    new_states = fst.num_states + np.arange(pairs.shape[1])
+    next_states = fst.next_states.copy()
+    next_states[moved] = new_states[which.reshape(-1)]
+    nothing = np.zeros(len(new_states), dtype=np.int32)
+    grown = Fst.from_arcs(
+        fst.start, np.concatenate((fst.final_weights, np.full(len(new_states), NO_WEIGHT))),
+        np.concatenate((fst.sources, new_states)), np.concatenate((fst.input_labels, nothing)),
+        np.concatenate((fst.output_labels, nothing)), np.concatenate((fst.weights, nothing)),
+        np.concatenate((next_states, pairs[0])))
+    return dataclasses.replace(grown, arc_type=fst.arc_type), np.concatenate((entered_by, pairs[1]))
+
+
+def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
+    """Return the graph with states added so that arcs of one class leave each state; and the states' classes.
+
+    An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a new state,
+    which
+    the transition-id leaves.
+    """
+    low, high = _range_of_classes(fst.sources, classes, fst.num_states)
+    low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)        # left as if by an epsilon
+    mixed = low < high
+    is_moved = mixed[fst.sources] & (classes > 0)
+    moved = np.flatnonzero(is_moved)
+    new_states = fst.num_states + np.arange(len(moved))
+    next_states = fst.next_states.copy()
+    next_states[moved] = new_states
+    nothing = np.zeros(len(moved), dtype=np.int32)
+    labels = fst.input_labels[moved]
+    grown = Fst.from_arcs(
+        fst.start, np.concatenate((fst.final_weights, np.full(len(moved), NO_WEIGHT))),
+        np.concatenate((fst.sources, new_states)), np.concatenate((np.where(is_moved, 0, fst.input_labels), labels)),
+        np.concatenate((fst.output_labels, nothing)), np.concatenate((fst.weights, nothing)),
+        np.concatenate((next_states, fst.next_states[moved])), fst.arc_type)
+    return grown, np.concatenate((np.where(mixed, 0, high), classes[moved]))
+
+
+def _range_of_classes(states: np.ndarray, classes: np.ndarray, num_states: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and the highest class of a state's arcs, int64 (states,); without arcs, low is above high."""
+    low, high = np.full(num_states, np.iinfo(np.int64).max), np.full(num_states, _NO_CLASS)
+    np.minimum.at(low, states, classes)
+    np.maximum.at(high, states, classes)
+    return low, high

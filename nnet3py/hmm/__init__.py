@@ -1,7 +1,9 @@
-"""Phones' models: topologies, transition models, decision trees, and the alignments that refer to them.
+"""Phones' models: HMM topologies, transition models, decision trees, and alignments that refer to them.
 
-``transition_model.py``, ``topology.py``: arrays index by transition-id. ``tree.py``: decision trees, and the
-transition model that a tree and a topology make. ``align_phones.py``: ``PhoneAligner(model, tree).align(phones,
-lengths)`` and ``.convert(old_model, ids, factor)`` make alignments. ``alignment.py``: ``phone_starts(model, ids)``,
-``check_transition_ids(model, ids)``, ``describe_transitions(model, names, counts)``.
+Most used are ``TransitionModel`` (``transition_model.py``: arrays indexed by transition-id), ``ContextDependency``
+(``tree.py``: decision trees, and the transition model that a tree and a topology make) and ``PhoneAligner``
+(``alignment.py``: alignments from phones and lengths, and to another model or frame rate).
+
+The room must not import FSTs, networks or Gaussians. kaldi-io, which reads tables, reads none of
+these files.
 """

@@ -1,12 +1,16 @@
-"""HMM topologies: the states of each phone's HMM and where they lead. Kaldi: ``HmmTopology``."""
+"""HMM topologies: the states of each phone's HMM and their transitions; the usual topologies made from lists of phones.
+
+Kaldi: ``HmmTopology``, the scripts gen_topo.pl, and that of chain models.
+"""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 logger = logging.getLogger(__name__)
@@ -18,12 +22,12 @@ _TOLERANCE = 0.01               # how far from 1 a state's probabilities may sum
 
 @dataclass
 class HmmState:
-    """One state.
+    """A state of an HMM.
 
     Attributes
     ----------
-    forward_pdf_class, self_loop_pdf_class : which of the phone's pdfs, -1 for a state that emits nothing
-    transitions : (destination state, probability), in the file's order, which numbers transition-ids
+    forward_pdf_class, self_loop_pdf_class : int, pdf classes of the phone; -1 for a state that emits nothing
+    transitions : list of (destination state, probability), in the file's order, which numbers transition-ids
     """
 
     forward_pdf_class: int = NO_PDF
@@ -33,12 +37,12 @@ class HmmState:
 
 @dataclass
 class HmmTopology:
-    """The HMMs of all phones.
+    """HMMs of all phones.
 
     Attributes
     ----------
-    entries : the states of each distinct HMM
-    entry_of_phone : phone -> index into ``entries``
+    entries : list of the states of each distinct HMM
+    entry_of_phone : dict, from phone to index into ``entries``
     """
 
     entries: list[list[HmmState]]
@@ -51,11 +55,11 @@ class HmmTopology:
 
     @property
     def is_hmm(self) -> bool:
-        """True if no state has another pdf class for its self-loop than for leaving it; files are shorter then."""
+        """True if every state has one pdf class for its self-loop and for leaving; files are shorter then."""
         return all(s.forward_pdf_class == s.self_loop_pdf_class for entry in self.entries for s in entry)
 
     def num_pdf_classes(self, phone: int) -> int:
-        """Pdf classes of a phone of the topology, which count from 0. Kaldi: NumPdfClasses."""
+        """Return the number of pdf classes of a phone, which count from 0. Kaldi: NumPdfClasses."""
         states = self.entries[self.entry_of_phone[phone]]
         return 1 + max(max(state.forward_pdf_class, state.self_loop_pdf_class) for state in states)
 
@@ -63,7 +67,7 @@ class HmmTopology:
 
     @classmethod
     def read(cls, reader: TokenReader) -> HmmTopology:
-        """Read from ``<Topology>`` to ``</Topology>``; FormatError for what is not a topology."""
+        """Read from ``<Topology>`` to ``</Topology>``; FormatError for other contents."""
         reader.expect("<Topology>")
         topology = _read_binary(reader) if reader.binary else _read_text(reader)
         try:
@@ -73,7 +77,7 @@ class HmmTopology:
         return topology
 
     def check(self) -> None:
-        """FormatError if no HMM can be made of this."""
+        """Raise FormatError if no HMM can be made of the entries."""
         if not self.entry_of_phone or min(self.entry_of_phone) <= 0:
             raise FormatError("expected a topology with phones above 0")
         if set(self.entry_of_phone.values()) != set(range(len(self.entries))):
@@ -86,7 +90,7 @@ class HmmTopology:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it, text or binary."""
+        """Write the topology, text or binary."""
         writer.token("<Topology>")
         writer.newline_if_text()
         if writer.binary:
@@ -140,7 +144,7 @@ class HmmTopology:
 
 
 def _problem(entry: list[HmmState]) -> str | None:
-    """What is wrong with the states of an entry, or None."""
+    """Return a problem of the states of an entry as text, or None."""
     last = len(entry) - 1
     if last < 1:
         return f"expected at least 2 states, found {len(entry)}"
@@ -254,3 +258,53 @@ def _read_text_state(reader: TokenReader) -> HmmState:
     if token != "</State>":
         raise reader.unexpected(token, "<Transition> or </State>")
     return state
+
+
+_STAY, _LEAVE = 0.75, 0.25          # of a state that leads to itself and to the next
+_CHAIN = 0.5
+
+
+def chain_topology(phones: Sequence[int]) -> HmmTopology:
+    """Return the topology of chain models: a state per phone, a pdf for its first frame, a pdf for all others.
+
+    UsageError for phones of 0 or less, or given twice.
+    """
+    states = [HmmState(0, 1, [(0, _CHAIN), (1, _CHAIN)]), HmmState()]
+    return _topology([(list(phones), states)])
+
+
+def left_to_right_topology(nonsilence: Sequence[int], silence: Sequence[int], num_states: int = 3,
+                           num_silence_states: int = 5) -> HmmTopology:
+    """Return a topology of states one after the other; inner states of silence come in any order.
+
+    UsageError for phones of 0 or less, phones given twice, and fewer than one state.
+    """
+    if min(num_states, num_silence_states) < 1:
+        raise UsageError(f"expected 1 state or more a phone, found {num_states} and {num_silence_states}")
+    return _topology([(list(nonsilence), _in_a_row(num_states)), (list(silence), _silence(num_silence_states))])
+
+
+def _in_a_row(count: int) -> list[HmmState]:
+    return [*(HmmState(n, n, [(n, _STAY), (n + 1, _LEAVE)]) for n in range(count)), HmmState()]
+
+
+def _silence(count: int) -> list[HmmState]:
+    if count == 1:
+        return _in_a_row(1)
+    last, share = count - 1, 1.0 / (count - 1)
+    inner = [HmmState(n, n, [(target, share) for target in range(1, count)]) for n in range(1, last)]
+    return [HmmState(0, 0, [(target, share) for target in range(last)]), *inner,
+            HmmState(last, last, [(last, _STAY), (count, _LEAVE)]), HmmState()]
+
+
+def _topology(groups: list[tuple[list[int], list[HmmState]]]) -> HmmTopology:
+    phones = [phone for group, _ in groups for phone in group]
+    if not phones or min(phones) < 1:
+        raise UsageError(f"expected phones, which are above 0, found {min(phones) if phones else 'none'}")
+    if len(set(phones)) != len(phones):
+        raise UsageError(f"phone {next(phone for phone in phones if phones.count(phone) > 1)} is given twice")
+    used = [(group, states) for group, states in groups if group]
+    topology = HmmTopology([states for _, states in used],
+                           {phone: number for number, (group, _) in enumerate(used) for phone in group})
+    topology.check()
+    return topology

@@ -1,4 +1,4 @@
-"""Transition models: what stands before the network in an acoustic model. Kaldi: ``TransitionModel``."""
+"""Transition models, which stand before the network in an acoustic model. Kaldi: ``TransitionModel``."""
 from __future__ import annotations
 
 import logging
@@ -34,15 +34,16 @@ class TransitionModel(metaclass=AdvisingType):
     transition_id_to_state : int32 (transition-ids + 1,), transition-states; 0 at 0
     transition_id_to_pdf : int32 (transition-ids + 1,), pdf-ids; -1 at 0
     is_self_loop : bool (transition-ids + 1,)
-    is_final : bool (transition-ids + 1,): leads to the final state of the phone's HMM
-    first_transition_id : int32 (states + 2,), of each transition-state; one more than the last id at states + 1
+    is_final : bool (transition-ids + 1,), whether the transition leads to the final state of the phone's HMM
+    first_transition_id : int32 (states + 2,), first id of each transition-state; one more than the last id at states +
+        1
     """
 
     _FROM_FILE: ClassVar[str] = "nnet3py.read_transition_model('final.mdl') reads a file"
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{"load from_file": _FROM_FILE})
 
     def __init__(self, topology: HmmTopology, tuples: np.ndarray, log_probs: np.ndarray) -> None:
-        """FormatError if the parts do not belong together."""
+        """Number the transitions; FormatError if the parts do not belong together."""
         self.topology = topology
         self.tuples = np.asarray(tuples, dtype=np.int32)
         self.log_probs = np.asarray(log_probs, dtype=np.float32)
@@ -53,7 +54,7 @@ class TransitionModel(metaclass=AdvisingType):
                 f"{self.num_transition_ids} transition-ids>")
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same topology, transition-states and probabilities."""
+        """Return whether both have the same topology, transition-states and probabilities."""
         if not isinstance(other, TransitionModel):
             return NotImplemented
         return self is other or (self.topology == other.topology and np.array_equal(self.tuples, other.tuples)
@@ -63,44 +64,44 @@ class TransitionModel(metaclass=AdvisingType):
 
     @property
     def num_transition_states(self) -> int:
-        """Transition-states, which count from 1."""
+        """The number of transition-states, which count from 1."""
         return len(self.tuples)
 
     @property
     def num_transition_ids(self) -> int:
-        """Transition-ids, which count from 1."""
+        """The number of transition-ids, which count from 1."""
         return len(self.transition_id_to_state) - 1
 
     @property
     def num_pdfs(self) -> int:
-        """Pdfs, which count from 0; the output dimension of an acoustic model."""
+        """The number of pdfs, which count from 0; the output dimension of an acoustic model."""
         return int(self.tuples[:, 2:].max()) + 1
 
     @property
     def num_phones(self) -> int:
-        """The largest phone, as Kaldi has it; not how many there are."""
+        """The largest phone, which Kaldi takes for the number of phones."""
         return max(self.topology.entry_of_phone)
 
     @property
     def transition_id_to_phone(self) -> np.ndarray:
-        """int32 (transition-ids + 1,); 0 at 0."""
+        """The phone of each transition-id, int32 (transition-ids + 1,); 0 at 0."""
         return self._of_state(self.tuples[:, 0], 0)
 
     @property
     def transition_id_to_hmm_state(self) -> np.ndarray:
-        """int32 (transition-ids + 1,), states of the phone's HMM; -1 at 0."""
+        """The HMM state of each transition-id, int32 (transition-ids + 1,); -1 at 0."""
         return self._of_state(self.tuples[:, 1], -1)
 
     @property
     def transition_id_to_index(self) -> np.ndarray:
-        """int32 (transition-ids + 1,): which of its transition-state's transitions; 0 at 0."""
+        """The number of each transition in its transition-state, int32 (transition-ids + 1,); 0 at 0."""
         index = np.arange(self.num_transition_ids + 1) - self.first_transition_id[self.transition_id_to_state]
         index[0] = 0
         return index.astype(np.int32)
 
     @cached_property
     def transition_id_to_pdf_class(self) -> np.ndarray:
-        """int32 (transition-ids + 1,), pdf classes of the topology; -1 at 0."""
+        """The pdf class of each transition-id, int32 (transition-ids + 1,); -1 at 0."""
         states = [self.topology.entries[self.topology.entry_of_phone[phone]][state]
                   for phone, state in self.tuples[:, :2].tolist()]
         forward = self._of_state(np.array([state.forward_pdf_class for state in states]), -1)
@@ -109,7 +110,7 @@ class TransitionModel(metaclass=AdvisingType):
 
     @cached_property
     def self_loop_of(self) -> np.ndarray:
-        """int32 (states + 1,), the transition-id of each transition-state's self-loop; 0 for none."""
+        """The transition-id of each transition-state's self-loop, int32 (states + 1,); 0 for none."""
         ids = np.zeros(self.num_transition_states + 1, dtype=np.int32)
         loops = np.flatnonzero(self.is_self_loop)
         ids[self.transition_id_to_state[loops]] = loops
@@ -117,7 +118,7 @@ class TransitionModel(metaclass=AdvisingType):
 
     @cached_property
     def non_self_loop_log_probs(self) -> np.ndarray:
-        """float32 (states + 1,), of leaving each transition-state; 0 for one without self-loop, and at 0."""
+        """The log-probability of leaving each transition-state, float32 (states + 1,); 0 without self-loop."""
         with np.errstate(under="ignore"):
             leaving = 1.0 - np.exp(self.log_probs[self.self_loop_of]).astype(np.float64)
         leaving = np.where(self.self_loop_of > 0, leaving, 1.0).astype(np.float32)
@@ -137,14 +138,14 @@ class TransitionModel(metaclass=AdvisingType):
         self.__dict__.pop("non_self_loop_log_probs", None)     # was derived from the old ones
 
     def num_transition_indices(self, transition_state: int) -> int:
-        """How many transitions leave a transition-state. Kaldi: NumTransitionIndices."""
+        """Return how many transitions leave a transition-state. Kaldi: NumTransitionIndices."""
         self._check_state(transition_state)
         return int(self.first_transition_id[transition_state + 1] - self.first_transition_id[transition_state])
 
     def transition_id(self, transition_state: int, index: int) -> int:
-        """The id of a transition-state's transition ``index``, from 0. Kaldi: PairToTransitionId.
+        """Return the id of a transition-state's transition ``index``, from 0. Kaldi: PairToTransitionId.
 
-        Nnet3Error for one that does not exist.
+        Nnet3Error for a transition that does not exist.
         """
         if not 0 <= index < self.num_transition_indices(transition_state):
             raise Nnet3Error(f"transition-state {transition_state} has no transition {index}; it has "
@@ -152,7 +153,7 @@ class TransitionModel(metaclass=AdvisingType):
         return int(self.first_transition_id[transition_state]) + index
 
     def transition_state(self, phone: int, hmm_state: int, forward_pdf: int, self_loop_pdf: int | None = None) -> int:
-        """The transition-state of a tuple. Kaldi: TupleToTransitionState.
+        """Return the transition-state of a tuple. Kaldi: TupleToTransitionState.
 
         ``self_loop_pdf`` None: the same as ``forward_pdf``. Nnet3Error for a tuple that does not exist.
         """
@@ -173,7 +174,7 @@ class TransitionModel(metaclass=AdvisingType):
                              f"{self.num_transition_states}")
 
     def _of_state(self, values: np.ndarray, none: int) -> np.ndarray:
-        """int32 (transition-ids + 1,): for each id the value of its transition-state; ``none`` at 0."""
+        """Return the value of each id's transition-state, int32 (transition-ids + 1,); ``none`` at 0."""
         return np.concatenate(([none], values)).astype(np.int32)[self.transition_id_to_state]
 
     def _derive(self) -> None:
@@ -200,7 +201,7 @@ class TransitionModel(metaclass=AdvisingType):
         _check_log_probs(self.log_probs)
 
     def _places(self, first_state: np.ndarray) -> np.ndarray:
-        """The state of the topology, counted through all entries, that each tuple is about."""
+        """Return the state of the topology, counted through all entries, of each tuple."""
         if not len(self.tuples):
             raise FormatError("expected a transition model with states, found none")
         if self.tuples.min() < 0:
@@ -219,7 +220,7 @@ class TransitionModel(metaclass=AdvisingType):
 
     @classmethod
     def read(cls, reader: TokenReader) -> TransitionModel:
-        """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for what is not a transition model."""
+        """Read from ``<TransitionModel>`` to ``</TransitionModel>``; FormatError for other contents."""
         if isinstance(reader, str | os.PathLike):
             raise UsageError("TransitionModel.read takes an open file",
                              "nnet3py.read_transition_model('final.mdl') reads one by its name")
@@ -244,7 +245,7 @@ class TransitionModel(metaclass=AdvisingType):
             raise reader.error(error.message) from error
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it, text or binary."""
+        """Write the model, text or binary."""
         writer.token("<TransitionModel>")
         writer.newline_if_text()
         self.topology.write(writer)
@@ -275,11 +276,11 @@ def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
 
     Parameters
     ----------
-    path : any rxfilename of a file that begins with one: of its own, or an acoustic model
+    path : str, any rxfilename of a file that begins with a transition model, such as an acoustic model
 
     Returns
     -------
-    Topology, pdfs and probabilities, as arrays by transition-id.
+    TransitionModel.
 
     Raises
     ------

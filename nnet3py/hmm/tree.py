@@ -23,14 +23,14 @@ SMALLEST_ENTRY = 3    # bytes of a table's entry, in text: a letter pair and a s
 
 @dataclass(frozen=True)
 class Constant:
-    """A leaf: the pdf-id."""
+    """A leaf: its pdf-id."""
 
     answer: int
 
 
 @dataclass(frozen=True)
 class Table:
-    """One subtree per value of the key; None for none."""
+    """A question for the value of a key, with a subtree for each value; None for no subtree."""
 
     key: int
     children: tuple[Map | None, ...]
@@ -38,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Split:
-    """``yes`` for the values in ``values``, ``no`` for all others."""
+    """A question whether a key's value is in ``values``, with a subtree for each answer."""
 
     key: int
     values: frozenset[int]
@@ -51,7 +51,7 @@ Map = Constant | Table | Split
 
 @dataclass(frozen=True)
 class _Values:
-    """What is known of a key: one of ``allowed`` (None: any), and none of ``excluded``."""
+    """Knowledge about a key's value: it is among ``allowed`` (None: any), and not among ``excluded``."""
 
     allowed: frozenset[int] | None = None
     excluded: frozenset[int] = frozenset()
@@ -72,12 +72,12 @@ _ANY = _Values()
 
 @dataclass
 class ContextDependency:
-    """A tree.
+    """A decision tree from phones in context to pdfs.
 
     Attributes
     ----------
-    context_width : phones in the window
-    central_position : of the phone itself in it
+    context_width : int, phones in the window
+    central_position : int, position of the phone itself in the window
     to_pdf : the root
     """
 
@@ -87,7 +87,7 @@ class ContextDependency:
 
     @classmethod
     def read(cls, reader: TokenReader) -> ContextDependency:
-        """Read from ``ContextDependency`` to ``EndContextDependency``; FormatError for what is not a tree."""
+        """Read from ``ContextDependency`` to ``EndContextDependency``; FormatError for other contents."""
         reader.expect("ContextDependency")
         width, position = reader.integer(), reader.integer()
         token = reader.token()
@@ -104,7 +104,7 @@ class ContextDependency:
         return cls(width, position, to_pdf)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it, text or binary."""
+        """Write the tree, text or binary."""
         writer.token("ContextDependency")
         writer.integer(self.context_width)
         writer.integer(self.central_position)
@@ -114,11 +114,11 @@ class ContextDependency:
 
     @property
     def num_pdfs(self) -> int:
-        """Pdfs, which count from 0. Kaldi: NumPdfs."""
+        """The number of pdfs, which count from 0. Kaldi: NumPdfs."""
         return max((pdf for pdf, _ in _leaves(self.to_pdf, {})), default=-1) + 1
 
     def pdf(self, window: Sequence[int], pdf_class: int) -> int:
-        """The pdf-id of a pdf class of the phone in the middle of a window, 0 standing for no phone. Kaldi: Compute.
+        """Return the pdf-id of a pdf class of the central phone of a window; 0 stands for no phone. Kaldi: Compute.
 
         Nnet3Error if the tree has none.
         """
@@ -137,7 +137,8 @@ class ContextDependency:
         return tree.answer
 
     def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
-        """The pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
+        """Return the tuples of pdf-ids that classes of a phone have together in any context, ascending.
+        """
         values = {self.central_position: _Values(frozenset([phone]))}
         return sorted(set(self._pdfs((), pdf_classes, values)))
 
@@ -152,7 +153,7 @@ class ContextDependency:
 
 
 def _leaves(tree: Map | None, values: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
-    """The answers that are possible with what is known, each with what is known then."""
+    """Yield the answers that are possible given the known values, each with the values known then."""
     if tree is None:
         return
     if isinstance(tree, Constant):
@@ -221,10 +222,18 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
 
 
 def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
-    """The tree in which a phone's pdfs depend on nothing but the phone: a pdf for each of its pdf classes.
+    """Return the tree in which a phone's pdfs depend on the phone only: a pdf for each of its pdf classes.
 
-    ``shared_phones``: sets of phones with the same pdfs, which numbers the pdfs; None: every phone of the topology has
-    its own. FormatError for sets that share or lack phones. Kaldi: MonophoneContextDependency[Shared].
+    Kaldi: MonophoneContextDependency[Shared].
+
+    Parameters
+    ----------
+    shared_phones : sets of phones with the same pdfs, in whose order the pdfs are numbered; None: every phone has its
+        own
+
+    Raises
+    ------
+    FormatError : sets that share or lack phones
     """
     sets = [[phone] for phone in topology.phones] if shared_phones is None else shared_phones
     groups = [sorted(phones) for phones in sets]
@@ -238,9 +247,13 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Root:
-    """Phones that share a tree: with one root for all their pdf classes (``shared``), or one for each class.
+    """Phones that share a tree.
 
-    ``split``: whether more questions may be asked below.
+    Attributes
+    ----------
+    phones : tuple of int
+    shared : bool, one root for all pdf classes; otherwise a root for each class
+    split : bool, more questions may be asked below
     """
 
     phones: tuple[int, ...]
@@ -249,7 +262,7 @@ class Root:
 
 
 def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leaves: Iterator[int]) -> Map:
-    """The tree that only tells roots apart, by the phone at ``position``; ``leaves`` numbers its leaves.
+    """Return the tree that only tells roots apart, by the phone at ``position``; ``leaves`` numbers its leaves.
 
     Kaldi: GetStubMap.
     """
@@ -269,7 +282,7 @@ def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leave
 
 
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
-    """The transition model of a tree: a state per phone, HMM state and pdfs; probabilities are the topology's.
+    """Return the transition model of a tree: a state per phone, HMM state and pdfs, with the topology's probabilities.
 
     Raises
     ------

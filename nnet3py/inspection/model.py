@@ -1,4 +1,4 @@
-"""The facts of one model file."""
+"""Descriptions of model files: networks, transition models and priors."""
 from __future__ import annotations
 
 import os
@@ -13,13 +13,12 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.inspection.facts import Layer, ModelFacts, NetworkFacts, Port, PriorFacts, TransitionFacts
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader
-from nnet3py.network.consistency import orphan_components, orphan_nodes
-from nnet3py.network.loops import is_recurrent
+from nnet3py.network.edit_checks import FIXED_ARRAYS
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, InputNode
-from nnet3py.network.surgery_components import FIXED_ARRAYS
+from nnet3py.network.recurrence import is_recurrent
+from nnet3py.network.structure import ComponentNode, InputNode, orphan_components, orphan_nodes
 
-# kind, whether it is binary, and the three parts that may be there
+# Kind, whether the file is binary, and the parts that it may have.
 Contents = tuple[str, bool, TransitionModel | None, Nnet | None, "np.ndarray | None"]
 
 
@@ -51,7 +50,7 @@ def _read_model(reader: TokenReader) -> Contents:
     reader.skip_whitespace()
     if reader.at_end():
         return "transition model", reader.binary, transitions, None, None
-    if reader.peek_token() == "D":      # <DIMENSION>: Gaussian mixtures follow, which are left alone
+    if reader.peek_token() == "D":      # <DIMENSION>: Gaussian mixtures follow, which are not read
         return "GMM model", reader.binary, transitions, None, None
     model = AcousticModel.read_after(transitions, reader)
     return "acoustic model", reader.binary, transitions, model.nnet, model.priors
@@ -91,7 +90,7 @@ def network_facts(nnet: Nnet) -> NetworkFacts:
 
 def _contexts(nnet: Nnet) -> tuple[int | None, int | None, str]:
     """Left and right context, and the reason if they cannot be told."""
-    from nnet3py.compiler.context import compute_simple_nnet_context
+    from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
     if not nnet.is_simple():
         return None, None, "defined only for networks with an 'input', an 'output' and no other input but 'ivector'"
@@ -110,7 +109,7 @@ def _layer(name: str, component: Component, nodes: list[str]) -> Layer:
 
 
 def _frames(component: Any) -> float | None:
-    """The rows that a component's statistics have seen; for a composite, the most of any component inside it."""
+    """Return the number of rows in a component's statistics; for a composite the largest of its children."""
     inner = [frames for child in getattr(component, "children", ()) if (frames := _frames(child)) is not None]
     for attribute in ("counters", "count"):      # the first counter counts rows
         if attribute in component.STATISTICS:
@@ -119,7 +118,7 @@ def _frames(component: Any) -> float | None:
 
 
 def _arrays(component: Any) -> list[np.ndarray]:
-    """Parameters, statistics and fixed matrices."""
+    """Return the parameters, statistics and fixed matrices of a component."""
     parts = [component, *getattr(component, "children", ())]
     arrays = list(component.parameters().values())
     for part in parts:

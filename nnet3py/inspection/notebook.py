@@ -1,12 +1,11 @@
-"""What notebooks show: tables of networks, components, computations, examples and results, drawings of networks."""
+"""Displays of notebooks: tables of networks, components, computations, examples and results, drawings of networks."""
 from __future__ import annotations
 
 import html
 from functools import singledispatch
 from typing import Any
 
-from nnet3py.compiler.commands import CommandType
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.components.base import Component
 from nnet3py.egs.example import NnetExample, NnetIo
@@ -22,10 +21,7 @@ from nnet3py.training.train import COLUMNS, History
 
 @singledispatch
 def html_of(value: Any) -> str:
-    """A piece of HTML that shows a network, a component, a computation, a request, an example or a result.
-
-    Anything else is shown as text.
-    """
+    """Return HTML for a network, component, computation, request, example or result; for others the value's text."""
     return f"<pre>{html.escape(repr(value))}</pre>"
 
 

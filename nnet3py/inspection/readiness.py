@@ -1,14 +1,29 @@
-"""What a model lacks for computing, training and decoding, and what to do about it."""
+"""Readiness of models for computing, training, decoding, recognition and fine-tuning: missing things and remedies."""
 from __future__ import annotations
 
-from nnet3py.inspection.facts import PITCH_CONFS, FolderFacts, Lack, ModelFacts, NetworkFacts, Port, Readiness
-from nnet3py.inspection.text import Inspection
+import os
+from typing import TYPE_CHECKING
 
-MOST_NAMES = 3     # of components in a message
+from nnet3py.errors import Nnet3Error
+from nnet3py.inspection.facts import (
+    PITCH_CONFS,
+    FolderFacts,
+    Inspection,
+    Lack,
+    ModelFacts,
+    NetworkFacts,
+    Port,
+    Readiness,
+)
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.model_folder import ModelFolder
+
+MOST_NAMES = 3     # components that a message names
 
 
 def judge(inspection: Inspection) -> None:
-    """Fill in the three purposes of an inspection, in place."""
+    """Fill in computing, training and decoding of an inspection, in place."""
     model = inspection.model
     if model is None:
         for purpose in (inspection.computing, inspection.training, inspection.decoding):
@@ -52,7 +67,7 @@ def _computing(inspection: Inspection, model: ModelFacts, network: NetworkFacts)
 
 
 def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -> None:
-    """What must be given for each utterance."""
+    """Fill in the inputs of each utterance."""
     folder = inspection.folder or FolderFacts("")
     for port in network.inputs:
         if port.name == "input":
@@ -67,7 +82,7 @@ def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -
 
 
 def _made_by(folder: FolderFacts) -> str:
-    """The command that makes features as a folder says."""
+    """Return the command that makes features with a folder's conf files; empty without them."""
     pitch = next((name for name in PITCH_CONFS if name in folder.settings), "")
     for name in ("conf/mfcc.conf", "conf/fbank.conf", "conf/plp.conf", "mfcc.conf"):
         if name in folder.settings:
@@ -80,7 +95,7 @@ def _made_by(folder: FolderFacts) -> str:
 
 
 def _usable_network(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
-    """What nnet3-compute, and every decoder, cannot do without."""
+    """Fill in what nnet3-compute and all decoders require of a network."""
     _names_of_ports(model, network, ready)
     if network.is_simple and network.left_context is None:
         ready.missing.append(Lack(f"an output that can be computed: {network.context_note}",
@@ -219,13 +234,13 @@ def _folder_for_decoding(inspection: Inspection, model: ModelFacts, network: Net
 
 
 def _graph(folder: FolderFacts, ready: Readiness) -> None:
-    """What to know of a graph that is there."""
+    """Fill in the folder's graph."""
     ready.takes.append(f"the graph {folder.path}/{folder.graphs[0]}")
     if folder.graphs[0].endswith("HCLr.fst"):
         ready.notes.append("the graph is composed of HCLr.fst and Gr.fst while decoding: nnet3-latgen-faster-lookahead")
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- texts of messages -------------------------------------------------------------------------------------------------
 
 
 def _ports(ports: list[Port]) -> str:
@@ -235,3 +250,81 @@ def _ports(ports: list[Port]) -> str:
 def _some(names: list[str]) -> str:
     rest = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+_PITCH_DIM = 3
+_ADVICE = (
+    ("no graph", "make-graph, or give one that lies elsewhere: nnet3-transcribe --graph=GRAPH"),
+    ("more than one graph", "nnet3-transcribe --graph=GRAPH"),
+    ("acoustic model", "nnet3-am-init, or give the folder that has one"),
+    ("which says how features", "copy the file by which the features of the training were made"),
+    ("conf/model.conf", "write options of decoding into it, such as --acoustic-scale=1.0"),
+    ("there is no file", "names in conf files are relative to the working directory, or to the model folder"),
+)
+
+
+def judge_recognition(inspection: Inspection) -> None:
+    """Fill in recognition of a folder's inspection, in place; nothing for a file."""
+    from nnet3py.recognition.model_folder import look_at_folder
+
+    if inspection.folder is None:
+        return
+    ready = inspection.recognition
+    try:
+        folder = look_at_folder(inspection.folder.path)
+    except Nnet3Error as error:
+        ready.missing.append(Lack(str(error), "see the message"))
+        return
+    ready.missing += [Lack(what, _advice(what)) for what in folder.missing]
+    ready.takes.append("sound of any sampling rate: nnet3-transcribe FOLDER SOUND, nnet3py.Recognizer(FOLDER)")
+    ready.notes += [folder.describe(), *folder.unused]
+    if not (folder.word_boundary or folder.align_lexicon) and folder.graph:
+        ready.notes.append("no phones/word_boundary.int or phones/align_lexicon.int beside the graph: the times of "
+                           "words are a little off")
+    if not folder.options.get("endpoint.silence-phones"):
+        ready.notes.append("nothing says which phones are silence (--endpoint.silence-phones): an utterance ends only "
+                           "after 20 seconds")
+    if inspection.model is not None and inspection.model.network is not None:
+        _dimensions(inspection, inspection.model.network, folder)
+    if ready.is_ready:
+        inspection.fine_tuning = _fine_tuning(folder)
+
+
+def _fine_tuning(folder: ModelFolder) -> Readiness:
+    """Return the readiness for fine-tuning of a folder that can recognize sound."""
+    from nnet3py.fine_tuning.requirements import requirements
+
+    needed = requirements(folder.path)
+    if not needed.can_fine_tune:
+        return Readiness(missing=[Lack(note, "use a chain model with its graph, tree and lexicon") for note in
+                                  needed.notes])
+    what = "a voice, a room, words" if needed.can_add_words else "a voice, a room"
+    return Readiness([f"speech with its words ({what}): nnet3py fine-tune FOLDER DATA --out=NEW"], notes=needed.notes)
+
+
+def _advice(what: str) -> str:
+    return next((advice for part, advice in _ADVICE if part in what), "correct or copy the file that is named")
+
+
+def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFolder) -> None:
+    """Fill in dimensions of the network's inputs that the folder's options do not produce."""
+    missing = inspection.recognition.missing
+    options, wanted = folder.features, network.input_dim("input")
+    if folder.feature_kind == "fbank":
+        feature_dim = int(options.get("num-mel-bins", 23)) + bool(options.get("use-energy", False))
+    else:
+        feature_dim = int(options.get("num-ceps", 13))
+    if folder.pitch is not None:
+        from nnet3py.feat.process_pitch import process_pitch_options
+
+        feature_dim += process_pitch_options(folder.pitch).dim
+    if options and wanted and feature_dim != wanted:
+        advice = f"compare conf/{folder.feature_kind}.conf with that of the training"
+        if folder.pitch is None and wanted == feature_dim + _PITCH_DIM:
+            advice = f"{_PITCH_DIM} more may be pitch: copy conf/pitch.conf of the training, and set --add-pitch=true"
+        missing.append(Lack(f"features of dimension {wanted}, which the network takes: the folder's options make "
+                            f"{feature_dim}", advice))
+    if network.input_dim("ivector") and folder.ivectors is None:
+        missing.append(Lack(f"i-vectors of dimension {network.input_dim('ivector')}, which the network takes",
+                            "copy the extractor of the training, with final.ie, final.dubm, final.mat, "
+                            f"global_cmvn.stats and splice_opts, to {os.path.join(folder.path, 'ivector_extractor')}"))

@@ -1,16 +1,20 @@
-"""A network as a table: what each node takes, from which frames, and its output."""
+"""Tables of networks: nodes with inputs, dimensions and parameters; differences between the components of two."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from nnet3py.components.base import Component
 from nnet3py.inspection.facts import NetworkFacts
 from nnet3py.inspection.model import network_facts
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
-from nnet3py.network.nodes import ComponentNode, DimRangeNode
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
+from nnet3py.network.structure import ComponentNode, DimRangeNode, component_arrays, component_form
+from nnet3py.provided import Shown
 from nnet3py.report.draw_network import node_units, own_offsets
 from nnet3py.report.tables import table
-from nnet3py.shown import Shown
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -20,14 +24,14 @@ HEADINGS = ("node", "type", "takes", "input", "output", "parameters")
 
 @dataclass(frozen=True)
 class Row:
-    """A node.
+    """Node of a network, as a row of the table.
 
     Attributes
     ----------
-    type : of its component, without the word Component; ``input``, ``output``, ``range``
-    takes : the nodes that feed it, with the frames it takes of each, relative to its own, where they are others
-    input_dim, output_dim : columns; 0 for what an input takes
-    num_parameters : of its component, those that training changes; 0 where an earlier node has the same component
+    type : type of the component, without the word Component; or ``input``, ``output``, ``range``
+    takes : sources of the node, each with the frames that are read, relative to the node's own, if others than that
+    input_dim, output_dim : number of columns; ``input_dim`` is 0 for inputs
+    num_parameters : trainable parameters of the component; 0 where an earlier node has the same component
     """
 
     node: str
@@ -38,16 +42,16 @@ class Row:
     num_parameters: int
 
     def texts(self) -> tuple[str, ...]:
-        """A text for each heading."""
+        """Return the text of each column."""
         return (self.node, self.type, self.takes, str(self.input_dim or ""), str(self.output_dim),
                 f"{self.num_parameters:,}" if self.num_parameters else "")
 
 
 @dataclass(frozen=True, repr=False)
 class Summary(Shown):
-    """The nodes of a network in order, and what :func:`nnet3py.inspect` knows of the whole.
+    """Nodes of a network in order, with the facts of :func:`nnet3py.inspect` about the whole.
 
-    Printed, or as the last line of a notebook's cell, it is a table.
+    It prints as a table, also as the last line of a notebook's cell.
     """
 
     nnet: Nnet
@@ -56,7 +60,7 @@ class Summary(Shown):
 
     @property
     def headline(self) -> str:
-        """Context and size in a line."""
+        """Number of parameters and contexts, in a line."""
         facts = self.facts
         context = (f"context {facts.left_context} frames left, {facts.right_context} right"
                    if facts.left_context is not None else "context not defined")
@@ -74,7 +78,7 @@ class Summary(Shown):
 
 
 def summary(nnet: AnyModelOrFile) -> Summary:
-    """The network, or that of an acoustic model, as a table of its nodes, to print or to show in a notebook.
+    """Return the nodes of a network as a table, to print or to show in a notebook.
 
     >>> print(nnet3py.summary(nnet))        # or nnet.summary()
     node     type                   takes              input  output  parameters input    input
@@ -82,7 +86,7 @@ def summary(nnet: AnyModelOrFile) -> Summary:
 
     Parameters
     ----------
-    nnet : a network, an acoustic model, or the file of one
+    nnet : network or acoustic model, or the file of one
 
     Returns
     -------
@@ -109,3 +113,121 @@ def summary(nnet: AnyModelOrFile) -> Summary:
             input_dim = nnet.node_dim(i)
         rows.append(Row(unit.name, kind, ", ".join(takes) + at, input_dim, nnet.node_dim(i), num_parameters))
     return Summary(nnet, tuple(rows), network_facts(nnet))
+
+
+DIFFERENCE_HEADINGS = ("component", "difference", "largest", "relative")
+EQUAL, NUMBERS, FORM = "none", "numbers", "form"
+ONLY_FIRST, ONLY_SECOND = "only in the first", "only in the second"
+
+
+@dataclass(frozen=True)
+class ComponentDifference:
+    """Difference of a component between two networks.
+
+    Attributes
+    ----------
+    difference : ``none``; ``numbers``; ``form`` for type, dimensions or settings other than of training;
+        ``only in the first``, ``only in the second``
+    absolute : largest absolute difference of two numbers; NaN where they cannot be compared
+    relative : largest difference of two numbers, relative to the larger one
+    array : name of the array with the largest absolute difference, such as ``linear_params``; empty if there is none
+    """
+
+    name: str
+    difference: str
+    absolute: float
+    relative: float
+    array: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Result of :func:`compare`, which prints as a table of the components that differ.
+
+    Attributes
+    ----------
+    components : all components of both networks, in the order of the first
+    same_nodes : whether the nodes are equal
+    """
+
+    components: tuple[ComponentDifference, ...]
+    same_nodes: bool
+
+    @property
+    def different(self) -> tuple[ComponentDifference, ...]:
+        """Components that differ."""
+        return tuple(each for each in self.components if each.difference != EQUAL)
+
+    @property
+    def same(self) -> bool:
+        """True if the networks are equal; then ``a == b``, if the order of components is the same, too."""
+        return self.same_nodes and not self.different
+
+    def __bool__(self) -> bool:
+        """Return whether the networks are equal."""
+        return self.same
+
+    def __str__(self) -> str:
+        rows = [(each.name, " in ".join(filter(None, (each.difference, each.array))), *(
+            "" if math.isnan(value) else f"{value:.3g}" for value in (each.absolute, each.relative)))
+            for each in self.different]
+        counts = f"{len(rows)} of {len(self.components)} components differ"
+        nodes = "the nodes are the same" if self.same_nodes else "the nodes differ"
+        return (table(DIFFERENCE_HEADINGS, rows) if rows else "") + f"{counts}; {nodes}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def compare(a: AnyModelOrFile, b: AnyModelOrFile) -> Comparison:
+    """Compare the components of two networks, and their nodes.
+
+    Parameters, fixed arrays and statistics of batch normalization of components of the same name are compared; learning
+    rates and other settings of training, and test modes, are not.
+
+    >>> print(nnet3py.compare(nnet, "final.raw"))
+
+    Parameters
+    ----------
+    a, b : networks, acoustic models, or files of these
+
+    Returns
+    -------
+    The comparison: ``.same``, ``.different``; printed, a table.
+
+    Raises
+    ------
+    UsageError : anything else
+    Nnet3Error : a file that cannot be read
+    """
+    first, second = network_or_file(a), network_or_file(b)
+    mine, theirs = dict(first.named_components()), dict(second.named_components())
+    rows = [_difference(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}]
+    return Comparison(tuple(rows), first.config_lines() == second.config_lines())
+
+
+def _difference(name: str, mine: Component | None, theirs: Component | None) -> ComponentDifference:
+    if mine is None or theirs is None:
+        return ComponentDifference(name, ONLY_FIRST if theirs is None else ONLY_SECOND, math.nan, math.nan)
+    if component_form(mine) != component_form(theirs):
+        return ComponentDifference(name, FORM, math.nan, math.nan)
+    others = component_arrays(theirs)
+    sizes = {array: _sizes(value, others[array]) for array, value in component_arrays(mine).items()}
+    largest = max(sizes, key=lambda array: sizes[array][0], default="")
+    absolute = sizes[largest][0] if sizes else 0.0
+    if absolute == 0.0:
+        return ComponentDifference(name, EQUAL, 0.0, 0.0)
+    return ComponentDifference(name, NUMBERS, absolute, max(size for _, size in sizes.values()), largest)
+
+
+def _sizes(mine: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
+    """Return the largest absolute and relative difference; infinite where only one of two numbers is NaN."""
+    if np.array_equal(mine, theirs, equal_nan=True):
+        return 0.0, 0.0
+    first, second = mine.astype(np.float64), theirs.astype(np.float64)
+    differ = (first != second) & ~(np.isnan(first) & np.isnan(second))
+    first, second = first[differ], second[differ]
+    absolute = np.abs(first - second)
+    relative = absolute / np.maximum(np.abs(first), np.abs(second))
+    return (float(np.where(np.isnan(absolute), np.inf, absolute).max()),
+            float(np.where(np.isnan(relative), np.inf, relative).max()))

@@ -1,19 +1,26 @@
-"""Archives (ark): one entry after the other, each a key, a blank, and a value."""
+"""Archives (ark), one entry after the other, each a key, a blank, and a value; and script files (scp).
+
+A line of a script has a key and the name of the file, pipe or archive position that holds its value.
+"""
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from nnet3py import system
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import within
+from nnet3py.errors import FormatError, Nnet3Error, within
 from nnet3py.io.byte_source import ByteSource
-from nnet3py.io.holder import Holder
-from nnet3py.io.specifiers import is_token
-from nnet3py.io.streams import InputStream
+from nnet3py.io.holder import BINARY_HEADER, Holder
+from nnet3py.io.specifiers import Medium, is_token, parse_rxfilename, parse_script_line, split_range
+from nnet3py.io.streams import InputStream, open_input
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
+
 
 Value = TypeVar("Value")
 
@@ -24,7 +31,7 @@ _MOST_UNUSUAL = 3           # values in a row; then all are read
 
 
 class Moved(NamedTuple):
-    """An entry: its key, where its value begins, counted from the beginning of its run, and its rows."""
+    """An entry to be moved: its key, the place of its value from the beginning of its run, and its rows."""
 
     key: str
     value_at: int
@@ -40,7 +47,7 @@ class Run(NamedTuple):
 
 
 class ArchiveScanner(Generic[Value]):
-    """Reads entries from an open archive, without seeking, so pipes will do."""
+    """A reader of entries of an open archive, without seeking, so pipes will do."""
 
     def __init__(self, stream: InputStream, holder: Holder[Value]) -> None:
         self._holder, self._path = holder, stream.path
@@ -58,7 +65,8 @@ class ArchiveScanner(Generic[Value]):
         return TokenReader(self._source, path=self._path)
 
     def next(self) -> tuple[str, Value] | None:
-        """The next (key, value), or None at the end. FormatError, naming the key, for what cannot be read."""
+        """Return the next (key, value), or None at the end. FormatError, naming the key, for bytes that cannot be read.
+        """
         if self._skimmer is not None and (self._skimmed or self._skim()):
             return self._skimmed.popleft()
         if not self._source.peek(1):
@@ -70,7 +78,7 @@ class ArchiveScanner(Generic[Value]):
             return key, self._holder.read_value(self._reader)
 
     def _skim(self) -> bool:
-        """Find entries in what comes next; False if the next one must be read, or there is none."""
+        """Find entries in the bytes that come next; return False if the next entry must be read, or there is none."""
         assert self._skimmer is not None
         length = -1
         data = self._source.look_ahead(0) or self._source.look_ahead(self._skimmer.block_bytes)
@@ -91,7 +99,7 @@ class ArchiveScanner(Generic[Value]):
         return False
 
     def _read_key(self) -> str | None:
-        """The next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""
+        """Read the next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""
         reader = self._reader
         reader.skip_whitespace()
         word = reader.take_while(_WORD)
@@ -104,3 +112,125 @@ class ArchiveScanner(Generic[Value]):
         if after != b"\n":
             reader.raw(1)
         return key
+
+
+_SORT_HINT = "leave out 's,' if the file is not sorted; sort with LC_ALL=C"
+
+
+def sort_key(key: str) -> bytes:
+    """Return the bytes of a key, by which ``LC_ALL=C sort`` compares keys."""
+    return key.encode("utf-8", "surrogateescape")
+
+
+def read_script_line(line: bytes) -> tuple[str, str] | None:
+    """Return key and file name (with its range, if any) of a line; None if one is missing or the key is none."""
+    entry = parse_script_line(line.decode("utf-8", "surrogateescape"))
+    return entry if entry is not None and is_token(entry[0]) else None
+
+
+class Script:
+    """A whole script in memory, file names by key. FormatError for a bad line or a key that occurs twice.
+
+    With ``sorted`` its lines must be in the order of their keys' bytes already.
+    """
+
+    def __init__(self, rxfilename: str, sorted: bool = False) -> None:
+        self.path = rxfilename
+        with open_input(rxfilename) as stream:
+            if stream.peek(2)[:2] == BINARY_HEADER:
+                raise FormatError("a script file cannot begin with the binary header", path=rxfilename)
+            lines = stream.without_mark().readlines()
+        self._names: dict[str, str] = {}
+        previous = b""
+        for number, line in enumerate(lines, 1):
+            entry = read_script_line(line)
+            if entry is None:
+                raise FormatError(f"line {number} is not KEY FILE: {line!r}", path=rxfilename)
+            key, name = entry
+            if key in self._names:
+                raise FormatError(f"key {key} occurs twice", path=rxfilename)
+            if sorted and sort_key(key) < previous:
+                raise FormatError(f"key {key} is out of order", path=rxfilename, hint=_SORT_HINT)
+            previous = sort_key(key)
+            self._names[key] = name
+
+    def get(self, key: str) -> str | None:
+        """Return the file name that belongs to ``key``, or None."""
+        return self._names.get(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+
+class _OpenArchive:
+    """The file of the last offset, kept open, as the next offset often is in it, too."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._descriptor = -1
+
+    def descriptor(self, path: str) -> int:
+        """Return the descriptor of the file, opened if it is another than before. Raises OSError, ValueError."""
+        if path != self._path:
+            self.close()
+            self._descriptor = os.open(path, os.O_RDONLY | system.PLAIN)
+            self._path = path
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close the file, if one is open."""
+        if self._path is not None:
+            os.close(self._descriptor)
+        self._path = None
+
+    __del__ = close
+
+
+class LoadedObject(Generic[Value]):
+    """A loader of objects by name, which keeps the last object, since the next name often is another range of it."""
+
+    def __init__(self, holder: Holder[Value]) -> None:
+        self._holder = holder
+        self._skimmer = holder.skimmer() if holder.skimmer is not None else None
+        self._archive = _OpenArchive()
+        self._name: str | None = None
+        self._value: Value | None = None
+
+    def load(self, key: str, name: str) -> Value:
+        """Return the object that ``name`` (a rxfilename, perhaps with a range) names; errors also name its ``key``."""
+        try:
+            return self._load(name)
+        except Nnet3Error as error:
+            raise FormatError(f"cannot read the value of key {key}: {error.message}", hint=error.hint) from error
+
+    def _load(self, name: str) -> Value:
+        rxfilename, part = split_range(name)
+        if rxfilename != self._name:
+            loaded = self._found(rxfilename) if part is None else None
+            if loaded is not None:
+                return loaded
+            self._name = None
+            from nnet3py.io.object_files import token_reader
+
+            with open_input(rxfilename) as stream:
+                self._value = self._holder.read_value(token_reader(stream))
+            self._name = rxfilename
+        value: Value = self._value  # type: ignore[assignment]
+        if part is None:
+            return value
+        if self._holder.select is None:
+            raise Nnet3Error(f"a range cannot be taken of a {self._holder.name}: '{name}'")
+        return self._holder.select(value, part)
+
+    def _found(self, rxfilename: str) -> Value | None:
+        """Return the object at an offset of a file, if it is plain enough to need no reading."""
+        name = parse_rxfilename(rxfilename)
+        if self._skimmer is None or name.medium is not Medium.OFFSET:
+            return None
+        try:
+            return self._skimmer.value_at(self._archive.descriptor(name.target), name.offset)
+        except (OSError, ValueError, OverflowError):            # whoever reads it says what is wrong
+            return None

@@ -1,7 +1,6 @@
-"""Bytes of any binary stream, with looking ahead, an offset for messages, and a record of what was consumed.
+"""Bytes of any binary stream, with looking ahead, an offset for messages, and a record of consumed bytes.
 
-Nothing is taken from a buffered stream that is not consumed, so that its owner can go on reading from it where a value
-ended.
+Only consumed bytes are taken from a buffered stream, so that its owner can go on reading where a value ended.
 """
 from __future__ import annotations
 
@@ -15,10 +14,11 @@ _PEEKED = 1 << 12       # bytes; how much more than asked for is shown of what w
 
 
 class ByteSource:
-    """What a :class:`~nnet3py.io.tokens.TokenReader` reads from.
+    """The bytes that a :class:`~nnet3py.io.tokens.TokenReader` reads.
 
-    ``read(n)`` gives ``n`` bytes, fewer only at the end; while nothing is pushed back or recorded it is the stream's
-    own method, because tokens are read byte by byte.
+    ``read(n)`` returns ``n`` bytes, fewer only at the end; while nothing is pushed back or recorded it is the stream's
+    own
+    method, because tokens are read byte by byte.
     """
 
     def __init__(self, stream: Any, size: int | None = None) -> None:
@@ -62,20 +62,20 @@ class ByteSource:
         self._choose()
 
     def look_ahead(self, count: int) -> bytes:
-        """All bytes taken from the stream that are not consumed, up to ``count`` of them taken now."""
+        """Return all bytes taken from the stream that are not consumed, up to ``count`` of them taken now."""
         taken = getattr(self._stream, "read1", self._stream.read)(count) if count else b""
         self._ahead, self._at = self._ahead[self._at:] + taken, 0
         self._choose()
         return self._ahead
 
     def consume(self, count: int) -> None:
-        """Pass over ``count`` of the bytes that :meth:`look_ahead` gave."""
+        """Pass over ``count`` of the bytes that :meth:`look_ahead` returned."""
         self._at += count
         self._consumed += count
         self._choose()
 
     def read_pieces(self, count: int) -> bytearray:
-        """Like ``read``, but memory grows only as bytes really come; a bytearray."""
+        """Read ``count`` bytes as a bytearray whose memory grows only as bytes really come."""
         data = bytearray()
         while len(data) < count:
             piece = self.read(min(_PIECE, count - len(data)))
@@ -85,7 +85,7 @@ class ByteSource:
         return data
 
     def read_into(self, target: memoryview) -> int:
-        """Fill ``target`` (bytes); returns how many there were."""
+        """Fill ``target`` (bytes); return the number of bytes read."""
         if self.read == self._read:
             data = self.read(len(target))
             target[:len(data)] = data
@@ -99,14 +99,14 @@ class ByteSource:
         return done
 
     def seek_forward(self, count: int) -> bool:
-        """Pass over ``count`` bytes without reading them; returns whether that can be done."""
+        """Pass over ``count`` bytes without reading them; return whether the stream can do so."""
         if self.read == self._read or not hasattr(self._stream, "seek"):
             return False
         self._stream.seek(count, os.SEEK_CUR)
         return True
 
     def peek(self, count: int = 1) -> bytes:
-        """The next bytes, none of them consumed: at least ``count``, fewer only at the end, often many more."""
+        """Return the next bytes without consuming them: at least ``count``, fewer only at the end, often many more."""
         while True:
             left = len(self._ahead) - self._at
             if left >= count:
@@ -122,7 +122,7 @@ class ByteSource:
 
     @property
     def offset(self) -> int:
-        """Bytes before the next one."""
+        """Number of bytes before the next one."""
         if self._seekable:
             try:
                 return self._stream.tell() - len(self._ahead) + self._at
@@ -132,18 +132,18 @@ class ByteSource:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes that are left; None if that is unknown."""
+        """Number of bytes that are left; None if unknown."""
         if self._size is None or not self._seekable:
             return None
         return max(self._size - self.offset, 0)
 
     def start_record(self) -> None:
-        """From here on keep a copy of what is consumed."""
+        """Keep a copy of consumed bytes from here on."""
         self._record = bytearray()
         self._choose()
 
     def end_record(self) -> bytes:
-        """What was consumed since :meth:`start_record`."""
+        """Return the bytes consumed since :meth:`start_record`."""
         data = bytes(self._record or b"")
         self._record = None
         self._choose()
@@ -167,7 +167,7 @@ class _Rewinding:
 
 
 class _Unclosed(io.RawIOBase):
-    """Another stream's bytes; closing this one leaves the other open."""
+    """Bytes of another stream, which stays open when this one is closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

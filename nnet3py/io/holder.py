@@ -1,16 +1,20 @@
-"""What a table reader or writer is given besides its specifier. Kaldi: the Holder classes of ``kaldi-holder.h``.
+"""Holders, which say how the values of a table are read and written; values that are words, or pieces of bytes. Light.
 
-Light: moving bytes does not need numpy.
+Kaldi: ``kaldi-holder.h``, TokenHolder, TokenVectorHolder.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from nnet3py.errors import Nnet3Error
 from nnet3py.io.skim import EntryFinder
+from nnet3py.io.specifiers import is_token
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
+
 
 BINARY_HEADER = b"\0B"
 
@@ -18,16 +22,17 @@ Value = TypeVar("Value")
 
 
 class Holder(Generic[Value]):
-    """One type of table values.
+    """A type of table values.
 
     Attributes
     ----------
-    name : for messages
-    read : reads a value, after its header
-    write : writes a value, after its header
-    has_header : whether binary values begin with ``\\0B``
-    select : the part of a value that a range such as ``0:9`` in a script line asks for; None if there are no ranges
-    skimmer : makes what finds values in the bytes of an archive without reading them; None if they must be read
+    name : str, name of the type, for messages
+    read : function that reads a value, after its header
+    write : function that writes a value, after its header
+    has_header : bool, binary values begin with ``\\0B``
+    select : function that returns the part of a value that a range such as ``0:9`` in a script line names; None if
+        there are no ranges
+    skimmer : function that makes a finder of values in the bytes of an archive; None if values must be read
     """
 
     def __init__(self, name: str, read: Callable[[TokenReader], Value], write: Callable[[TokenWriter, Value], None],
@@ -41,3 +46,67 @@ class Holder(Generic[Value]):
         if self.has_header:
             reader.read_header()
         return self.read(reader)
+
+
+_NO_NEWLINE = re.compile(rb"[^\n]*")
+
+
+def line_of(reader: TokenReader) -> bytes:
+    """Read the rest of the line; its newline, which may be missing at the end of the file, is consumed."""
+    line = reader.take_while(_NO_NEWLINE)
+    if reader.peek(1):
+        reader.raw(1)
+    return line
+
+
+def read_token_value(reader: TokenReader) -> str:
+    """Read one token, alone on its line."""
+    words = line_of(reader).split()
+    if len(words) != 1:
+        raise reader.error(f"expected one name on the line, found {len(words)}")
+    return words[0].decode("utf-8", "surrogateescape")
+
+
+def write_token_value(writer: TokenWriter, value: str) -> None:
+    """Write one token and a newline."""
+    writer.raw(_encoded(value) + b"\n")
+
+
+def read_token_line(reader: TokenReader) -> list[str]:
+    """Read the tokens of a line, perhaps none."""
+    return [word.decode("utf-8", "surrogateescape") for word in line_of(reader).split()]
+
+
+def write_token_line(writer: TokenWriter, value: Sequence[str]) -> None:
+    """Write tokens, each with a blank after it, and a newline."""
+    writer.raw(b"".join(_encoded(token) + b" " for token in value) + b"\n")
+
+
+def _encoded(token: str) -> bytes:
+    if not is_token(token):
+        raise Nnet3Error(f"'{token}' is not a token: it is empty or contains blanks")
+    return token.encode("utf-8", "surrogateescape")
+
+
+TOKEN: Holder[str] = Holder("token", read_token_value, write_token_value, has_header=False)
+TOKEN_VECTOR: Holder[list[str]] = Holder("list of tokens", read_token_line, write_token_line, has_header=False)
+
+
+class _Stream:
+    """A stream that keeps the bytes written to it, unchanged."""
+
+    def __init__(self, pieces: list[bytes | memoryview]) -> None:
+        self.write = pieces.append
+
+
+class BytePieces:
+    """The bytes of a value, without its header, piece by piece; bytes written to ``stream`` are added."""
+
+    def __init__(self, pieces: list[bytes | memoryview] | None = None) -> None:
+        self.pieces: list[bytes | memoryview] = [] if pieces is None else pieces
+        self.stream = _Stream(self.pieces)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the value."""
+        for piece in self.pieces:
+            writer.raw(piece)

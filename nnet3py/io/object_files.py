@@ -1,12 +1,17 @@
-"""Single objects in files of their own: an optional ``\\0B``, then the object.
+"""Single objects in files of their own: an optional ``\\0B``, then the object; and contents of files as arrays.
 
 Kaldi: ReadKaldiObject, WriteKaldiObject.
 """
 from __future__ import annotations
 
+import io
+import mmap
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
 
 from nnet3py.io.holder import BINARY_HEADER
 from nnet3py.io.streams import InputStream, failed_command, open_input, open_output
@@ -16,15 +21,16 @@ Value = TypeVar("Value")
 
 
 def token_reader(stream: InputStream) -> TokenReader:
-    """A reader of Kaldi's tokens and numbers on an open stream, which names the file in its errors."""
+    """Return a reader of Kaldi's tokens and numbers on an open stream, which names the file in its errors."""
     return TokenReader(stream, path=stream.path, size=stream.size)
 
 
 def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader], Value]) -> Value:
-    """Open ``rxfilename``, read the header, and return what ``read(reader)`` makes of the rest.
+    """Open a file, read the header, and return the result of ``read(reader)``.
 
-    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened,
-    a command that fails).
+    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened, a
+    command
+    that fails).
     """
     with open_input(rxfilename) as stream:
         reader = token_reader(stream)
@@ -37,8 +43,41 @@ def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader]
 
 def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWriter], None],
                  binary: bool = True) -> None:
-    """Write one object: the header, then what ``write(writer)`` writes. The file appears when it is complete."""
+    """Write a file: the header, then the object by ``write(writer)``. The file appears when it is complete."""
     with open_output(wxfilename) as stream:
         if binary:
             stream.write(BINARY_HEADER)
         write(TokenWriter(stream, binary))
+
+
+class FileContent:
+    """The content of an open file from its position on, mapped into memory where possible, so that processes share it.
+
+    Attributes
+    ----------
+    size : int, bytes
+    """
+
+    def __init__(self, stream: InputStream) -> None:
+        self._path = stream.path
+        self._stream: io.BufferedReader = stream
+        self._content: Any
+        if stream.size and stream.tell() == 0:
+            self._content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        else:
+            self._content = stream.read()
+            self._stream = io.BufferedReader(io.BytesIO(self._content))      # type: ignore[arg-type]
+        self.size = len(self._content)
+
+    def reader(self, offset: int = 0) -> TokenReader:
+        """Return a reader that begins at byte ``offset``; the reader made before must not be used any more."""
+        self._stream.seek(offset)
+        reader = TokenReader(self._stream, path=self._path, size=self.size)
+        reader.content = memoryview(self._content)
+        return reader
+
+    def array(self, dtype: DTypeLike, offset: int, count: int) -> np.ndarray:
+        """Return numbers from byte ``offset`` on, perhaps unaligned, read-only; fewer than ``count`` if the file ends.
+        """
+        most = max(0, self.size - offset) // np.dtype(dtype).itemsize
+        return np.frombuffer(self._content, dtype=dtype, offset=min(offset, self.size), count=min(count, most))

@@ -10,12 +10,10 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.archive import ArchiveScanner
-from nnet3py.io.holder import Holder
-from nnet3py.io.script import LoadedObject, Script, sort_key
+from nnet3py.io.archive import ArchiveScanner, LoadedObject, Script, sort_key
+from nnet3py.io.holder import TOKEN, Holder
 from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
 from nnet3py.io.streams import failed_command, open_input
-from nnet3py.io.token_values import TOKEN
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +23,9 @@ Value = TypeVar("Value")
 class RandomAccessReader(Generic[Value]):
     """The values of a table by key: ``key in reader``, ``reader[key]``, ``reader.get(key)``.
 
-    Asking for a missing key with ``[]`` raises Nnet3Error. A context manager; closing raises after a read error in an
-    archive, unless the rspecifier is permissive.
+    A missing key with ``[]`` raises Nnet3Error. As a context manager, leaving raises after a read error in an archive,
+    unless
+    the rspecifier is permissive.
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
@@ -49,11 +48,11 @@ class RandomAccessReader(Generic[Value]):
         return self._lookup.value(_checked(key))
 
     def get(self, key: str) -> Value | None:
-        """The value, or None if the table has no such key."""
+        """Return the value, or None if the table has no such key."""
         return self[key] if key in self else None
 
     def close(self) -> None:
-        """Close; raises FormatError if the archive could not be read, unless permissive."""
+        """Close the table; raise FormatError if the archive could not be read, unless permissive."""
         self._lookup.close(quiet=False)
 
     def __enter__(self) -> RandomAccessReader[Value]:
@@ -77,7 +76,7 @@ class _ScriptLookup(Generic[Value]):
         self._loaded = LoadedObject(holder)
 
     def has(self, key: str) -> bool:
-        """Whether the script has the key and, with ``p``, whether its value can be read."""
+        """Return whether the script has the key and, with ``p``, whether its value can be read."""
         name = self._script.get(key)
         if name is None or not self._specifier.permissive:
             return name is not None
@@ -103,7 +102,7 @@ def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
 
 
 class _ArchiveLookup(Generic[Value]):
-    """What the three ways of searching an archive share: reading on, and failing."""
+    """The common part of the three ways of searching an archive: reading on, and failing."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
@@ -114,7 +113,7 @@ class _ArchiveLookup(Generic[Value]):
         self._first = True
 
     def _next(self) -> tuple[str, Value] | None:
-        """The archive's next entry, or None at its end or after an error."""
+        """Return the archive's next entry, or None at its end or after an error."""
         if self._at_end:
             return None
         if self._first:
@@ -139,7 +138,7 @@ class _ArchiveLookup(Generic[Value]):
                               path=self._specifier.source, hint="leave out 's' and 'cs', or sort with LC_ALL=C")
 
     def close(self, quiet: bool) -> None:
-        """Close the archive; raises what went wrong while it was read, unless ``quiet``."""
+        """Close the archive; raise the error met while it was read, unless ``quiet``."""
         if self._stream.closed:
             return
         self._stream.close()
@@ -158,14 +157,14 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         self._to_drop: str | None = None
 
     def _drop(self, but: str) -> None:
-        """With ``o``, forget the value handed out last."""
+        """Forget the value handed out last, with ``o``."""
         if self._to_drop is not None and self._to_drop != but:
             del self._values[self._to_drop]
             self._first_dropped = self._first_dropped or self._to_drop
             self._to_drop = None
 
     def has(self, key: str) -> bool:
-        """Whether the archive has the key, which is read up to there; all values stay in memory."""
+        """Return whether the archive has the key; it is read up to there, and all values stay in memory."""
         self._drop(but=key)
         if key == self._first_dropped:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
@@ -179,7 +178,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         return True
 
     def value(self, key: str) -> Value:
-        """The value of a key; with ``o`` it is dropped when the next one is asked for."""
+        """Return the value of a key; with ``o`` it is dropped when the next one is asked for."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -195,7 +194,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         self._given: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Whether the archive has the key: it is read until a later key has come."""
+        """Return whether the archive has the key; it is read until a later key has come."""
         if key in self._given:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
         while self._last is None or sort_key(self._last) < sort_key(key):
@@ -208,7 +207,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         return key in self._values
 
     def value(self, key: str) -> Value:
-        """The value of a key; with ``o`` it can be asked for once."""
+        """Return the value of a key; with ``o`` it can be asked for once."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -225,7 +224,7 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
         self._asked: str | None = None
 
     def has(self, key: str) -> bool:
-        """Whether the archive has the key; keys must be asked for in order, so one value is kept."""
+        """Return whether the archive has the key; keys must be asked for in order, so one value is kept."""
         if self._asked is not None and sort_key(key) < sort_key(self._asked):
             raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
                              hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")
@@ -245,10 +244,11 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
 
 
 class RandomAccessMappedReader(Generic[Value]):
-    """A table by speaker, asked by utterance through an utt2spk table; used like RandomAccessReader.
+    """A table by speaker that is asked by utterance through an utt2spk table; used like RandomAccessReader.
 
     ``utt2spk`` is an rspecifier of tokens, or empty, and then keys are used as they are. A key that utt2spk does not
-    have raises Nnet3Error; a speaker that the table does not have is just missing.
+    have
+    raises Nnet3Error; a speaker that the table does not have is just missing.
     """
 
     def __init__(self, rspecifier: str, utt2spk: str, holder: Holder[Value]) -> None:
@@ -275,12 +275,12 @@ class RandomAccessMappedReader(Generic[Value]):
         return self._table[self._mapped(key)]
 
     def get(self, key: str) -> Value | None:
-        """The value, or None if the table has nothing for the mapped key."""
+        """Return the value, or None if the table has nothing for the mapped key."""
         mapped = self._mapped(key)
         return self._table[mapped] if mapped in self._table else None
 
     def close(self) -> None:
-        """Close both tables; raises as RandomAccessReader does."""
+        """Close both tables; raise as RandomAccessReader does."""
         if self._map is not None:
             self._map.close()
         self._table.close()

@@ -1,11 +1,13 @@
 """Finding where the binary values of an archive end without reading them, so that their bytes can be moved.
 
-A kind of value is known by a function that walks over one: over the bytes that say how much follows (``expect``,
-``integer``), and over what follows (``skip``). Most values of an archive are laid out alike. So the bytes walked over
-become a regular expression, which finds such values at the speed of copying them; what it does not match is walked.
-That halves the time of nnet3-copy-egs (``benchmarks/tables.py``, "copying: finding examples").
-Whatever is unusual, such as text, is left to the code that reads values properly, which also says what is wrong with
-it.
+A kind of value is described by a function that walks over one: over the bytes that say how much follows (``expect``,
+``integer``), and over the bytes that follow (``skip``). Most values of an archive are laid out alike. So the bytes
+walked
+over become a regular expression, which finds such values at the speed of copying them; other values are walked over.
+That
+halves the time of nnet3-copy-egs (``benchmarks/tables.py``, "copying: finding examples"). Unusual values, such as text,
+are
+left to the code that reads values properly, whose errors say what is wrong.
 """
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ _FEWEST_ALIKE = 3               # values for the first layout, that many more fo
 
 
 class Unusual(Exception):
-    """The bytes are not those of a value of the plain kind."""
+    """Bytes that are not a value of the plain kind."""
 
 
 class Incomplete(Exception):
-    """The bytes end before the value does."""
+    """Bytes that end before the value does."""
 
 
 def key_before(data: bytes, at: int) -> tuple[bytes, int]:
-    """The key of the entry at ``at``, and where its value begins after the header. Raises Incomplete, Unusual."""
+    """Return the key of the entry at ``at``, and the place of its value. Raises Incomplete, Unusual."""
     head = _ENTRY.match(data, at)
     if head is None:
         raise Incomplete if _PARTIAL_ENTRY.fullmatch(data, at) else Unusual
@@ -47,7 +49,7 @@ def key_before(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 class Walk:
-    """The way over one value in ``data``; ``at`` is how far it got, ``skipped`` what it did not look at."""
+    """A walk over one value in ``data``; ``at`` is the next byte, ``skipped`` the stretches not looked at."""
 
     __slots__ = ("at", "begin", "data", "parts", "skipped")
 
@@ -57,7 +59,7 @@ class Walk:
         self.parts: list[Any] = []                       # what the walker notes for later
 
     def expect(self, literal: bytes) -> None:
-        """Pass ``literal``; Unusual if something else is there."""
+        """Pass ``literal``; Unusual if other bytes are there."""
         end = self.at + len(literal)
         text = self.data[self.at:end]
         if text != literal:
@@ -65,7 +67,7 @@ class Walk:
         self.at = end
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes, which must be the same in values that are laid out alike."""
+        """Return the next ``count`` bytes, which must be the same in values that are laid out alike."""
         taken = self.data[self.at:self.at + count]
         if len(taken) < count:
             raise Incomplete
@@ -73,7 +75,7 @@ class Walk:
         return taken
 
     def integer(self, literal: bytes = b"") -> int:
-        """The sized int32 after ``literal``, none below 0."""
+        """Return the sized int32 after ``literal``; Unusual below 0."""
         self.expect(literal + b"\4")
         number = int.from_bytes(self.take(4), "little", signed=True)
         if number < 0:
@@ -81,7 +83,7 @@ class Walk:
         return number
 
     def word(self) -> bytes:
-        """The bytes before the next blank, which is passed, too."""
+        """Return the bytes before the next blank, which is passed, too."""
         end = self.data.find(b" ", self.at)
         if end < 0:
             raise Incomplete
@@ -90,7 +92,7 @@ class Walk:
         return word_
 
     def skip(self, count: int) -> None:
-        """Pass ``count`` bytes, whatever they are."""
+        """Pass ``count`` bytes of any content."""
         if self.at + count > len(self.data):
             raise Incomplete
         if count:
@@ -99,9 +101,9 @@ class Walk:
 
 
 def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], None]) -> bytes | None:
-    """The bytes of the value that comes next; ``peek`` gives as many as it is asked for, fewer only at the end.
+    """Return the bytes of the next value; ``peek`` returns as many as it is asked for, fewer only at the end.
 
-    None if it cannot be walked over.
+    None if the value cannot be walked over.
     """
     size = _FEWEST_PEEKED
     while size <= _MOST_PEEKED:
@@ -121,13 +123,16 @@ def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], Non
 
 
 def walked(reader: TokenReader, walk_value: Callable[[Walk], None]) -> bytes | None:
-    """The bytes of the value that ``reader`` comes to, if it can be walked over; else None, and nothing is consumed."""
+    """Return the bytes of the reader's next value, if it can be walked over.
+
+    Else None, and nothing is consumed.
+    """
     value = _walked_value(reader.peek, walk_value)
     return None if value is None else bytes(reader.raw(len(value)))
 
 
 class Layout(NamedTuple):
-    """Values that are laid out alike: all but what is skipped is the same.
+    """A layout of values: all bytes but the skipped ones are the same.
 
     ``pattern`` matches an entry, its groups are key and value; ``sample`` is one value; ``parts`` the walker's notes.
     """
@@ -141,34 +146,34 @@ Entry = tuple[bytes, Any]
 
 
 class EntryFinder(Protocol):
-    """What a table needs in order to find entries in blocks of an archive.
+    """The methods by which a table finds entries in blocks of an archive.
 
     Attributes
     ----------
-    block_bytes : how much of the archive it is given at a time
-    archive_bytes : the size of the archive, which tells how much work there will be; 0 if it is not known
+    block_bytes : int, bytes of the archive that are looked at together
+    archive_bytes : int, size of the archive, which tells how much work there will be; 0 if unknown
     """
 
     block_bytes: int
     archive_bytes: int
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
+        """Return key and value of the entries in front, their bytes, and whether the next entry is unusual.
 
-        If it is neither unusual nor found, the bytes end before it does.
+        If the next entry is neither unusual nor found, the bytes end before it does.
         """
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
 
-        None if it must be read. Raises OSError.
+        None if the value must be read. Raises OSError.
         """
 
 
 class Skimmer:
-    """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
+    """A finder of entries in the bytes of an archive. ``walk`` passes over one value, header not included.
 
-    ``runs`` says where, among the entries found last, another layout begins; None for an entry that no other was like.
+    ``runs`` says where, among the entries found last, another layout begins; None for an entry of an unknown layout.
     """
 
     block_bytes = 1 << 16            # stay in the cache while they are searched
@@ -182,9 +187,9 @@ class Skimmer:
         self._num_learned = 0
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
+        """Return key and value of the entries in front, their bytes, and whether the next entry is unusual.
 
-        If it is neither unusual nor found, the bytes end before it does.
+        If the next entry is neither unusual nor found, the bytes end before it does.
         """
         entries: list[Entry] = []
         self.runs = []
@@ -216,16 +221,16 @@ class Skimmer:
         return entries, at, False
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
 
-        None if it must be read. Raises OSError.
+        None if the value must be read. Raises OSError.
         """
         if read_at(source, len(_HEADER), at) != _HEADER:
             return None
         return _walked_value(lambda size: read_at(source, size, at + len(_HEADER)), self._walk)
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
-        """The entry at ``at``, and where it ends."""
+        """Return the entry at ``at``, and its end."""
         key, begin = key_before(data, at)
         walk = Walk(data, begin)
         self._walk(walk)

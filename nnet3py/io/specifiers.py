@@ -1,4 +1,4 @@
-"""The names by which Kaldi's programs are told what to read and write: tables, files, pipes, offsets and row ranges.
+"""Names by which Kaldi's programs are told what to read and write: tables, files, pipes, offsets and row ranges.
 
 Pure text: nothing is opened here. Kaldi: ``kaldi-table.h`` (ClassifyRspecifier, ClassifyWspecifier) and ``kaldi-io.h``
 (ClassifyRxfilename, ClassifyWxfilename).
@@ -21,7 +21,7 @@ _TOKEN = re.compile("[^\x00-\x20\x7f\udcff]+")
 
 
 class Medium(Enum):
-    """Where bytes come from or go to."""
+    """Kinds of sources and targets of bytes."""
 
     FILE = "file"
     STANDARD = "standard input or output"
@@ -122,12 +122,12 @@ def _match_wspecifier(text: str) -> Wspecifier | None:
 
 
 def is_rspecifier(text: str) -> bool:
-    """True if ``text`` is a valid rspecifier."""
+    """Return whether ``text`` is a valid rspecifier."""
     return _match_rspecifier(text) is not None
 
 
 def is_wspecifier(text: str) -> bool:
-    """True if ``text`` is a valid wspecifier."""
+    """Return whether ``text`` is a valid wspecifier."""
     return _match_wspecifier(text) is not None
 
 
@@ -157,7 +157,7 @@ def parse_wspecifier(text: str) -> Wspecifier:
 
 
 def _as_text(text: str, expected: str) -> str:
-    """The text, also of a path. UsageError for anything else, such as arguments in the wrong order."""
+    """Return a text or path as text. UsageError for other types, such as arguments in the wrong order."""
     if not isinstance(text, str | os.PathLike):
         raise UsageError(f"expected {expected}, found {type(text).__name__}")
     return os.fspath(text)
@@ -220,12 +220,12 @@ def parse_wxfilename(text: str) -> FileName:
 
 
 def is_token(key: str) -> bool:
-    """True if ``key`` can be a table's key: not empty, no white space, no control characters."""
+    """Return whether ``key`` can be a table's key: not empty, no white space, no control characters."""
     return _TOKEN.fullmatch(key) is not None
 
 
 def parse_script_line(line: str) -> tuple[str, str] | None:
-    """The key and the rest of an scp line, blanks trimmed; None if either is missing."""
+    """Return the key and the rest of an scp line, blanks trimmed; None if either is missing."""
     fields = line.strip(WHITESPACE)
     match = re.search(f"[{WHITESPACE}]+", fields)
     if match is None:

@@ -1,6 +1,6 @@
-"""Byte streams by Kaldi's names: plain files, ``-``, ``command |``, ``| command`` and ``file:offset``.
+"""Byte streams by Kaldi's names: plain files, ``-``, ``command |``, ``| command`` and ``file:offset``; lines of text.
 
-:func:`open_input` and :func:`open_output` give binary file objects that are context managers. An output file appears
+:func:`open_input` and :func:`open_output` return binary file objects that are context managers. An output file appears
 under its own name only when it is complete. Kaldi: ``Input`` and ``Output`` of ``kaldi-io.h``.
 """
 from __future__ import annotations
@@ -15,7 +15,7 @@ from codecs import BOM_UTF8
 from typing import Any, Protocol
 
 from nnet3py import system
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io import temporary_files
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
 
@@ -30,7 +30,7 @@ _pipes_forbidden = False
 
 
 class ClosedOutput(Nnet3Error):
-    """Whoever read standard output went away (``… | head``); the exit status is that of a broken pipe."""
+    """A standard output whose reader went away (``… | head``); the exit status is that of a broken pipe."""
 
     exit_code = 128 + system.SIGPIPE
 
@@ -49,7 +49,7 @@ class PipeProcess(Protocol):
     stdout: Any
 
     def wait(self) -> int:
-        """Wait for its end; its exit status."""
+        """Wait for the process to end; return its exit status."""
 
 
 
@@ -63,7 +63,7 @@ def forbid_pipes() -> None:
 
 
 def _start_command(command: str, path: str, reads: bool) -> PipeProcess:
-    """Start what a pipe names, to read what it writes or the other way round. Nnet3Error if pipes are forbidden."""
+    """Start the command of a pipe, to read its output or to write to it. Nnet3Error if pipes are forbidden."""
     if _pipes_forbidden or os.environ.get(PIPES_VARIABLE, "yes") != "yes":
         raise Nnet3Error(f"'{path}' would run a shell command, which is forbidden here", "name a file instead; pipes "
                          f"are forbidden by {PIPES_VARIABLE}=no in the environment, or by forbid_pipes()")
@@ -115,7 +115,10 @@ class _RawInput(io.RawIOBase):
 
 
 def failed_command(path: str, status: int) -> Nnet3Error:
-    """The error for a pipe whose command ended with a status other than 0. Kaldi only warns, save for tables read."""
+    """Return the error for a pipe whose command ended with a status other than 0.
+
+    Kaldi only warns, save for tables read.
+    """
     return Nnet3Error(f"the command of '{path}' failed with status {status}", "its own messages say why")
 
 
@@ -124,9 +127,9 @@ class InputStream(io.BufferedReader):
 
     Attributes
     ----------
-    path : the rxfilename, for messages
-    size : bytes in the file, None where that cannot be known (pipes)
-    status : of a pipe's command, after ``close``; 0 if all went well
+    path : str, the rxfilename, for messages
+    size : int, bytes in the file; None where unknown (pipes)
+    status : int, exit status of a pipe's command after ``close``; 0 if all went well
     """
 
     def __init__(self, source: Any, path: str, process: PipeProcess | None = None, keep: bool = False) -> None:
@@ -142,9 +145,9 @@ class InputStream(io.BufferedReader):
         return self.path
 
     def without_mark(self) -> InputStream:
-        """Pass over a byte-order mark that the text begins with, with a warning; returns the stream itself.
+        """Pass over a byte-order mark that the text begins with, with a warning; return the stream itself.
 
-        Editors on Windows write one; it would become part of the first key or word.
+        Editors on Windows write such a mark; it would become part of the first key or word.
         """
         if self.peek(len(BOM_UTF8))[:len(BOM_UTF8)] == BOM_UTF8:
             self.read(len(BOM_UTF8))
@@ -178,7 +181,7 @@ _standard_input: tuple[Any, InputStream] | None = None
 
 
 def _open_standard_input() -> InputStream:
-    """One stream for the whole process, so that two objects can be read from ``-`` one after the other."""
+    """Return the one stream of the process, so that two objects can be read from ``-`` one after the other."""
     global _standard_input
     if _standard_input is None or _standard_input[0] is not sys.stdin or _standard_input[1].closed:
         source = getattr(sys.stdin, "buffer", None)
@@ -199,9 +202,9 @@ def _open_file(path: str) -> io.FileIO:
 
 
 def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
-    """Open what an rxfilename names, for reading; a context manager.
+    """Open the input that an rxfilename names; a context manager. Kaldi: Input::Open.
 
-    Raises SpecifierError for an invalid name and Nnet3Error if it cannot be opened. Kaldi: Input::Open.
+    Raises SpecifierError for an invalid name and Nnet3Error if it cannot be opened.
     """
     rxfilename = os.fspath(rxfilename)
     name = parse_rxfilename(rxfilename)
@@ -305,7 +308,7 @@ class _RawOutput(io.RawIOBase):
 
 
 class OutputStream(io.BufferedWriter):
-    """A binary stream to write. :meth:`commit` makes the file appear; :meth:`close` without it throws it away.
+    """A binary stream to write. :meth:`commit` makes the file appear; :meth:`close` without it throws the file away.
 
     As a context manager it commits, or closes if an exception passes. ``path`` is the wxfilename, for messages.
     """
@@ -350,7 +353,7 @@ class OutputStream(io.BufferedWriter):
             raise failed_command(self.path, self.status)
 
     def close(self) -> None:
-        """Stop writing; what was not committed is thrown away (what went down a pipe has gone)."""
+        """Stop writing; bytes that were not committed are thrown away (those sent down a pipe have gone)."""
         if not self.closed:
             self._raw_output.discard = True
             super().close()
@@ -388,7 +391,7 @@ def _open_standard_output() -> OutputStream:
 
 
 def _must_write_through(path: str) -> bool:
-    """True for what cannot be replaced by renaming: devices, fifos, and the /dev/fd names of open files."""
+    """Return whether a file cannot be replaced by renaming: devices, fifos, and the /dev/fd names of open files."""
     if path.startswith(("/dev/", "/proc/")):
         return True
     try:
@@ -417,11 +420,13 @@ def _open_output_file(path: str) -> OutputStream:
 
 
 def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
-    """Open what a wxfilename names, for writing; a context manager.
+    """Open the output that a wxfilename names; a context manager. Kaldi: Output::Open.
 
     A file is written under a temporary name in its own folder and renamed when complete; devices, fifos and the like
-    are written directly, and a symbolic link keeps pointing to its target. Raises SpecifierError for an invalid name,
-    Nnet3Error if it cannot be opened, written or closed. Kaldi: Output::Open.
+    are
+    written directly, and a symbolic link keeps pointing to its target. Raises SpecifierError for an invalid name,
+    Nnet3Error
+    if the output cannot be opened, written or closed.
     """
     wxfilename = os.fspath(wxfilename)
     name = parse_wxfilename(wxfilename)
@@ -434,7 +439,7 @@ def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
 
 
 def write_text(wxfilename: str, text: str) -> None:
-    """Write ``text`` (UTF-8) to what a wxfilename names, also where standard output takes text only, as in a notebook.
+    """Write ``text`` (UTF-8) to a wxfilename, also where standard output takes text only, as in a notebook.
 
     Raises as :func:`open_output` does.
     """
@@ -444,3 +449,32 @@ def write_text(wxfilename: str, text: str) -> None:
         return
     with open_output(wxfilename) as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
+
+
+_MOST_DIGITS = 9
+
+
+def read_text(rxfilename: str | os.PathLike[str]) -> str:
+    """Read the text of a file or pipe, in UTF-8.
+
+    Bytes that are not UTF-8 are kept as they are; a byte-order mark is not.
+    """
+    with open_input(rxfilename) as stream:
+        text = stream.without_mark().read().decode("utf-8", "surrogateescape")
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return text
+
+
+def read_lines(rxfilename: str) -> list[str]:
+    """Read the lines of a text file, without their ends."""
+    return read_text(rxfilename).splitlines()
+
+
+def read_integer_lines(rxfilename: str, keep_empty: bool = False) -> list[list[int]]:
+    """Read the numbers, from 0, of each line, or of each line that has any. FormatError for other words."""
+    lines = [line.split() for line in read_lines(rxfilename)]
+    for number, words in enumerate(lines, 1):
+        if not all(word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS for word in words):
+            raise FormatError(f"line {number} is not a list of numbers: {' '.join(words)[:80]!r}", path=rxfilename)
+    return [[int(word) for word in words] for words in lines if words or keep_empty]

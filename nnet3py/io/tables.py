@@ -5,24 +5,23 @@ Kaldi: ``SequentialTableReader``, ``TableWriter`` of ``kaldi-table.h``; random a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.archive import ArchiveScanner, Run
-from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.holder import BINARY_HEADER, Holder
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.io.archive import ArchiveScanner, LoadedObject, Run, Script, read_script_line
+from nnet3py.io.holder import BINARY_HEADER, BytePieces, Holder
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
-from nnet3py.io.script import LoadedObject, Script, read_script_line
 from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
 from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenWriter
+
 
 __all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "write_table"]
 
@@ -83,9 +82,9 @@ class SequentialReader(_Closing, Generic[Value]):
         return read_ahead(entries) if self.specifier.background else entries
 
     def runs(self, find: Callable[[InputStream], Iterator[Run]]) -> Iterator[Run]:
-        """Yield what ``find`` finds at the front of an archive that is a file, for :meth:`TableWriter.move`.
+        """Yield the runs that ``find`` finds at the front of an archive that is a file, for :meth:`TableWriter.move`.
 
-        Iterating gives the entries after them.
+        Iterating over the reader gives the entries after them.
         """
         if self.specifier.kind == "ark" and not self.specifier.background:
             for run in find(self.stream):
@@ -94,11 +93,11 @@ class SequentialReader(_Closing, Generic[Value]):
 
     @property
     def archive_size(self) -> int | None:
-        """Bytes of the archive; None for scripts and pipes."""
+        """Number of bytes of the archive; None for scripts and pipes."""
         return self.stream.size if self.specifier.kind == "ark" else None
 
     def share_read(self) -> float | None:
-        """How much of the archive or script was read so far, from 0 to 1; None where that cannot be known (pipes).
+        """Return the share of the archive or script read so far, from 0 to 1; None where unknown (pipes).
 
         Part of an archive is read ahead.
         """
@@ -108,7 +107,7 @@ class SequentialReader(_Closing, Generic[Value]):
             return None
 
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
-        """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
+        """Iterate with a function to load each value: a script's objects are read only if asked for."""
         if self.specifier.kind == "ark":
             return ((key, partial(_identity, value)) for key, value in self._archive_entries())
         return self._script_entries()
@@ -157,7 +156,7 @@ class SequentialReader(_Closing, Generic[Value]):
                 yield key, partial(loaded.load, key, name)
 
     def close(self) -> None:
-        """Close; unless permissive, raises FormatError after a read error, Nnet3Error if a pipe's command failed."""
+        """Close; unless permissive, raise FormatError after a read error, Nnet3Error if a pipe's command failed."""
         if self.stream.closed:
             return
         self.stream.close()
@@ -174,7 +173,7 @@ class SequentialReader(_Closing, Generic[Value]):
 
 
 class TableWriter(_Closing, Generic[Value]):
-    """Writes entries to an archive, an archive with a script of offsets, or to the files that a script names.
+    """A writer of entries to an archive, an archive with a script of offsets, or the files that a script names.
 
     ``writer.write(key, value)`` raises on any failure. As a context manager it makes the files appear when complete.
     """
@@ -229,7 +228,7 @@ class TableWriter(_Closing, Generic[Value]):
 
     @property
     def takes_runs(self) -> bool:
-        """Whether entries can be moved here by :meth:`move`: this is a binary archive."""
+        """True if entries can be moved here by :meth:`move`: this is a binary archive."""
         return self._archive is not None and self._header == BINARY_HEADER
 
     def move(self, source: SequentialReader, run: Run) -> None:
@@ -292,10 +291,46 @@ class TableWriter(_Closing, Generic[Value]):
 
 def write_table(wspecifier: str, holder: Holder[Value],
                 entries: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> int:
-    """Write all entries, of a dict or (key, value) pairs; how many there were. Raises as :class:`TableWriter`."""
+    """Write all entries, of a dict or (key, value) pairs; return their number. Raises as :class:`TableWriter`."""
     count = 0
     with TableWriter(wspecifier, holder) as writer:
         for key, value in entries.items() if isinstance(entries, Mapping) else entries:
             writer.write(key, value)
             count += 1
     return count
+
+
+class Entries(Iterator[tuple[str, Value]], Generic[Value]):
+    """An iterator over (key, value) of a table, which is opened when the first entry is asked for.
+
+    Parameters
+    ----------
+    rspecifier : str, rspecifier of the table; SpecifierError at once if it is invalid
+    holder : Holder, type of the values
+    reader : str, name of the public function that returns the entries, for messages
+    """
+
+    def __init__(self, rspecifier: str, holder: Holder[Value], reader: str) -> None:
+        parse_rspecifier(rspecifier)
+        self._rspecifier, self._holder, self._function = rspecifier, holder, reader
+        self._pairs = self._read()
+
+    def _read(self) -> Generator[tuple[str, Value], None, None]:
+        with SequentialReader(self._rspecifier, self._holder) as reader:
+            yield from reader
+
+    def __next__(self) -> tuple[str, Value]:
+        return next(self._pairs)
+
+    def close(self) -> None:
+        """Close the table; nothing is read from it any more."""
+        self._pairs.close()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        """Raise UsageError: a table is read from its beginning."""
+        raise UsageError("the entries of a table come one after the other, as (key, value)",
+                         f"dict(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]" if isinstance(key, str) else
+                         f"list(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]")
+
+    def __repr__(self) -> str:
+        return f"<entries of {self._rspecifier}>"

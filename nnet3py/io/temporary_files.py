@@ -1,6 +1,7 @@
-"""The files that outputs are written to until they are complete; none of them outlives its process for long.
+"""Temporary files that outputs are written to until they are complete; none outlives its process for long.
 
-A process that ends removes its own. One that is killed cannot, so it locks them: whoever writes the same output next
+A process that ends removes its own. A process that is killed cannot, so it locks them: the next writer of the same
+output
 removes those that nobody has locked any more.
 """
 from __future__ import annotations
@@ -24,7 +25,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def create(final: str) -> tuple[int, str]:
-    """A new file beside ``final``, which exists or will: its descriptor, for writing, and its name. Raises OSError."""
+    """Create a file beside ``final``, which exists or will; return its descriptor and its name. Raises OSError."""
     folder, base = os.path.split(final)
     for abandoned in _left_behind(folder).pop(base[:_LONGEST], ()):
         _remove_if_unlocked(os.path.join(folder, abandoned))
@@ -46,12 +47,12 @@ def create(final: str) -> tuple[int, str]:
 
 
 def is_output(final: str) -> bool:
-    """Whether this process is writing it."""
+    """Return whether this process is writing the output."""
     return final in _unfinished.values()
 
 
 def is_ours(path: str) -> bool:
-    """False in a child of the process that made it: the child must leave it alone."""
+    """Return whether this process made the file; a forked child must leave its parent's files alone."""
     return path in _unfinished
 
 
@@ -66,14 +67,14 @@ def rename(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if it is ours."""
+    """Remove a file, if this process made it."""
     if _unfinished.pop(path, None) is not None:
         with suppress(OSError):
             os.remove(path)
 
 
 def remove_all() -> None:
-    """Remove all that this process has not finished: it is about to end."""
+    """Remove all files that this process, which is about to end, has not finished."""
     for path in list(_unfinished):
         remove(path)
 
@@ -83,7 +84,7 @@ atexit.register(remove_all)
 
 @cache
 def _left_behind(folder: str) -> dict[str, list[str]]:
-    """What was in a folder when this process first wrote there: names by that of the output."""
+    """Return temporary files of a folder when this process first wrote there, by the name of the output."""
     folders: dict[str, list[str]] = {}
     with suppress(OSError):
         for name in os.listdir(folder or "."):
@@ -94,7 +95,7 @@ def _left_behind(folder: str) -> dict[str, list[str]]:
 
 
 def _remove_if_unlocked(path: str) -> None:
-    """Remove what another process has left, unless that still writes it, or this cannot be found out."""
+    """Remove a file of another process, unless that process still writes it, or this cannot be found out."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | system.UNFOLLOWED | system.PLAIN)
         try:

@@ -36,7 +36,7 @@ TEXT_FLOAT = b"%.7g "           # how every real number is printed, float and do
 
 
 class _IntegerKind:
-    """How integers of one width are stored: a size byte (negative for unsigned types), then little-endian bytes."""
+    """The storage of integers of one width: a size byte (negative for unsigned types), then little-endian bytes."""
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
@@ -54,15 +54,15 @@ _INTEGERS = {name: _IntegerKind(name, code) for name, code in (
 
 
 class TokenReader:
-    """Reads tokens, numbers and raw bytes from a binary stream.
+    """A reader of tokens, numbers and raw bytes from a binary stream.
 
     Attributes
     ----------
-    binary : which of the two forms is being read; :meth:`read_header` sets it
-    path : the file, for messages
-    component : the network component being read, for messages, or None
-    field : the last opening tag read, such as ``<Dim>``, for messages, or None
-    content : the whole file, where that lies in memory, or None
+    binary : bool, whether the binary form is being read; :meth:`read_header` sets it
+    path : str, name of the file, for messages
+    component : str, name of the network component being read, for messages, or None
+    field : str, last opening tag read, such as ``<Dim>``, for messages, or None
+    content : memoryview of the whole file, where that lies in memory, or None
     """
 
     def __init__(self, stream: BinaryIO | Any, path: str = "", size: int | None = None, binary: bool = False) -> None:
@@ -78,36 +78,36 @@ class TokenReader:
 
     @property
     def offset(self) -> int:
-        """Bytes consumed so far; counted from the start of the file where the stream can tell."""
+        """Number of bytes consumed; counted from the start of the file where the stream can tell."""
         return self._source.offset
 
     @property
     def remaining(self) -> int | None:
-        """Bytes left, None if the stream cannot tell (pipes)."""
+        """Number of bytes left; None if the stream cannot tell (pipes)."""
         return self._source.remaining
 
     def error(self, message: str, hint: str | None = None, offset: int | None = None) -> FormatError:
-        """A FormatError that names path, offset, component and field; the caller raises it."""
+        """Return a FormatError that names path, offset, component and field; the caller raises it."""
         where = self.offset if offset is None else offset
         return FormatError(message, path=self.path, offset=where, component=self.component, hint=hint,
                            field=self.field)
 
     def at_end(self) -> bool:
-        """True if no byte is left."""
+        """Return whether no byte is left."""
         return not self._source.peek(1)
 
     def start_capture(self) -> None:
-        """From here on keep a copy of every byte consumed."""
+        """Keep a copy of every byte consumed from here on."""
         self._source.start_record()
 
     def end_capture(self) -> bytes:
-        """The bytes consumed since :meth:`start_capture`."""
+        """Return the bytes consumed since :meth:`start_capture`."""
         return self._source.end_record()
 
     # -- bytes -----------------------------------------------------------------------------------------------------
 
     def check_count(self, count: int, bytes_each: int = 1, what: str = "elements") -> None:
-        """FormatError if ``count`` is negative, or so large that the file cannot hold ``bytes_each`` for each."""
+        """Raise FormatError if ``count`` is negative, or if the file cannot hold ``bytes_each`` for each element."""
         if count < 0:
             raise self.error(f"expected a number of {what}, found {count}")
         if count * bytes_each > _LARGE:
@@ -117,7 +117,7 @@ class TokenReader:
                                  f"but only {left} bytes follow", hint="the file is truncated or damaged")
 
     def raw(self, count: int) -> bytes | bytearray:
-        """Exactly ``count`` bytes."""
+        """Read exactly ``count`` bytes."""
         if count <= _LARGE:
             data = self._source.read(count) if count >= 0 else b""
         else:
@@ -128,11 +128,11 @@ class TokenReader:
         return data
 
     def up_to(self, count: int | None) -> bytes | bytearray:
-        """At most ``count`` bytes, fewer only at the end; None for all that are left."""
+        """Read at most ``count`` bytes, fewer only at the end; None for all that are left."""
         return self._source.read_pieces(sys.maxsize if count is None else count)
 
     def array(self, dtype: Any, count: int, what: str = "elements") -> np.ndarray:
-        """``count`` raw little-endian elements: a new writable array (count,) of ``dtype``."""
+        """Read ``count`` raw little-endian elements: a new writable array (count,) of ``dtype``."""
         kind = np.dtype(dtype).newbyteorder("<")
         self.check_count(count, kind.itemsize, what)
         size = count * kind.itemsize
@@ -162,11 +162,11 @@ class TokenReader:
             self.skip(min(count, left))
 
     def peek(self, count: int) -> bytes:
-        """The next ``count`` bytes, fewer at the end; nothing is consumed."""
+        """Return the next ``count`` bytes, fewer at the end, without consuming them."""
         return self._source.peek(count)[:count]
 
     def peek_byte(self) -> bytes:
-        """The next byte, empty at the end; nothing is consumed. Text: the next that is not a blank."""
+        """Return the next byte, in text the next that is not a blank, without consuming it; empty at the end."""
         if not self.binary:
             self.skip_whitespace()
         return self.peek(1)
@@ -188,7 +188,10 @@ class TokenReader:
         self.take_while(_BLANK_RUN)
 
     def read_line(self) -> bytes:
-        """The rest of the line without its newline, which is consumed; FormatError if the file ends before it."""
+        """Read the rest of the line without its newline, which is consumed.
+
+        FormatError if the file ends before the newline.
+        """
         line = self.take_while(_LINE)
         if self._source.read(1) != b"\n":
             raise self.error(f"expected a newline, found the end of the file after '{_shown(line[-60:])}'")
@@ -201,7 +204,7 @@ class TokenReader:
     # -- tokens ----------------------------------------------------------------------------------------------------
 
     def read_header(self) -> bool:
-        """Consume the optional ``\\0B``; sets and returns :attr:`binary`."""
+        """Consume the optional ``\\0B``; set and return :attr:`binary`."""
         self.binary = self._source.peek(1)[:1] == b"\0"
         if self.binary:
             header = self.peek(2)
@@ -211,7 +214,7 @@ class TokenReader:
         return self.binary
 
     def token(self) -> str:
-        """The next token; the blank after it is consumed. Kaldi: ReadToken."""
+        """Read the next token; the blank after it is consumed. Kaldi: ReadToken."""
         read = self._source.read
         byte = read(1)
         while byte in _BLANKS:
@@ -232,13 +235,13 @@ class TokenReader:
         return text
 
     def expect(self, token: str) -> None:
-        """Consume ``token``; FormatError if another is there. Kaldi: ExpectToken."""
+        """Consume ``token``; FormatError if another token is there. Kaldi: ExpectToken."""
         found = self.token()
         if found != token:
             self.check_token(found, token)
 
     def check_token(self, found: str, *expected: str) -> None:
-        """FormatError unless ``found``, the token read last, is one of ``expected``.
+        """Raise FormatError unless ``found``, the token read last, is one of ``expected``.
 
         Kaldi lets the ``<`` be missing, because peeking may have taken it.
         """
@@ -246,7 +249,7 @@ class TokenReader:
             raise self.unexpected(found, " or ".join(expected))
 
     def unexpected(self, found: str, expected: str, hint: str | None = None) -> FormatError:
-        """A FormatError for ``found``, the token read last, where it begins; the caller raises it."""
+        """Return a FormatError for ``found``, the token read last, at its place; the caller raises it."""
         data = found.encode("utf-8", "surrogateescape")
         if found.startswith("<"):
             self.field = self._field_before
@@ -254,7 +257,7 @@ class TokenReader:
 
     def unexpected_bytes(self, found: bytes, expected: str, hint: str | None = None,
                          offset: int | None = None) -> FormatError:
-        """A FormatError for ``found`` in place of ``expected``; empty means the end of the file."""
+        """Return a FormatError for ``found`` in place of ``expected``; empty means the end of the file."""
         shown = f"'{_shown(found)}'" if found.strip() else "a blank" if found else "the end of the file"
         return self.error(f"expected {expected}, found {shown}", hint, offset)
 
@@ -267,7 +270,7 @@ class TokenReader:
             self.check_token(found, first, second)
 
     def peek_token(self) -> str:
-        """The letter after ``<`` of the next token (``/`` if it closes), or its first letter; ``""`` at the end.
+        """Return the letter after ``<`` of the next token (``/`` if it closes), or its first letter; ``""`` at the end.
 
         Nothing is consumed. Kaldi: PeekToken.
         """
@@ -281,7 +284,7 @@ class TokenReader:
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def integer(self, kind: str = "int32") -> int:
-        """An integer stored as ``kind``: int8 … int64, uint8 … uint64. Kaldi: ReadBasicType."""
+        """Read an integer stored as ``kind``: int8 … int64, uint8 … uint64. Kaldi: ReadBasicType."""
         form = _INTEGERS[kind]
         if self.binary:
             data = self._source.read(form.sized.size)
@@ -299,7 +302,7 @@ class TokenReader:
         return number
 
     def integers(self, count: int) -> np.ndarray:
-        """``count`` int32 one after the other, each stored as by :meth:`integer`: int32 (count,)."""
+        """Read ``count`` int32 one after the other, each stored as by :meth:`integer`, int32 (count,)."""
         if not self.binary:
             self.check_count(count, 2)
             return np.fromiter((self.integer() for _ in range(count)), dtype=np.int32)
@@ -309,7 +312,7 @@ class TokenReader:
         return records["value"].astype(np.int32)
 
     def real(self) -> float:
-        """A float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
+        """Read a float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
         if self.binary:
             size = self._source.read(1)
             form = _FLOAT32 if size == b"\4" else _FLOAT64 if size == b"\10" else None
@@ -329,7 +332,10 @@ class TokenReader:
         return number
 
     def float32(self) -> float:
-        """A number, rounded to float32; FormatError if it is too large for that. Kaldi: ReadBasicType of float."""
+        """Read a number, rounded to float32. Kaldi: ReadBasicType of float.
+
+        FormatError if the number is too large for float32.
+        """
         value = self.real()
         try:
             return _FLOAT32.unpack(_FLOAT32.pack(value))[0]
@@ -337,7 +343,7 @@ class TokenReader:
             raise self.error(f"expected a number that fits into float32, found {value:g}") from None
 
     def boolean(self) -> bool:
-        """``T`` or ``F``. Kaldi: ReadBasicType of bool."""
+        """Read ``T`` or ``F``. Kaldi: ReadBasicType of bool."""
         if not self.binary:
             self.skip_whitespace()
         byte = self._source.read(1)
@@ -346,9 +352,9 @@ class TokenReader:
         return byte == b"T"
 
     def _text_number(self, allowed: frozenset[bytes], form: re.Pattern[bytes], what: str) -> bytes:
-        """The bytes of a number, as reading from a C++ stream takes them: up to the first that cannot belong to it.
+        """Read the bytes of a number as a C++ stream does: up to the first byte that cannot belong to it.
 
-        One space after it is consumed, because writers put one there; any other byte stays.
+        One space after the number is consumed, because writers put one there; any other byte stays.
         """
         read = self._source.read
         byte = read(1)
@@ -370,13 +376,13 @@ class TokenReader:
     # -- lists of integers -----------------------------------------------------------------------------------------
 
     def integer_vector(self, kind: str = "int32") -> np.ndarray:
-        """Integers as they lie inside objects: int32 (count,), or another ``kind``. Kaldi: ReadIntegerVector."""
+        """Read integers as stored inside objects, int32 (count,), or another ``kind``. Kaldi: ReadIntegerVector."""
         if self.binary:
             return self._binary_integers(kind, 1)
         return self._integers_of(self._bracketed(), kind)
 
     def integer_pairs(self, kind: str = "int32") -> np.ndarray:
-        """Pairs of integers: int32 (count, 2). Kaldi: ReadIntegerPairVector."""
+        """Read pairs of integers, int32 (count, 2). Kaldi: ReadIntegerPairVector."""
         if self.binary:
             return self._binary_integers(kind, 2).reshape(-1, 2)
         pairs = self._bracketed().split()
@@ -423,16 +429,16 @@ _WORD = re.compile(rb"[^ \t\n\r\v\f]*")
 
 
 def _shown(text: bytes) -> str:
-    """``text`` for a message: one line of printable characters, not too long."""
+    """Return ``text`` for a message: one line of printable characters, not too long."""
     words = text.decode("utf-8", "backslashreplace")
     words = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
     return words if len(words) <= 60 else words[:60] + "..."
 
 
 class TokenWriter:
-    """Writes tokens, numbers and raw bytes to a binary stream, in text or in binary.
+    """A writer of tokens, numbers and raw bytes to a binary stream, in text or in binary.
 
-    It writes no header: that is for whoever opens the file.
+    The header is written by the code that opens the file.
     """
 
     def __init__(self, stream: BinaryIO | Any, binary: bool) -> None:
@@ -454,7 +460,7 @@ class TokenWriter:
         self._write(token.encode("utf-8", "surrogateescape") + b" ")
 
     def newline_if_text(self) -> None:
-        """In text, write a newline."""
+        """Write a newline, in text only."""
         if not self.binary:
             self._write(b"\n")
 
@@ -490,7 +496,7 @@ class TokenWriter:
         self._write(letter if self.binary else letter + b" ")
 
     def integer_vector(self, values: Any, kind: str = "int32") -> None:
-        """Write integers as they lie inside objects. Kaldi: WriteIntegerVector."""
+        """Write integers as stored inside objects. Kaldi: WriteIntegerVector."""
         numbers = np.asarray(values, dtype=kind).reshape(-1)
         if self.binary:
             self._write(struct.pack("<bi", numbers.itemsize, len(numbers)))

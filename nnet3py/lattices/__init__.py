@@ -1,17 +1,15 @@
-"""Lattices: determinization, pruning, rescoring, alignment of words and phones, and minimum-risk words.
+"""Lattices: determinization, pruning, rescoring, alignment with words and phones, posteriors, minimum Bayes risk.
 
-``determinize.py`` (``determinize_pruned(lattice, beam, options)``, ``determinize(lattice)``),
-``phone_determinize.py`` (``determinize_phone_pruned(model, lattice, beam, options)``), ``minimize.py``
-(``with_strings_pushed``, ``with_weights_pushed``, ``minimized``). Subsets of states, strings (``string_tree.py``) and
-tasks are in arrays (``subset_layout.py``); a loop asks for room before it begins a task. ``states.py`` has what
-all work on lattices needs, for both kinds: ``top_sorted``, ``trimmed``, ``arc_costs``, ``state_times``. The loops
-over arcs are in ``path_loops.py``; ``best_path.py``, ``pruning.py``, ``forward_backward.py`` call them.
-``scaling.py`` changes costs. ``mbr.py`` finds the words of least risk (its loops round as fused multiply-adds do,
-since rounding decides ties). ``word_alignment.py``, ``phone_alignment.py`` and ``lexicon_alignment.py`` search over
-pairs of a state and what has not been output yet; ``aligned_output.py`` collects the arcs and removes epsilons.
-``composition.py``: ``Composer(fst, phi, rho).compose(lattice)``; ``lm_rescoring.py``: const-ARPA models, whose
-histories are rows that a loop numbers; ``deterministic_lm.py`` and ``pruned_composition.py``: two models at a time,
-the best paths first.
+A lattice is a ``CompactLattice`` or, with a transition-id on each arc, an ``Fst`` of arc type ``lattice4``. Most used
+are
+``best_path`` (``paths.py``), ``pruned`` (``pruning.py``) and ``determinize_phone_pruned`` (``determinize.py``);
+``states.py`` has what most algorithms begin with: ``top_sorted``, ``trimmed``, ``arc_costs``, ``state_times``. Loops
+over
+states and arcs are compiled (``*_loops.py``): they fill arrays, stop when one is full, and go on with a larger one.
+
+The room must not import decoding, networks or language-model training; models reach it as ``DeterministicLm``
+(``pruned_composition.py``), ``Composer`` (``composition.py``) or ``ConstArpa``. kaldifst composes and determinizes
+FSTs; lattices would pass to it as files, and results must equal those of Kaldi's pruned determinization.
 """
 from __future__ import annotations
 
@@ -21,18 +19,15 @@ from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
-    from nnet3py.lattices.best_path import Path as Path
-    from nnet3py.lattices.best_path import best_path as best_path
-    from nnet3py.lattices.best_path import best_paths as best_paths
-    from nnet3py.lattices.best_path import path_of as path_of
-    from nnet3py.lattices.best_path import random_paths as random_paths
     from nnet3py.lattices.composition import Composer as Composer
     from nnet3py.lattices.composition import concatenation as concatenation
     from nnet3py.lattices.composition import difference as difference
+    from nnet3py.lattices.composition import rescored_with_const_arpa as rescored_with_const_arpa
+    from nnet3py.lattices.composition import rescored_with_fst as rescored_with_fst
     from nnet3py.lattices.composition import union as union
-    from nnet3py.lattices.confidence import confidence as confidence
     from nnet3py.lattices.determinize import Determinized as Determinized
     from nnet3py.lattices.determinize import determinize as determinize
+    from nnet3py.lattices.determinize import determinize_phone_pruned as determinize_phone_pruned
     from nnet3py.lattices.determinize import determinize_pruned as determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions as DeterminizeOptions
     from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions as PhoneDeterminizeOptions
@@ -40,51 +35,54 @@ if TYPE_CHECKING:
     from nnet3py.lattices.forward_backward import FramePosteriors as FramePosteriors
     from nnet3py.lattices.forward_backward import forward_backward as forward_backward
     from nnet3py.lattices.forward_backward import frame_posteriors as frame_posteriors
-    from nnet3py.lattices.lexicon_alignment import AlignmentLexicon as AlignmentLexicon
-    from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon as align_words_by_lexicon
-    from nnet3py.lattices.lexicon_alignment import read_alignment_lexicon as read_alignment_lexicon
-    from nnet3py.lattices.linear import linear_lattice as linear_lattice
-    from nnet3py.lattices.linear import phones_of_words as phones_of_words
-    from nnet3py.lattices.linear import word_times as word_times
-    from nnet3py.lattices.lm_rescoring import rescored_with_const_arpa as rescored_with_const_arpa
-    from nnet3py.lattices.lm_rescoring import rescored_with_fst as rescored_with_fst
-    from nnet3py.lattices.mbr import MbrResult as MbrResult
-    from nnet3py.lattices.mbr import minimum_bayes_risk as minimum_bayes_risk
-    from nnet3py.lattices.minimize import minimized as minimized
-    from nnet3py.lattices.minimize import with_strings_pushed as with_strings_pushed
-    from nnet3py.lattices.minimize import with_weights_pushed as with_weights_pushed
-    from nnet3py.lattices.oracle import Oracle as Oracle
-    from nnet3py.lattices.oracle import oracle as oracle
+    from nnet3py.lattices.paths import Path as Path
+    from nnet3py.lattices.paths import best_path as best_path
+    from nnet3py.lattices.paths import best_paths as best_paths
+    from nnet3py.lattices.paths import confidence as confidence
+    from nnet3py.lattices.paths import linear_lattice as linear_lattice
+    from nnet3py.lattices.paths import path_of as path_of
+    from nnet3py.lattices.paths import phones_of_words as phones_of_words
+    from nnet3py.lattices.paths import random_paths as random_paths
+    from nnet3py.lattices.paths import word_times as word_times
+    from nnet3py.lattices.phone_alignment import Alignment as Alignment
     from nnet3py.lattices.phone_alignment import align_phones as align_phones
-    from nnet3py.lattices.phone_determinize import determinize_phone_pruned as determinize_phone_pruned
     from nnet3py.lattices.pruning import depth as depth
     from nnet3py.lattices.pruning import depth_per_frame as depth_per_frame
     from nnet3py.lattices.pruning import limited_depth as limited_depth
+    from nnet3py.lattices.pruning import minimized as minimized
     from nnet3py.lattices.pruning import pruned as pruned
+    from nnet3py.lattices.pruning import with_strings_pushed as with_strings_pushed
+    from nnet3py.lattices.pruning import with_weights_pushed as with_weights_pushed
     from nnet3py.lattices.scaling import Scales as Scales
     from nnet3py.lattices.scaling import scaled as scaled
     from nnet3py.lattices.scaling import with_transition_probs as with_transition_probs
     from nnet3py.lattices.scaling import with_word_penalty as with_word_penalty
     from nnet3py.lattices.scaling import without_alignments as without_alignments
-    from nnet3py.lattices.word_alignment import Alignment as Alignment
+    from nnet3py.lattices.word_alignment import AlignmentLexicon as AlignmentLexicon
     from nnet3py.lattices.word_alignment import WordBoundaries as WordBoundaries
     from nnet3py.lattices.word_alignment import align_words as align_words
+    from nnet3py.lattices.word_alignment import align_words_by_lexicon as align_words_by_lexicon
+    from nnet3py.lattices.word_alignment import read_alignment_lexicon as read_alignment_lexicon
     from nnet3py.lattices.word_alignment import read_word_boundaries as read_word_boundaries
+    from nnet3py.lattices.word_errors import MbrResult as MbrResult
+    from nnet3py.lattices.word_errors import Oracle as Oracle
+    from nnet3py.lattices.word_errors import minimum_bayes_risk as minimum_bayes_risk
+    from nnet3py.lattices.word_errors import oracle as oracle
 
 _PUBLIC = {
-    "best_path": "nnet3py.lattices.best_path",
-    "best_paths": "nnet3py.lattices.best_path",
-    "random_paths": "nnet3py.lattices.best_path",
-    "path_of": "nnet3py.lattices.best_path",
-    "Path": "nnet3py.lattices.best_path",
-    "linear_lattice": "nnet3py.lattices.linear",
-    "word_times": "nnet3py.lattices.linear",
-    "phones_of_words": "nnet3py.lattices.linear",
-    "minimum_bayes_risk": "nnet3py.lattices.mbr",
-    "MbrResult": "nnet3py.lattices.mbr",
-    "confidence": "nnet3py.lattices.confidence",
-    "oracle": "nnet3py.lattices.oracle",
-    "Oracle": "nnet3py.lattices.oracle",
+    "best_path": "nnet3py.lattices.paths",
+    "best_paths": "nnet3py.lattices.paths",
+    "random_paths": "nnet3py.lattices.paths",
+    "path_of": "nnet3py.lattices.paths",
+    "Path": "nnet3py.lattices.paths",
+    "linear_lattice": "nnet3py.lattices.paths",
+    "word_times": "nnet3py.lattices.paths",
+    "phones_of_words": "nnet3py.lattices.paths",
+    "minimum_bayes_risk": "nnet3py.lattices.word_errors",
+    "MbrResult": "nnet3py.lattices.word_errors",
+    "confidence": "nnet3py.lattices.paths",
+    "oracle": "nnet3py.lattices.word_errors",
+    "Oracle": "nnet3py.lattices.word_errors",
     "forward_backward": "nnet3py.lattices.forward_backward",
     "ForwardBackward": "nnet3py.lattices.forward_backward",
     "frame_posteriors": "nnet3py.lattices.forward_backward",
@@ -101,25 +99,25 @@ _PUBLIC = {
     "determinize": "nnet3py.lattices.determinize",
     "determinize_pruned": "nnet3py.lattices.determinize",
     "Determinized": "nnet3py.lattices.determinize",
-    "determinize_phone_pruned": "nnet3py.lattices.phone_determinize",
+    "determinize_phone_pruned": "nnet3py.lattices.determinize",
     "DeterminizeOptions": "nnet3py.lattices.determinize_options",
     "PhoneDeterminizeOptions": "nnet3py.lattices.determinize_options",
-    "with_strings_pushed": "nnet3py.lattices.minimize",
-    "with_weights_pushed": "nnet3py.lattices.minimize",
-    "minimized": "nnet3py.lattices.minimize",
+    "with_strings_pushed": "nnet3py.lattices.pruning",
+    "with_weights_pushed": "nnet3py.lattices.pruning",
+    "minimized": "nnet3py.lattices.pruning",
     "Composer": "nnet3py.lattices.composition",
     "union": "nnet3py.lattices.composition",
     "concatenation": "nnet3py.lattices.composition",
     "difference": "nnet3py.lattices.composition",
-    "rescored_with_fst": "nnet3py.lattices.lm_rescoring",
-    "rescored_with_const_arpa": "nnet3py.lattices.lm_rescoring",
+    "rescored_with_fst": "nnet3py.lattices.composition",
+    "rescored_with_const_arpa": "nnet3py.lattices.composition",
     "align_words": "nnet3py.lattices.word_alignment",
     "WordBoundaries": "nnet3py.lattices.word_alignment",
     "read_word_boundaries": "nnet3py.lattices.word_alignment",
-    "Alignment": "nnet3py.lattices.word_alignment",
-    "align_words_by_lexicon": "nnet3py.lattices.lexicon_alignment",
-    "AlignmentLexicon": "nnet3py.lattices.lexicon_alignment",
-    "read_alignment_lexicon": "nnet3py.lattices.lexicon_alignment",
+    "Alignment": "nnet3py.lattices.phone_alignment",
+    "align_words_by_lexicon": "nnet3py.lattices.word_alignment",
+    "AlignmentLexicon": "nnet3py.lattices.word_alignment",
+    "read_alignment_lexicon": "nnet3py.lattices.word_alignment",
     "align_phones": "nnet3py.lattices.phone_alignment",
 }
 give_names(__name__, _PUBLIC, elsewhere(**{

@@ -1,33 +1,90 @@
-"""Composing lattices with FSTs and with each other, by words; unions and concatenations."""
+"""Composing lattices with FSTs, with const-ARPA language models and with each other; unions; rescoring.
+
+Kaldi: ``ComposeCompactLatticeDeterministic``, ``lattice-compose``, ``lattice-lmrescore*``.
+"""
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
+from nnet3py.errors import Nnet3Error
+from nnet3py.fst.const_arpa import ConstArpa
+from nnet3py.lattices.determinize import determinize
+from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import LatticeError, infinite_weights, top_sorted, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.lattice import LATTICE
+from nnet3py.transducers.lattice import LATTICE, expanded
+from nnet3py.transducers.state_graphs import enlarged
 
-_compose = Loop("nnet3py.lattices.composition_loops", "compose",
-                "i8[] i4[] i4[] u1[] i8[] i4[] i4[] f4[,] i4[] i8 i8 i4[] i8[] i8[] i4[,] f4[,]")
-_rehash = Loop("nnet3py.lattices.composition_loops", "rehash", "i8[] i8 i4[]")
-_NO_STATES, _NO_ARCS, _NO_END = 1, 2, 3
-_FIRST_STATES, _FIRST_ARCS = 1 << 10, 1 << 11
+
+class ComposedArcs(NamedTuple):
+    """The arcs of a composed lattice, in any order.
+
+    Attributes
+    ----------
+    sources, targets : int64 (arcs,), composed states
+    arcs : int64 (arcs,), for each arc the lattice's arc that it copies
+    costs : float32 (arcs,), added to the graph costs
+    """
+
+    sources: np.ndarray
+    targets: np.ndarray
+    arcs: np.ndarray
+    costs: np.ndarray
+
+
+def composed_lattice(lattice: CompactLattice, states: np.ndarray, end_costs: np.ndarray,
+                     arcs: ComposedArcs) -> CompactLattice:
+    """Return the lattice of copies of another lattice's states and arcs, trimmed; composed state 0 is the start.
+
+    Parameters
+    ----------
+    states : int64 (composed states,), for each state the lattice's state that it copies
+    end_costs : float32 (composed states,), added to the graph costs of final weights; a state is not final where its
+        value is not finite
+    """
+    weights = lattice.weights[arcs.arcs]
+    weights[:, 0] += arcs.costs
+    finals = lattice.final_weights[states]
+    finals[:, 0] += end_costs
+    finals[~np.isfinite(end_costs)] = NO_WEIGHT
+    _, ids = taken(lattice.string_starts, lattice.ids, arcs.arcs)
+    _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
+    return trimmed(CompactLattice.from_arcs(
+        0, finals, arcs.sources, lattice.labels[arcs.arcs], weights, lattice.lengths[arcs.arcs], ids, arcs.targets,
+        lattice.final_lengths[states], final_ids))
+
+
+_LOOPS = "nnet3py.lattices.composition_loops"
+_USES = ["nnet3py.fst.const_arpa_loops"]
+_CONST_ARPA = "i8[] i4[] f4[] i8[] i8"         # the model's arrays, and its unknown word
+_compose = Loop(_LOOPS, "compose", "i8[] i4[] i4[] u1[] i8[] i4[] i4[] f4[,] i4[] i8 i8 i4[] i8[] i8[] i4[,] f4[,]",
+                _USES)
+_compose_with_const_arpa = Loop(
+    _LOOPS, "compose_with_const_arpa",
+    f"i8[] i4[] i4[] {_CONST_ARPA} i8 i4[,] i4[] i4[] i4[] i8[] i8[] i8[,] f4[]", _USES)
+_rehash = Loop(_LOOPS, "rehash", "i8[] i8 i4[]", _USES)
+_rehash_histories = Loop(_LOOPS, "rehash_histories", "i4[,] i4[] i8 i4[]", _USES)
+_end_costs = Loop(_LOOPS, "end_costs", f"{_CONST_ARPA} i8 i4[,] i4[] f4[]", _USES)
+_NO_END = 3                                    # result of a loop: failure arcs form a cycle
+_STATES, _ARCS, _MODEL_STATES = 1, 2, 3        # places of the counts; 0 is the next state to be expanded
+_FIRST_ROOM = 1 << 10                          # states and arcs
 _MOST_STATES = 1 << 28
 
 
 class Composer:
-    """An FST prepared to be composed with any number of lattices.
+    """An FST prepared for composition with any number of lattices.
 
     Parameters
     ----------
-    fst : from words; it has costs, or pairs of them
-    phi : an arc with this label is taken if no other matches a word, and the word is looked up again after it; -1:
-        there is none
-    rho : an arc with this label stands for all words that no other matches; -1: there is none
+    fst : Fst with words as input labels; its weights are costs, or pairs of a graph and an acoustic cost
+    phi : label of failure arcs: one is followed if no other arc matches a word, which is then looked up again; -1 for
+        none
+    rho : label of arcs that match every word that no other arc of the state matches; -1 for none
     """
 
     def __init__(self, fst: Fst, phi: int = -1, rho: int = -1) -> None:
@@ -43,7 +100,7 @@ class Composer:
             self._propagate_finals()
 
     def _propagate_finals(self) -> None:
-        """Give states that are not final the final cost of what failure arcs lead to. Kaldi: PropagateFinal."""
+        """Give states that are not final the final cost at the end of their failure arcs. Kaldi: PropagateFinal."""
         at_phi = np.flatnonzero(self._inputs == self.phi)
         sources = np.searchsorted(self._starts, at_phi, side="right") - 1
         failure = dict(zip(sources.tolist(), at_phi.tolist(), strict=True))
@@ -58,26 +115,26 @@ class Composer:
                 self._finals[state] = cost + self._finals[here]
 
     def compose(self, lattice: CompactLattice) -> CompactLattice:
-        """The paths of a lattice whose words the FST accepts, with the FST's output and costs.
+        """Return the paths of a lattice whose words the FST accepts, with the FST's output labels, its costs added.
 
         Parameters
         ----------
-        lattice : compact; its states may be in any order
+        lattice : CompactLattice, states in any order
 
         Returns
         -------
-        The lattice, trimmed and topologically sorted; empty if no path is accepted.
+        CompactLattice, trimmed and topologically sorted; empty if no path is accepted.
 
         Raises
         ------
-        LatticeError : there are infinitely many paths
+        LatticeError : failure arcs or epsilons form a cycle, or there are too many states
         """
         if lattice.start < 0 or self.start < 0:
             return CompactLattice.empty()
         lattice = top_sorted(lattice)
         size = len(self._starts) - 1
-        keys, table = np.empty(_FIRST_STATES, dtype=np.int64), np.full(2 * _FIRST_STATES, -1, dtype=np.int32)
-        new_arcs, costs = np.empty((_FIRST_ARCS, 4), dtype=np.int32), np.empty((_FIRST_ARCS, 2), dtype=np.float32)
+        keys, table = np.empty(_FIRST_ROOM, dtype=np.int64), np.full(2 * _FIRST_ROOM, -1, dtype=np.int32)
+        new_arcs, costs = np.empty((_FIRST_ROOM, 4), dtype=np.int32), np.empty((_FIRST_ROOM, 2), dtype=np.float32)
         counts = np.array([0, 1, 0], dtype=np.int64)
         keys[0] = lattice.start * 2 * size + self.start
         _rehash(keys, 1, table)
@@ -88,13 +145,11 @@ class Composer:
             if status == _NO_END or len(keys) > _MOST_STATES:
                 raise LatticeError("a lattice cannot be composed with an FST: failure arcs or epsilons form a cycle, "
                                    "or there are too many states")
-            new_arcs = np.concatenate((new_arcs, np.empty_like(new_arcs)))
-            costs = np.concatenate((costs, np.empty_like(costs)))
-            if 2 * counts[1] + 4 > len(table) // 2:
-                keys = np.concatenate((keys, np.empty_like(keys)))
-                table = np.full(2 * len(table), -1, dtype=np.int32)
-                _rehash(keys, counts[1], table)
-        return self._result(lattice, keys[:counts[1]], new_arcs[:counts[2]], costs[:counts[2]])
+            new_arcs, costs = enlarged(new_arcs), enlarged(costs)
+            if 2 * counts[_STATES] + 4 > len(table) // 2:
+                keys, table = enlarged(keys), np.full(2 * len(table), -1, dtype=np.int32)
+                _rehash(keys, counts[_STATES], table)
+        return self._result(lattice, keys[:counts[_STATES]], new_arcs[:counts[_ARCS]], costs[:counts[_ARCS]])
 
     def _result(self, lattice: CompactLattice, keys: np.ndarray, new_arcs: np.ndarray,
                 costs: np.ndarray) -> CompactLattice:
@@ -116,7 +171,8 @@ class Composer:
 
 
 def _pairs(weights: np.ndarray) -> np.ndarray:
-    """float32 (n, 2): costs as graph costs; infinite ones as pairs of infinities."""
+    """Return costs as float32 (n, 2) pairs of a graph and an acoustic cost; infinite costs become pairs of infinities.
+    """
     if weights.ndim == 2:
         return np.array(weights, dtype=np.float32, order="C")
     pairs = np.zeros((len(weights), 2), dtype=np.float32)
@@ -126,15 +182,15 @@ def _pairs(weights: np.ndarray) -> np.ndarray:
 
 
 def union(lattices: list[CompactLattice]) -> CompactLattice:
-    """All paths of several lattices. OpenFst: Union.
+    """Return a lattice with all paths of several lattices. OpenFst: Union.
 
     Parameters
     ----------
-    lattices : compact
+    lattices : list of CompactLattice
 
     Returns
     -------
-    One lattice; without states if none has any.
+    CompactLattice; without states if no lattice has any.
     """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
@@ -160,15 +216,15 @@ def union(lattices: list[CompactLattice]) -> CompactLattice:
 
 
 def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
-    """Lattices one after the other. OpenFst: Concat.
+    """Return a lattice whose paths are those of several lattices, one lattice after the other. OpenFst: Concat.
 
     Parameters
     ----------
-    lattices : compact, in order; those without states are skipped
+    lattices : list of CompactLattice, in order; lattices without states are skipped
 
     Returns
     -------
-    One lattice.
+    CompactLattice.
     """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
@@ -200,28 +256,28 @@ def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
 
 
 def words_as_fst(lattice: CompactLattice) -> Fst:
-    """A lattice as an acceptor of words, with its costs, to be composed with another."""
+    """Return the acceptor of a lattice's words with its pairs of costs, for composition with another lattice."""
     return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.labels, lattice.labels,
                lattice.weights, lattice.next_states, LATTICE)
 
 
 def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:
-    """The lattice with ``cost`` added to the graph costs of all final weights."""
+    """Return the lattice with a cost (nats) added to the graph costs of all final weights."""
     finals = lattice.final_weights.copy()
     finals[lattice.is_final, 0] += np.float32(cost)
     return dataclasses.replace(lattice, final_weights=finals)
 
 
 def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice:
-    """The paths of a lattice whose words are on no path of another.
+    """Return the paths of a lattice whose word sequences are on no path of another lattice.
 
     Parameters
     ----------
-    lattice, other : compact
+    lattice, other : CompactLattice
 
     Returns
     -------
-    The lattice, trimmed, topologically sorted.
+    CompactLattice, trimmed, topologically sorted.
     """
     if lattice.start < 0 or other.start < 0:
         return lattice
@@ -248,7 +304,7 @@ def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice
 
 
 class _WordSets:
-    """A lattice as a deterministic acceptor: a sequence of words leads to a set of states, without epsilons."""
+    """A lattice as a deterministic acceptor: a word sequence leads to a set of states."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = trimmed(top_sorted(lattice))
@@ -260,7 +316,7 @@ class _WordSets:
         return range(self._starts[state], self._starts[state + 1])
 
     def _closed(self, states: set[int]) -> frozenset[int]:
-        """The states, and those that arcs without a word lead to."""
+        """Return a set of states with all states that arcs without a word lead to."""
         closed, stack = set(states), list(states)
         while stack:
             for arc in self._arcs(stack.pop()):
@@ -270,10 +326,119 @@ class _WordSets:
         return frozenset(closed)
 
     def after(self, states: frozenset[int], word: int) -> frozenset[int]:
-        """The states that a word leads to from a set of states."""
+        """Return the states that a word leads to from a set of states."""
         return self._closed({self._targets[arc] for state in states for arc in self._arcs(state)
                              if self._labels[arc] == word})
 
     def has_final(self, states: frozenset[int]) -> bool:
-        """Whether one of a set of states is final."""
+        """Return whether a set of states has a final state."""
         return any(self._final[state] for state in states)
+
+
+def composed_with_const_arpa(lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
+    """Return the lattice with a model's costs added to its graph costs, trimmed.
+
+    Paths with words that the model lacks are left out.
+
+    Kaldi: ComposeCompactLatticeDeterministic with ConstArpaLmDeterministicFst.
+    """
+    if lattice.start < 0:
+        return lattice
+    lattice = top_sorted(lattice)
+    arrays = _CompositionArrays(lattice, model)
+    while _compose_with_const_arpa(
+            lattice.arc_starts, lattice.labels, lattice.next_states, *model.arrays, model.unk, model.order,
+            arrays.histories, arrays.lengths, arrays.model_table, arrays.table, arrays.keys, arrays.counts, arrays.made,
+            arrays.costs):
+        arrays.enlarge(int(np.diff(lattice.arc_starts).max()))
+    return arrays.result(lattice, model)
+
+
+class _CompositionArrays:
+    """The arrays of a composition with a const-ARPA model, which grow."""
+
+    def __init__(self, lattice: CompactLattice, model: ConstArpa) -> None:
+        self.histories = np.zeros((_FIRST_ROOM, max(model.order - 1, 1)), dtype=np.int32)
+        self.lengths = np.zeros(_FIRST_ROOM, dtype=np.int32)
+        self.keys, self.counts = np.empty(_FIRST_ROOM, dtype=np.int64), np.array([0, 1, 0, 1], dtype=np.int64)
+        self.made, self.costs = np.empty((_FIRST_ROOM, 3), dtype=np.int64), np.empty(_FIRST_ROOM, dtype=np.float32)
+        start = model.state([model.bos])
+        self.histories[0, :len(start)], self.lengths[0] = start, len(start)
+        self.keys[0] = lattice.start << 32
+        self._fill_tables()
+
+    def _fill_tables(self) -> None:
+        self.table = np.full(2 * len(self.keys), -1, dtype=np.int32)
+        self.model_table = np.full(2 * len(self.lengths), -1, dtype=np.int32)
+        _rehash(self.keys, self.counts[_STATES], self.table)
+        _rehash_histories(self.histories, self.lengths, self.counts[_MODEL_STATES], self.model_table)
+
+    def enlarge(self, most_arcs: int) -> None:
+        """Make room for at least the arcs of one more state."""
+        states, arcs, model_states = (int(self.counts[place]) + most_arcs + 2
+                                      for place in (_STATES, _ARCS, _MODEL_STATES))
+        if max(states, arcs, model_states) > _MOST_STATES:
+            raise LatticeError(f"a lattice composed with a language model has more than {_MOST_STATES} states",
+                               "prune it with lattice-prune, or use lattice-lmrescore-pruned")
+        self.keys = enlarged(self.keys, states)
+        self.made, self.costs = enlarged(self.made, arcs), enlarged(self.costs, arcs)
+        self.histories, self.lengths = enlarged(self.histories, model_states), enlarged(self.lengths, model_states)
+        self._fill_tables()
+
+    def result(self, lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
+        """Return the composed lattice."""
+        keys = self.keys[:self.counts[_STATES]]
+        made, costs = self.made[:self.counts[_ARCS]], self.costs[:self.counts[_ARCS]]
+        ends = np.empty(int(self.counts[_MODEL_STATES]), dtype=np.float32)
+        _end_costs(*model.arrays, model.unk, model.eos, self.histories, self.lengths, ends)
+        return composed_lattice(lattice, keys >> 32, ends[keys & 0xFFFFFFFF],
+                                ComposedArcs(made[:, 0], made[:, 2], made[:, 1], costs))
+
+
+def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: float) -> CompactLattice:
+    """Return a lattice with the costs of a const-ARPA model added. Kaldi: lattice-lmrescore-const-arpa.
+
+    Parameters
+    ----------
+    lattice : CompactLattice
+    model : ConstArpa, as ``nnet3py.fst.const_arpa.ConstArpa.read`` returns it
+    scale : float, factor of the model's costs; -1 subtracts them
+
+    Returns
+    -------
+    CompactLattice, determinized; empty if the model accepts no path.
+    """
+    if scale == 0.0:
+        return lattice
+    graph = scaled(lattice, Scales(1.0 / scale))
+    composed = top_sorted(composed_with_const_arpa(graph, model))
+    return scaled(determinize(expanded(composed)), Scales(scale))
+
+
+def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
+    """Return a lattice with the costs of the best paths through a language model, an FST, added.
+
+    Kaldi: lattice-lmrescore.
+
+    Parameters
+    ----------
+    lattice : CompactLattice
+    model : Composer of an acceptor of words; back-off arcs are epsilons, which may be taken although the word has an
+        arc of its own
+    scale : float, factor of the model's costs; -1 subtracts them
+
+    Returns
+    -------
+    CompactLattice, determinized; empty if the model accepts no path.
+    """
+    if scale == 0.0:
+        return lattice
+    composed = model.compose(scaled(lattice, Scales(1.0 / scale)))
+    return scaled(determinize(expanded(composed)), Scales(scale))
+
+
+def as_acceptor_of_words(fst: Fst) -> Fst:
+    """Return a language model as an acceptor of its output labels; Nnet3Error for an FST with pairs of costs."""
+    if fst.weights.ndim != 1:
+        raise Nnet3Error("expected a language model whose arcs have one cost, found a lattice")
+    return dataclasses.replace(fst, input_labels=fst.output_labels, stored=None)

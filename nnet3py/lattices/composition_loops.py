@@ -1,22 +1,25 @@
-"""The loop of composing a lattice with an FST. Imported only to be compiled.
+"""The loops of composing a lattice with an FST, and with a const-ARPA model. Imported only to be compiled.
 
-The lattice's arcs are ``arc_starts``, ``words``, ``targets``. The FST's are sorted by input label within each state.
+The lattice's arcs are ``arc_starts``, ``words``, ``targets``. The arcs of an FST's state are sorted by input label.
+A state of a const-ARPA model is a row of ``histories`` with its length; ``fst/const_arpa_loops.py`` has its arrays.
 """
 from __future__ import annotations
 
 import numpy as np
 
 from nnet3py.engine.inline import inline
+from nnet3py.fst.const_arpa_loops import NOTHING, log_prob_after, next_state
 
 FINISHED, NO_STATES, NO_ARCS, NO_END = range(4)
-QUEUE, STATES, ARCS = range(3)                  # places of the counts
+NO_ROOM = 1
+QUEUE, STATES, ARCS, MODEL_STATES = range(4)    # places of the counts
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LONGEST_FAILURE = 1000                         # failure arcs in a row; more are taken for a cycle
 
 
 @inline
 def _slot(table, keys, key):
-    """Where a key is in a hash table of states, or where it belongs."""
+    """Return the place of a key in a hash table of states, or the free place where it belongs."""
     mask = np.uint64(len(table) - 1)
     place = (np.uint64(key) * _MULTIPLIER >> np.uint64(20)) & mask
     while table[place] >= 0 and keys[table[place]] != key:
@@ -26,7 +29,7 @@ def _slot(table, keys, key):
 
 @inline
 def _state(table, keys, counts, key):
-    """The number of a composed state, new or known."""
+    """Return the number of the composed state with a key; a new key gets the next number."""
     place = _slot(table, keys, key)
     if table[place] < 0:
         number = counts[STATES]
@@ -38,7 +41,7 @@ def _state(table, keys, counts, key):
 
 @inline
 def _first_match(starts, labels, state, label):
-    """The first arc of a state whose label is at least ``label``."""
+    """Return the first arc of a state whose label is at least ``label``."""
     low, high = starts[state], starts[state + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -51,11 +54,13 @@ def _first_match(starts, labels, state, label):
 
 def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs, nexts, phi, rho, table, keys, counts,
             made, made_costs):
-    """Continue composing until done, or until there is no room.
+    """Continue composing until done, or until an array is full.
 
-    A state is a pair; its key is (lattice state * 2 + what the last move was) * FST states + FST state, where the
-    last move is 1 if it was by an epsilon of the FST: then the lattice's own epsilons must wait, so that no path is
-    made twice. ``made`` gets for each arc: source, arc of the lattice or -1, label, target; ``made_costs`` the FST's.
+    A composed state is a pair. Its key is (lattice state * 2 + epsilon flag) * FST states + FST state. The flag is 1
+    after an
+    epsilon of the FST: then the lattice's own epsilons must wait, so that no path is made twice. ``made`` gets for each
+    arc:
+    source, arc of the lattice or -1, label, target; ``made_costs`` gets the FST's costs.
     """
     size = len(starts) - 1
     while counts[QUEUE] < counts[STATES]:
@@ -121,7 +126,7 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
 
 @inline
 def _put(table, keys, counts, made, made_costs, source, arc, label, key, graph, acoustic):
-    """Make an arc."""
+    """Append an arc."""
     target = _state(table, keys, counts, key)
     number = counts[ARCS]
     made[number, 0], made[number, 1], made[number, 2], made[number, 3] = source, arc, label, target
@@ -133,3 +138,79 @@ def rehash(keys, count, table):
     """Put all states into a new table, filled with -1."""
     for number in range(count):
         table[_slot(table, keys, keys[number])] = number
+
+
+@inline
+def _mixed(value):
+    """Return a hash whose bits depend on all bits of a number."""
+    mixed = np.uint64(value) * _MULTIPLIER
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+@inline
+def _history_slot(table, histories, lengths, row):
+    """Return the place of a row of words in a hash table of rows, or the free place where it belongs."""
+    mask = np.uint64(len(table) - 1)
+    mixed = _mixed(lengths[row] + 1)
+    for place in range(lengths[row]):
+        mixed = _mixed(mixed + np.uint64(histories[row, place]))
+    at = mixed & mask
+    while table[at] >= 0:
+        other, same = table[at], lengths[table[at]] == lengths[row]
+        for place in range(lengths[row]):
+            same = same and histories[other, place] == histories[row, place]
+        if same:
+            break
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+def compose_with_const_arpa(arc_starts, words, targets, unigrams, pool, scores, overflow, unk, order, histories,
+                            lengths, model_table, table, keys, counts, made, made_costs):
+    """Continue composing, breadth first, until done or until an array is full.
+
+    A composed state is a pair. Its key is lattice state * 2 ** 32 + model state. ``made`` gets for each arc: source,
+    arc of
+    the lattice, target; ``made_costs`` gets the model's cost of the word.
+    """
+    while counts[QUEUE] < counts[STATES]:
+        source = counts[QUEUE]
+        state, model_state = keys[source] >> 32, keys[source] & 0xFFFFFFFF
+        num_arcs = arc_starts[state + 1] - arc_starts[state]
+        if (counts[ARCS] + num_arcs > len(made) or (counts[STATES] + num_arcs) * 2 > len(table)
+                or (counts[MODEL_STATES] + num_arcs + 1) * 2 > len(model_table)):
+            return NO_ROOM
+        for arc in range(arc_starts[state], arc_starts[state + 1]):
+            following, cost = model_state, np.float32(0.0)
+            if words[arc] != 0:
+                new = counts[MODEL_STATES]
+                score = next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths, model_state,
+                                   words[arc], new)
+                if score == NOTHING:
+                    continue
+                cost = -score
+                place = _history_slot(model_table, histories, lengths, new)
+                if model_table[place] < 0:
+                    model_table[place] = new
+                    counts[MODEL_STATES] = new + 1
+                following = np.int64(model_table[place])
+            key = np.int64(targets[arc]) << 32 | following
+            target = _state(table, keys, counts, key)
+            number = counts[ARCS]
+            made[number, 0], made[number, 1], made[number, 2] = source, arc, target
+            made_costs[number] = cost
+            counts[ARCS] = number + 1
+        counts[QUEUE] = source + 1
+    return FINISHED
+
+
+def rehash_histories(histories, lengths, count, table):
+    """Put the states of a model into a new table, filled with -1."""
+    for row in range(count):
+        table[_history_slot(table, histories, lengths, row)] = row
+
+
+def end_costs(unigrams, pool, scores, overflow, unk, eos, histories, lengths, costs):
+    """Write the cost of ending the sentence in each state of the model."""
+    for row in range(len(costs)):
+        costs[row] = -log_prob_after(unigrams, pool, scores, overflow, unk, histories[row], lengths[row], eos)

@@ -1,10 +1,12 @@
-"""Lattices with one path for each word sequence, the best one, within a beam. Kaldi: ``DeterminizeLatticePruned``.
+"""Determinization of lattices: one path, the best, for each word sequence, within a beam of the best path.
 
-Determinization is on words; the transition-ids that go with them are strings. Compiled loops do the work, on arrays
-that are enlarged here (``determinize_loops.py``).
+Determinization is on words; transition-ids are strings that go with them. Decoders determinize on phones and words
+first,
+which is faster. Kaldi: ``DeterminizeLatticePruned``, ``DeterminizeLatticePhonePruned``.
 """
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from typing import NamedTuple
@@ -13,32 +15,29 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError
-from nnet3py.lattices import subset_layout as layout
-from nnet3py.lattices.determinize_options import DeterminizeOptions
-from nnet3py.lattices.growing import enlarged
-from nnet3py.lattices.pruning import pruned
-from nnet3py.lattices.states import top_sorted
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices import determinize_layout as layout
+from nnet3py.lattices.determinize_layout import Input, Output, Scratch, Tree
+from nnet3py.lattices.determinize_options import DeterminizeOptions, PhoneDeterminizeOptions
+from nnet3py.lattices.pruning import minimized, pruned, with_strings_pushed, with_weights_pushed
+from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
+from nnet3py.lattices.structures import types_of
 from nnet3py.log import kaldi_place
-from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
-from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.lattice import expanded, factored
+from nnet3py.transducers.state_graphs import enlarged, starts_of
 
 _log = logging.getLogger(__name__)
-_HERE = "nnet3py.lattices."
-_USES = [f"{_HERE}subset_layout", f"{_HERE}subsets", f"{_HERE}string_tree"]
-_prepare = Loop(f"{_HERE}determinize_loops", "prepare", "i8[] i4[] f4[,] i4[] f4[,] i8[] u1[] f8[]", _USES)
-_determinize = Loop(
-    f"{_HERE}determinize_loops", "determinize",
-    "i8[] i8[] i4[] i4[] f4[,] i4[] f4[,] u1[] f8[] "                               # the lattice
-    "i4[,] i4[] "                                                                   # strings
-    "i8[,] i4[] f8[] i4[] f4[,] i8[,] f4[,] i4[] i4[,] f4[,] i8[,] f8[] i4[] i4[,] f4[,] "       # the output
-    "i4[,] f4[,] i4[,] f4[,] i4[] i4[] i8[] i8[] i4[] i8[] f8[] i8",                # scratch, counts, limits
-    _USES)
-_rebuild_table = Loop(f"{_HERE}determinize_loops", "rebuild_table", "i8[,] i8 i4[,] i4[]", _USES)
-_drop_strings = Loop(f"{_HERE}determinize_loops", "drop_strings",
-                     "i4[,] u1[] i8[,] i4[] i8[,] i4[,] i8[,] i4[] i4[,] i8[]", _USES)
-_rebuild_heads = Loop(f"{_HERE}string_tree", "rebuild_heads", "i4[,] i4[] i8[]", _USES)
-_write_strings = Loop(f"{_HERE}string_tree", "write_strings", "i4[,] i4[] i8[] i4[]", _USES)
+_LOOPS, _SUBSETS = "nnet3py.lattices.determinize_loops", "nnet3py.lattices.subset_loops"
+_USES = [_SUBSETS, "nnet3py.lattices.determinize_layout", "nnet3py.lattices.structures"]
+_prepare = Loop(_LOOPS, "prepare", types_of(Input), _USES)
+_determinize = Loop(_LOOPS, "determinize", types_of(Input, Tree, Output, Scratch) + " i8", _USES)
+_rebuild_table = Loop(_LOOPS, "rebuild_table", "i8[,] i8 i4[,] i4[]", _USES)
+_drop_strings = Loop(_LOOPS, "drop_strings", types_of(Tree, Output) + " u1[]", _USES)
+_rebuild_heads = Loop(_SUBSETS, "rebuild_heads", types_of(Tree), _USES[1:])
+_write_strings = Loop(_SUBSETS, "write_strings", "i4[,] i4[] i8[] i4[]", _USES[1:])
 
 _ENOUGH = 0.8                      # share of max-mem that may be in use after dropping strings
 _MOST_TRIES = 10
@@ -47,13 +46,13 @@ _FILE = "determinize-lattice-pruned.cc"
 
 
 class Determinized(NamedTuple):
-    """A determinized lattice.
+    """A determinized lattice, and how much of the input it covers.
 
     Attributes
     ----------
-    lattice : with one path for each sequence of words
-    complete : whether no limit was reached
-    effective_beam : how far from the best path it reaches
+    lattice : CompactLattice, with one path for each word sequence
+    complete : bool, False if a limit was reached before the queue was empty
+    effective_beam : float, nats: paths up to so much worse than the best one are all there
     """
 
     lattice: CompactLattice
@@ -66,14 +65,14 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
     Parameters
     ----------
-    lattice : state-level, scaled as paths are to be compared; its states may be in any order
-    beam : infinity for all paths
-    options : limits
+    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared; states in any order
+    beam : float, nats; infinity for all paths
+    options : DeterminizeOptions, limits of size; None for none
 
     Returns
     -------
-    The lattice, its states numbered as they were made (some near the beam may lead nowhere: trim it); and how far it
-    reaches.
+    Determinized. Its states are numbered in the order in which they were made; some near the beam may lead to no final
+    state (:func:`~nnet3py.lattices.states.trimmed` removes them).
 
     Raises
     ------
@@ -100,16 +99,16 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
 
 def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> CompactLattice:
-    """Determinize a lattice on its words (output labels), all of it. Kaldi: DeterminizeLattice.
+    """Determinize a whole lattice on its words (output labels). Kaldi: DeterminizeLattice.
 
     Parameters
     ----------
-    lattice : state-level, scaled as paths are to be compared
-    options : limits
+    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
+    options : DeterminizeOptions, limits of size; None for none
 
     Returns
     -------
-    A lattice with one path for each sequence of words.
+    CompactLattice with one path for each word sequence.
 
     Raises
     ------
@@ -120,56 +119,54 @@ def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> Comp
 
 
 class _Determinization:
-    """The arrays of one determinization."""
+    """The arrays of one determinization, which grow while it runs."""
 
     def __init__(self, lattice: Fst, beam: float, options: DeterminizeOptions) -> None:
         self._beam, self._options, self._start = beam, options, lattice.start
         self._input = _prepared(lattice)
-        num_arcs, num_states = len(self._input[2]), lattice.num_states
-        self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
-        self._counts[[layout.FREE_NODE, layout.FREE_TASK]] = -1
-        self._counts[[layout.MAX_MEMORY, layout.MAX_STATES, layout.MAX_ARCS]] = (
+        num_arcs, num_states = len(self._input.labels), lattice.num_states
+        counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
+        counts[[layout.FREE_NODE, layout.FREE_TASK]] = -1
+        counts[[layout.MAX_MEMORY, layout.MAX_STATES, layout.MAX_ARCS]] = (
             options.max_mem, options.max_states, options.max_arcs)
-        self._counts[layout.NUM_NODES] = 1                       # the empty string
-        self._limits = np.zeros(layout.NUM_COSTS)
-        best = float(self._input[-1][lattice.start]) if lattice.start >= 0 else math.inf
-        self._limits[[layout.BEST, layout.CUTOFF, layout.DELTA]] = best, best + beam, options.delta
+        counts[layout.NUM_NODES] = 1                             # the empty string
+        limits = np.zeros(layout.NUM_LIMITS)
+        best = float(self._input.backward[lattice.start]) if lattice.start >= 0 else math.inf
+        limits[[layout.BEST, layout.CUTOFF, layout.DELTA]] = best, best + beam, options.delta
         most = num_arcs + num_states
-        self._nodes = np.empty((max(_FIRST_ROOM, 4 * most), layout.NODE_WORDS), dtype=np.int32)
-        self._nodes[0] = -1, 0, 0, -1
-        self._heads = np.full(_FIRST_ROOM, -1, dtype=np.int32)
-        self._elements = np.empty((max(_FIRST_ROOM, 2 * most), layout.ELEMENT_WORDS), dtype=np.int32)
-        self._make_output(_FIRST_ROOM)
-        self._tasks = np.empty((max(_FIRST_ROOM, 2 * num_arcs), layout.TASK_WORDS), dtype=np.int64)
-        self._priorities = np.empty(len(self._tasks))
-        self._queue = np.empty(len(self._tasks), dtype=np.int32)
+        nodes = np.empty((max(_FIRST_ROOM, 4 * most), layout.NODE_WORDS), dtype=np.int32)
+        nodes[0] = -1, 0, 0, -1
+        self._counts, self._limits = counts, limits
+        self._tree = Tree(nodes, np.full(_FIRST_ROOM, -1, dtype=np.int32), counts)
+        num_tasks = max(_FIRST_ROOM, 2 * num_arcs)
+        elements = np.empty((max(_FIRST_ROOM, 2 * most), layout.ELEMENT_WORDS), dtype=np.int32)
+        self._output = Output(
+            states=np.empty((_FIRST_ROOM, layout.ENTRY_WORDS), dtype=np.int64),
+            state_heads=np.full(_FIRST_ROOM, -1, dtype=np.int32), forward=np.empty(_FIRST_ROOM),
+            final_strings=np.empty(_FIRST_ROOM, dtype=np.int32),
+            final_costs=np.empty((_FIRST_ROOM, 2), dtype=np.float32),
+            subsets=np.empty((_FIRST_ROOM, layout.ENTRY_WORDS), dtype=np.int64),
+            subset_costs=np.empty((_FIRST_ROOM, 2), dtype=np.float32),
+            subset_heads=np.full(_FIRST_ROOM, -1, dtype=np.int32),
+            arcs=np.empty((_FIRST_ROOM, layout.ARC_WORDS), dtype=np.int32),
+            arc_costs=np.empty((_FIRST_ROOM, 2), dtype=np.float32),
+            tasks=np.empty((num_tasks, layout.TASK_WORDS), dtype=np.int64), priorities=np.empty(num_tasks),
+            queue=np.empty(num_tasks, dtype=np.int32), elements=elements, element_costs=elements.view(np.float32),
+            counts=counts, limits=limits)
         closure = np.empty((num_states + 1, layout.ELEMENT_WORDS), dtype=np.int32)
         moves = np.empty((2 * most + 2, layout.ELEMENT_WORDS), dtype=np.int32)
-        self._scratch = (closure, closure.view(np.float32), moves, moves.view(np.float32),
-                         np.full(num_states, -1, dtype=np.int32), np.empty(num_states + 1, dtype=np.int32),
-                         np.empty(most + 1, dtype=np.int64), np.empty(most + 1, dtype=np.int64),
-                         np.empty(num_states + 1, dtype=np.int32))
-
-    def _make_output(self, room: int) -> None:
-        self._states = np.empty((room, layout.ENTRY_WORDS), dtype=np.int64)
-        self._forward, self._final_strings = np.empty(room), np.empty(room, dtype=np.int32)
-        self._final_costs = np.empty((room, 2), dtype=np.float32)
-        self._subsets = np.empty((room, layout.ENTRY_WORDS), dtype=np.int64)
-        self._subset_costs = np.empty((room, 2), dtype=np.float32)
-        self._arcs = np.empty((room, layout.ARC_WORDS), dtype=np.int32)
-        self._arc_costs = np.empty((room, 2), dtype=np.float32)
-        self._state_heads, self._subset_heads = (np.full(room, -1, dtype=np.int32) for _ in range(2))
+        self._scratch = Scratch(
+            closure, closure.view(np.float32), moves, moves.view(np.float32),
+            slots=np.full(num_states, -1, dtype=np.int32), heap=np.empty(num_states + 1, dtype=np.int32),
+            keys=np.empty(most + 1, dtype=np.int64), order=np.empty(most + 1, dtype=np.int64),
+            symbols=np.empty(num_states + 1, dtype=np.int32))
 
     def run(self) -> Determinized:
         """Determinize."""
         if not self._limits[layout.BEST] < math.inf:             # no path, or no states
             return Determinized(CompactLattice.empty(), True, self._beam)
         while True:
-            status = _determinize(
-                *self._input, self._nodes, self._heads, self._states, self._state_heads, self._forward,
-                self._final_strings, self._final_costs, self._subsets, self._subset_costs, self._subset_heads,
-                self._arcs, self._arc_costs, self._tasks, self._priorities, self._queue, self._elements,
-                self._elements.view(np.float32), *self._scratch, self._counts, self._limits, self._start)
+            status = _determinize(*self._input, *self._tree, *self._output, *self._scratch, self._start)
             if status == layout.TOO_LARGE:
                 if not self._drop_strings():
                     break
@@ -182,39 +179,42 @@ class _Determinization:
     def _effective_beam(self) -> float:
         if not self._counts[layout.NUM_QUEUED]:
             return self._beam
-        return float(self._priorities[self._queue[0]] - self._limits[layout.BEST])
+        return float(self._output.priorities[self._output.queue[0]] - self._limits[layout.BEST])
 
     def _make_room(self, status: int) -> None:
-        """Give the loop the room that it needs to continue."""
+        """Enlarge the arrays that the loop's result asks for."""
+        old, counts = self._output, self._counts
         if status == layout.MORE_NODES:
-            self._nodes = enlarged(self._nodes)
+            self._tree = self._tree._replace(nodes=enlarged(self._tree.nodes))
         elif status == layout.MORE_HEADS:
-            self._heads = np.empty(4 * len(self._heads), dtype=np.int32)
-            _rebuild_heads(self._nodes, self._heads, self._counts)
+            self._tree = self._tree._replace(heads=np.empty(4 * len(self._tree.heads), dtype=np.int32))
+            _rebuild_heads(*self._tree)
         elif status == layout.MORE_ELEMENTS:
-            self._elements = enlarged(self._elements)
+            elements = enlarged(old.elements)
+            self._output = old._replace(elements=elements, element_costs=elements.view(np.float32))
         elif status == layout.MORE_STATES:
-            self._states, self._forward = enlarged(self._states), enlarged(self._forward)
-            self._final_strings, self._final_costs = enlarged(self._final_strings), enlarged(self._final_costs)
-            self._state_heads = np.empty(len(self._states), dtype=np.int32)
-            _rebuild_table(self._states, self._counts[layout.NUM_STATES], self._elements, self._state_heads)
+            states = enlarged(old.states)
+            self._output = old._replace(
+                states=states, state_heads=np.empty(len(states), dtype=np.int32), forward=enlarged(old.forward),
+                final_strings=enlarged(old.final_strings), final_costs=enlarged(old.final_costs))
+            _rebuild_table(states, counts[layout.NUM_STATES], old.elements, self._output.state_heads)
         elif status == layout.MORE_SUBSETS:
-            self._subsets, self._subset_costs = enlarged(self._subsets), enlarged(self._subset_costs)
-            self._subset_heads = np.empty(len(self._subsets), dtype=np.int32)
-            _rebuild_table(self._subsets, self._counts[layout.NUM_SUBSETS], self._elements, self._subset_heads)
+            subsets = enlarged(old.subsets)
+            self._output = old._replace(subsets=subsets, subset_costs=enlarged(old.subset_costs),
+                                        subset_heads=np.empty(len(subsets), dtype=np.int32))
+            _rebuild_table(subsets, counts[layout.NUM_SUBSETS], old.elements, self._output.subset_heads)
         elif status == layout.MORE_ARCS:
-            self._arcs, self._arc_costs = enlarged(self._arcs), enlarged(self._arc_costs)
+            self._output = old._replace(arcs=enlarged(old.arcs), arc_costs=enlarged(old.arc_costs))
         else:
-            self._tasks, self._priorities = enlarged(self._tasks), enlarged(self._priorities)
-            self._queue = enlarged(self._queue)
+            self._output = old._replace(tasks=enlarged(old.tasks), priorities=enlarged(old.priorities),
+                                        queue=enlarged(old.queue))
 
     def _drop_strings(self) -> bool:
-        """Drop strings that nothing needs; returns whether memory is small enough then. Kaldi: CheckMemoryUsage."""
+        """Drop unused strings; return whether memory is small enough then. Kaldi: CheckMemoryUsage."""
         before = self._sizes()
         _log.info("Rebuilding repository.", extra=kaldi_place("RebuildRepository", _FILE, 283))
-        _drop_strings(self._nodes, np.zeros(len(self._nodes), dtype=np.uint8), self._states, self._final_strings,
-                      self._subsets, self._arcs, self._tasks, self._queue, self._elements, self._counts)
-        _rebuild_heads(self._nodes, self._heads, self._counts)
+        _drop_strings(*self._tree, *self._output, np.zeros(len(self._tree.nodes), dtype=np.uint8))
+        _rebuild_heads(*self._tree)
         after = self._sizes()
         self._counts[layout.CHECKED] = 1
         if sum(after) <= int(self._options.max_mem * _ENOUGH):
@@ -226,36 +226,38 @@ class _Determinization:
         return False
 
     def _sizes(self) -> tuple[int, int, int]:
-        """Bytes of strings, arcs and elements, as Kaldi counts them."""
+        """Return the bytes of strings, arcs and elements, as Kaldi counts them."""
         counts = self._counts
         return (layout.NODE_BYTES * int(counts[layout.NUM_LIVE_NODES]),
                 layout.ARC_BYTES * int(counts[layout.NUM_ARCS] + counts[layout.NUM_FINALS]),
                 layout.ELEMENT_BYTES * int(counts[layout.NUM_STORED]))
 
     def _lattice(self) -> CompactLattice:
-        """What has been made so far."""
+        """Return the lattice made so far."""
+        output = self._output
         num_states, num_arcs = int(self._counts[layout.NUM_STATES]), int(self._counts[layout.NUM_ARCS])
-        arcs = self._arcs[:num_arcs]
+        arcs = output.arcs[:num_arcs]
         order = np.argsort(arcs[:, layout.ARC_SOURCE], kind="stable")
-        arcs, weights = arcs[order], self._arc_costs[:num_arcs][order]
+        arcs, weights = arcs[order], output.arc_costs[:num_arcs][order]
         string_starts, ids = self._strings(arcs[:, layout.ARC_STRING])
-        final_strings = np.maximum(self._final_strings[:num_states], 0)
+        final_strings = np.maximum(output.final_strings[:num_states], 0)
         final_string_starts, final_ids = self._strings(final_strings)
         counts = np.bincount(arcs[:, layout.ARC_SOURCE], minlength=num_states)
         return CompactLattice(0, starts_of(counts), arcs[:, layout.ARC_LABEL].copy(),
                               arcs[:, layout.ARC_TARGET].copy(), weights, string_starts, ids,
-                              self._final_costs[:num_states].copy(), final_string_starts, final_ids)
+                              output.final_costs[:num_states].copy(), final_string_starts, final_ids)
 
     def _strings(self, strings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the transition-ids of each string begin, and all transition-ids."""
         strings = np.ascontiguousarray(strings)
-        starts = starts_of(self._nodes[strings, layout.LENGTH].astype(np.int64))
+        starts = starts_of(self._tree.nodes[strings, layout.LENGTH].astype(np.int64))
         ids = np.empty(int(starts[-1]), dtype=np.int32)
-        _write_strings(self._nodes, strings, starts, ids)
+        _write_strings(self._tree.nodes, strings, starts, ids)
         return starts, ids
 
 
-def _prepared(lattice: Fst) -> tuple[np.ndarray, ...]:
-    """The arrays of a lattice that the loop takes, its arcs sorted by word; NumericError for invalid costs.
+def _prepared(lattice: Fst) -> Input:
+    """Return the lattice as the loop takes it, its arcs sorted by word; NumericError for invalid costs.
 
     Arcs of infinite cost are left out: no useful path has them.
     """
@@ -264,12 +266,94 @@ def _prepared(lattice: Fst) -> tuple[np.ndarray, ...]:
         raise NumericError("expected the costs of a lattice, found NaN or minus infinity")
     sources, arcs = lattice.sources, np.flatnonzero(np.isfinite(costs).all(axis=1))
     arcs = arcs[np.lexsort((lattice.output_labels[arcs], sources[arcs]))]
-    arc_starts = starts_of(np.bincount(sources[arcs], minlength=lattice.num_states))
-    labels, next_states = lattice.output_labels[arcs], lattice.next_states[arcs]
-    weights = np.ascontiguousarray(costs[arcs], dtype=np.float32)
-    finals = np.require(lattice.final_weights, np.float32, ["C", "W"])
-    epsilon_ends, kept = np.empty(lattice.num_states, dtype=np.int64), np.empty(lattice.num_states, dtype=np.uint8)
-    backward = np.empty(lattice.num_states)
-    _prepare(arc_starts, labels, weights, next_states, finals, epsilon_ends, kept, backward)
-    return (arc_starts, epsilon_ends, labels, lattice.input_labels[arcs], weights, next_states, finals, kept,
-            backward)
+    prepared = Input(
+        arc_starts=starts_of(np.bincount(sources[arcs], minlength=lattice.num_states)),
+        epsilon_ends=np.empty(lattice.num_states, dtype=np.int64), labels=lattice.output_labels[arcs],
+        symbols=lattice.input_labels[arcs], costs=np.ascontiguousarray(costs[arcs], dtype=np.float32),
+        next_states=lattice.next_states[arcs],
+        final_costs=np.require(lattice.final_weights, np.float32, ["C", "W"]),
+        kept=np.empty(lattice.num_states, dtype=np.uint8), backward=np.empty(lattice.num_states))
+    _prepare(*prepared)
+    return prepared
+
+
+def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
+                             options: PhoneDeterminizeOptions | None = None) -> Determinized:
+    """Determinize a lattice as decoders do: first on phones and words, then on words.
+
+    Parameters
+    ----------
+    model : TransitionModel, which maps transition-ids to phones
+    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
+    beam : float, nats by which a path may be worse than the best one
+    options : PhoneDeterminizeOptions, limits and steps to do; None for Kaldi's defaults
+
+    Returns
+    -------
+    Determinized, its lattice trimmed.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    ShapeError : a transition-id that the model does not have
+
+    Kaldi: DeterminizeLatticePhonePrunedWrapper.
+    """
+    options = options or PhoneDeterminizeOptions()
+    limits = DeterminizeOptions(options.delta, options.max_mem)
+    lattice = top_sorted(lattice)
+    complete, effective_beam = True, beam
+    if options.phone_determinize:
+        phones = determinize_pruned(with_phones(model, lattice), beam, limits)
+        first_phone = _first_phone(lattice)
+        lattice = expanded(phones.lattice)
+        words = np.where(lattice.output_labels >= first_phone, 0, lattice.output_labels)
+        lattice = dataclasses.replace(lattice, output_labels=words.astype(np.int32))
+        complete, effective_beam = phones.complete, phones.effective_beam
+    if options.word_determinize:
+        determinized = determinize_pruned(lattice, beam, limits)
+        compact = determinized.lattice
+        complete, effective_beam = complete and determinized.complete, min(effective_beam, determinized.effective_beam)
+    else:
+        if not options.phone_determinize:
+            _log.warning("Both --phone-determinize and --word-determinize are set to false, copying lattice without "
+                         "determinization.")
+        compact = factored(lattice)
+    if options.minimize:
+        compact = minimized(with_weights_pushed(with_strings_pushed(compact)))
+    return Determinized(trimmed(compact), complete, effective_beam)
+
+
+def _first_phone(lattice: Fst) -> int:
+    """Return the label before that of phone 1; labels of phones follow the words."""
+    return int(lattice.output_labels.max(initial=0)) + 1
+
+
+def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
+    """Return the lattice with a label where each phone begins, after the words' labels; topologically sorted.
+
+    The label is on the arc with the phone's first transition-id or, if that arc has a word, on an arc of its own after
+    it.
+    Arcs of the start state get none. ShapeError for transition-ids that the model does not have. Kaldi:
+    DeterminizeLatticeInsertPhones.
+    """
+    ids = lattice.input_labels
+    check_transition_ids(model, ids[ids != 0])
+    begins = (ids != 0) & (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids]
+    begins &= lattice.sources != lattice.start
+    phones = model.transition_id_to_phone[ids]
+    if _first_phone(lattice) + int(phones.max(initial=0)) > np.iinfo(np.int32).max:
+        raise LatticeError(f"the lattice has word {_first_phone(lattice) - 1}, which leaves no room for phones")
+    labels = _first_phone(lattice) + phones
+    has_word = lattice.output_labels != 0
+    words = np.where(begins & ~has_word, labels, lattice.output_labels)
+    split = np.flatnonzero(begins & has_word)
+    new_states = lattice.num_states + np.arange(len(split))
+    targets = lattice.next_states.astype(np.int64)
+    targets[split] = new_states
+    none = np.full((len(split), 2), NO_WEIGHT, dtype=np.float32)
+    return top_sorted(Fst.from_arcs(
+        lattice.start, np.concatenate((lattice.final_weights, none)), np.concatenate((lattice.sources, new_states)),
+        np.concatenate((ids, np.zeros(len(split)))), np.concatenate((words, labels[split])),
+        np.concatenate((lattice.weights, np.zeros((len(split), 2)))),
+        np.concatenate((targets, lattice.next_states[split])), lattice.arc_type))

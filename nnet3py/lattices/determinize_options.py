@@ -15,10 +15,11 @@ class DeterminizeOptions:
 
     Attributes
     ----------
-    delta : subsets of states whose costs differ by no more than this are the same
-    max_mem : bytes, as Kaldi counts them; when they are reached it stops, and the lattice is narrower than the beam
-    max_states, max_arcs : of the result
-    retry_cutoff : if less than this part of the beam was reached, the lattice is pruned and determinized again
+    delta : float, nats; subsets of states whose costs differ by no more than this are the same
+    max_mem : int, bytes, as Kaldi counts them; determinization stops when they are used, and the lattice is narrower
+        than the beam
+    max_states, max_arcs : int, largest size of the result
+    retry_cutoff : float; if less than this share of the beam was reached, the lattice is pruned and determinized again
     """
 
     delta: float = DELTA
@@ -30,7 +31,7 @@ class DeterminizeOptions:
 
 @dataclass(frozen=True)
 class PhoneDeterminizeOptions:
-    """How lattices are determinized after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
+    """Options of determinization after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
 
     delta: float = opt("delta", DELTA, "By how much the costs of states that count as the same may differ")
     max_mem: int = opt("max-mem", 50000000, "Bytes that determinizing an utterance may take, about; a lattice that "
@@ -56,7 +57,7 @@ class PrunedCompositionOptions:
     initial_num_arcs: int = 100
 
     def __post_init__(self) -> None:
-        """Nnet3Error for invalid values."""
+        """Raise Nnet3Error for invalid values."""
         if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
             raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
                              f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")

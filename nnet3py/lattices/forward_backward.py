@@ -1,4 +1,7 @@
-"""Posterior probabilities of arcs and of transition-ids. Kaldi: LatticeForwardBackward, ComputeCompactLatticeAlphas."""
+"""Posterior probabilities of arcs and of transition-ids.
+
+Kaldi: ``LatticeForwardBackward``, ``ComputeCompactLatticeAlphas``, ``ArcPosteriorComputer`` of lattice-arc-post.
+"""
 from __future__ import annotations
 
 import logging
@@ -8,7 +11,10 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
@@ -19,14 +25,14 @@ _SAME = 1e-8               # the relative difference that the two totals may hav
 
 
 class ForwardBackward(NamedTuple):
-    """Log-likelihoods of states and paths, and posteriors.
+    """Log-likelihoods of states and paths, and posteriors of arcs.
 
     Attributes
     ----------
-    alphas, betas : float64 (states,), log-likelihoods of reaching each state, and of going on from it to an end
-    posteriors : float64 (arcs,), the probability that a path takes the arc
-    final_posteriors : float64 (states,), that it ends in the state
-    total : log-likelihood of all paths
+    alphas, betas : float64 (states,), log-likelihoods of the paths from the start to each state, and from it to an end
+    posteriors : float64 (arcs,), probability that a path takes the arc
+    final_posteriors : float64 (states,), probability that a path ends in the state
+    total : float, log-likelihood of all paths
     """
 
     alphas: np.ndarray
@@ -37,15 +43,15 @@ class ForwardBackward(NamedTuple):
 
 
 def forward_backward(lattice: Lattice) -> ForwardBackward:
-    """Probabilities of the states and arcs of a lattice.
+    """Compute the forward and backward log-likelihoods of states, and the posteriors of arcs.
 
     Parameters
     ----------
-    lattice : topologically sorted, its start being its first state; compact or not, its costs scaled already
+    lattice : CompactLattice or Fst, topologically sorted, its start being state 0, its costs scaled already
 
     Returns
     -------
-    Log-likelihoods float64 (states,) and posteriors float64 (arcs,).
+    ForwardBackward.
 
     Raises
     ------
@@ -70,13 +76,13 @@ def forward_backward(lattice: Lattice) -> ForwardBackward:
 
 
 class FramePosteriors(NamedTuple):
-    """What was said in each frame, by a lattice.
+    """Posteriors of the transition-ids of each frame.
 
     Attributes
     ----------
-    posterior : transition-ids of each frame with their probabilities
-    total : log-likelihood of all paths
-    acoustic : the expected acoustic log-likelihood
+    posterior : Posterior, transition-ids with their probabilities by frame
+    total : float, log-likelihood of all paths
+    acoustic : float, expected acoustic log-likelihood
     """
 
     posterior: Posterior
@@ -85,19 +91,20 @@ class FramePosteriors(NamedTuple):
 
 
 def frame_posteriors(lattice: Fst) -> FramePosteriors:
-    """Posteriors of transition-ids by frame. Kaldi: LatticeForwardBackward.
+    """Compute the posteriors of transition-ids by frame. Kaldi: LatticeForwardBackward.
 
     Parameters
     ----------
-    lattice : state-level (of a compact one: :func:`nnet3py.transducers.lattice_conversion.expanded`), its costs scaled
+    lattice : Fst with a transition-id on each arc (of a compact lattice: :func:`nnet3py.transducers.lattice.expanded`),
+        costs scaled
 
     Returns
     -------
-    Posteriors, and log-likelihoods of the whole.
+    FramePosteriors.
 
     Raises
     ------
-    LatticeError : no path
+    LatticeError : no path of a finite cost
     """
     lattice = from_start(lattice)
     times = state_times(lattice)
@@ -114,9 +121,15 @@ def frame_posteriors(lattice: Fst) -> FramePosteriors:
 
 
 def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, num_frames: int) -> Posterior:
-    """Weights of ids in frames; weights of the same id and frame are added. Sums of 0 are left out.
+    """Return the sums of weights of equal ids in a frame; sums of 0 are left out.
 
     Kaldi: MergePairVectorSumming.
+
+    Parameters
+    ----------
+    frames, ids : int (entries,)
+    weights : float (entries,)
+    num_frames : int, frames of the result
     """
     order = np.lexsort((ids, frames))
     frames, ids, weights = frames[order], ids[order], weights[order]
@@ -124,3 +137,29 @@ def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, 
     sums = (np.add.reduceat(weights, first) if len(first) else weights).astype(np.float32)
     kept = first[sums != 0.0]
     return Posterior(np.searchsorted(frames[kept], np.arange(num_frames + 1)), ids[kept], sums[sums != 0.0])
+
+
+def arc_lines(key: str, lattice: CompactLattice, model: TransitionModel | None, print_alignment: bool,
+              least: float) -> list[str]:
+    """Return a text line for each arc whose posterior reaches ``least``. Kaldi: lattice-arc-post.
+
+    LatticeError for a lattice without paths.
+    """
+    lattice = from_start(trimmed(lattice))
+    if lattice.start < 0:
+        raise LatticeError("the lattice is empty")
+    times = state_times(lattice)
+    posteriors = forward_backward(lattice).posteriors
+    sources = lattice.sources
+    lines = []
+    for arc in np.flatnonzero(posteriors >= least).tolist():
+        ids = lattice.string(arc)
+        fields = [key, str(times[sources[arc]]), str(len(ids)), f"{posteriors[arc]:.7g}", str(lattice.labels[arc])]
+        if print_alignment:
+            fields.append(",".join(map(str, ids.tolist())))
+        if model is not None:
+            check_transition_ids(model, ids)
+            begun = ids[(model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids]]
+            fields.append(" ".join(map(str, model.transition_id_to_phone[begun].tolist())))
+        lines.append("\t".join(fields) + "\n")
+    return lines

@@ -1,4 +1,4 @@
-"""The loops that push strings and weights in compact lattices, topologically sorted, and find equal states."""
+"""Loops that push strings and weights in compact lattices, topologically sorted, and find equal states."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from nnet3py.engine.inline import inline
 
 
 class Strings(NamedTuple):
-    """The arcs of a compact lattice with their transition-ids, and those of final weights."""
+    """The arcs of a compact lattice with the transition-ids of arcs and of final weights."""
 
     arc_starts: np.ndarray
     next_states: np.ndarray
@@ -24,7 +24,7 @@ class Strings(NamedTuple):
 
 @inline
 def _symbol(strings: Strings, arc: int, place: int) -> int:
-    """The symbol at ``place`` of the string that begins with an arc's and continues along first arcs.
+    """Return the symbol at ``place`` of the string that begins with an arc's and continues along first arcs.
 
     ``arc`` is -1 - state for the string of that state's final weight.
     """
@@ -42,7 +42,7 @@ def _symbol(strings: Strings, arc: int, place: int) -> int:
 
 @inline
 def _common(strings: Strings, left: int, right: int, most: int) -> int:
-    """How many symbols two strings share at their beginning, up to ``most``."""
+    """Return how many symbols two strings share at their beginning, up to ``most``."""
     count = np.int64(0)
     while count < most and _symbol(strings, left, count) == _symbol(strings, right, count):
         count += 1
@@ -72,7 +72,8 @@ def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, str
 def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
                  final_string_starts: np.ndarray, final_ids: np.ndarray, shifts: np.ndarray, new_starts: np.ndarray,
                  new_ids: np.ndarray) -> None:
-    """Write the arcs' strings, each with the common beginning of all that follows, and without what moved before it."""
+    """Write the arcs' strings, each with the common beginning of the strings that follow, without its own pushed part.
+    """
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts)):
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -85,7 +86,7 @@ def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts:
 
 def push_weights(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
                  final_weights: np.ndarray, ends: np.ndarray) -> None:
-    """Move weights towards the start, in place. ``ends`` (float32, states by 2) is scratch."""
+    """Push weights towards the start, in place. ``ends`` (float32, states by 2) is scratch."""
     for state in range(len(ends) - 1, -1, -1):
         graph, acoustic = final_weights[state, 0], final_weights[state, 1]
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -112,7 +113,8 @@ def push_weights(start: int, arc_starts: np.ndarray, next_states: np.ndarray, we
 
 
 class Arcs(NamedTuple):
-    """What states are compared by; ``order`` (int64) has the arcs of a state by label and destination."""
+    """The properties by which states are compared; ``order`` (int64) has the arcs of a state by label and destination.
+    """
 
     strings: Strings
     labels: np.ndarray
@@ -165,7 +167,7 @@ def _mixed(value: float, word: int) -> float:
 
 @inline
 def _sort_arcs(arcs: Arcs, state: int) -> None:
-    """Sort the arcs of a state by label and by what their destinations have become."""
+    """Sort the arcs of a state by label and by the number of the merged destination."""
     starts, order, labels, mapped = arcs.strings.arc_starts, arcs.order, arcs.labels, arcs.mapped
     next_states = arcs.strings.next_states
     for place in range(starts[state], starts[state + 1]):

@@ -1,7 +1,7 @@
-"""The loops over a lattice's arcs in topological order: best costs, sums of probabilities, times.
+"""Loops over a lattice's arcs in topological order: best costs, sums of probabilities, times; and the n best paths.
 
-Imported only to be compiled; see ``engine/loop.py`` for what may be used here. ``arc_starts`` is int64
-(states + 1,), ``next_states`` int32 (arcs,), costs are float64 (arcs,) and (states,).
+Imported only to be compiled. ``arc_starts`` is int64 (states + 1,), ``next_states`` int32 (arcs,), costs are float64
+(arcs,) and (states,).
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN = -1                                            # the time of an unreach
 
 @inline
 def log_add(a, b):
-    """The logarithm of the sum of two numbers given by their logarithms."""
+    """Return log(exp(a) + exp(b))."""
     if a < b:
         a, b = b, a
     difference = b - a
@@ -25,7 +25,7 @@ def log_add(a, b):
 
 
 def forward_costs(start, arc_starts, next_states, costs, best, entered_by):
-    """Least costs from the start (``best``), and the arcs that reach them: the first of equal ones."""
+    """Compute least costs from the start (``best``), and the arcs that reach them, the first of equal ones."""
     num_states = len(best)
     for state in range(num_states):
         best[state] = math.inf
@@ -45,7 +45,7 @@ def forward_costs(start, arc_starts, next_states, costs, best, entered_by):
 
 
 def backward_costs(arc_starts, next_states, costs, final_costs, best):
-    """Least costs from each state to the end."""
+    """Compute least costs from each state to the end."""
     for state in range(len(best) - 1, -1, -1):
         least = final_costs[state]
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -56,7 +56,7 @@ def backward_costs(arc_starts, next_states, costs, final_costs, best):
 
 
 def forward_logs(start, arc_starts, next_states, log_likes, final_log_likes, alphas):
-    """Log-likelihoods of reaching each state; returns the total of all paths."""
+    """Compute log-likelihoods of reaching each state; return the total of all paths."""
     total = -math.inf
     num_states = len(alphas)
     for state in range(num_states):
@@ -76,7 +76,7 @@ def forward_logs(start, arc_starts, next_states, log_likes, final_log_likes, alp
 
 
 def backward_logs(arc_starts, next_states, log_likes, final_log_likes, betas):
-    """Log-likelihoods of going on from each state to the end."""
+    """Compute log-likelihoods of the paths from each state to the end."""
     for state in range(len(betas) - 1, -1, -1):
         here = final_log_likes[state]
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -87,7 +87,7 @@ def backward_logs(arc_starts, next_states, log_likes, final_log_likes, betas):
 
 
 def state_times(start, arc_starts, next_states, lengths, times):
-    """The time of each state; returns a state that paths of different length lead to, or -1."""
+    """Compute the time of each state; return a state that paths of different length lead to, or -1."""
     num_states = len(times)
     for state in range(num_states):
         times[state] = UNKNOWN
@@ -105,3 +105,80 @@ def state_times(start, arc_starts, next_states, lengths, times):
             elif times[target] != time:
                 return target
     return -1
+
+
+FINISHED, NO_ROOM = 0, 1
+_HEAP, _NODES, _PATHS = range(3)         # places of the counts
+
+
+@inline
+def _push(priorities, heap, size, node):
+    """Add a node to a heap with the least priority first, of equal priorities the older node."""
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        other = heap[above]
+        if priorities[node] < priorities[other] or (priorities[node] == priorities[other] and node < other):
+            heap[at] = other
+            at = above
+        else:
+            break
+    heap[at] = node
+
+
+@inline
+def _pop(priorities, heap, size):
+    """Take the first node off a heap of ``size`` nodes."""
+    first, node = heap[0], heap[size - 1]
+    size -= 1
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size:
+            left, right = heap[below], heap[below + 1]
+            if priorities[right] < priorities[left] or (priorities[right] == priorities[left] and right < left):
+                below += 1
+        other = heap[below]
+        if priorities[other] < priorities[node] or (priorities[other] == priorities[node] and other < node):
+            heap[at] = other
+            at = below
+        else:
+            break
+    heap[at] = node
+    return first
+
+
+def next_paths(arc_starts, next_states, costs, final_costs, rest, most_arcs, priorities, so_far, parents, arcs, states,
+               heap, counts, ends):
+    """Find paths in order of their costs, until ``ends`` is full, or there is no room for another node.
+
+    A node is a partial path: its parent node, its last arc (-1: to the end), the state reached, its cost. ``rest`` are
+    least
+    costs to the end, so the first complete path taken off the heap is the best that is left (A* search).
+    """
+    while counts[_HEAP] > 0 and counts[_PATHS] < len(ends):
+        if counts[_NODES] + most_arcs + 1 > len(priorities):
+            return NO_ROOM
+        node = _pop(priorities, heap, counts[_HEAP])
+        counts[_HEAP] -= 1
+        if node > 0 and arcs[node] < 0:
+            ends[counts[_PATHS]] = node
+            counts[_PATHS] += 1
+            continue
+        state = states[node]
+        for arc in range(arc_starts[state] - 1, arc_starts[state + 1]):
+            is_end = arc < arc_starts[state]
+            cost = so_far[node] + (final_costs[state] if is_end else costs[arc])
+            priority = cost + (0.0 if is_end else rest[next_states[arc]])
+            if not priority < 1e300:
+                continue
+            new = counts[_NODES]
+            priorities[new], so_far[new], parents[new] = priority, cost, node
+            arcs[new] = -1 if is_end else arc
+            states[new] = state if is_end else next_states[arc]
+            counts[_NODES] += 1
+            _push(priorities, heap, counts[_HEAP], new)
+            counts[_HEAP] += 1
+    return FINISHED

@@ -1,73 +1,305 @@
-"""Aligning lattices so that arcs are whole phones. Kaldi: PhoneAlignLattice, ConvertLatticeToPhones."""
+"""Lattices aligned with phones, an arc for each phone; and the search that word alignment shares.
+
+The search goes over pairs of a state and what was passed but not output yet; the output is made arc by arc, with
+epsilons, which are removed at the end. Kaldi: ``PhoneAlignLattice``, ``ConvertLatticeToPhones``.
+"""
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from nnet3py.hmm.alignment import check_transition_ids
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.aligned_output import ONE, AlignedOutput, Ids
-from nnet3py.lattices.input_arcs import InputArcs, Transitions
-from nnet3py.lattices.word_alignment import Alignment
-from nnet3py.transducers.arc_starts import starts_of
+from nnet3py.lattices.states import LatticeError, infinite_weights, newly_sorted, top_sorted, trimmed, with_super_final
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.state_graphs import starts_of
+
+Ids: TypeAlias = tuple[int, ...]
+Weight: TypeAlias = tuple[np.float32, np.float32, Ids]       # graph cost, acoustic cost, transition-ids
+Arc: TypeAlias = tuple[int, int, Weight]                     # label, next state, weight
+
+_ZERO = np.float32(0.0)
+ONE: Weight = (_ZERO, _ZERO, ())
+NO_WORD = -1              # the label of arcs that have transition-ids but no word, while 0 stands for epsilons
 
 
-class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not output yet."""
+class AlignedOutput:
+    """The lattice being made. A state stands for a pair of the search, any hashable value."""
+
+    def __init__(self, most_states: int | None) -> None:
+        self.arcs: list[list[Arc]] = []
+        self.finals: dict[int, Weight] = {}
+        self.waiting: list[tuple[Hashable, int]] = []
+        self._states: dict[Hashable, int] = {}
+        self._most_states = most_states
+
+    def state_of(self, pending: Hashable) -> int:
+        """Return the state that stands for a pair; a new pair is queued."""
+        state = self._states.get(pending)
+        if state is None:
+            state = len(self.arcs)
+            self._states[pending] = state
+            self.arcs.append([])
+            self.waiting.append((pending, state))
+        return state
+
+    @property
+    def is_too_large(self) -> bool:
+        """True if there are more states than allowed."""
+        return self._most_states is not None and len(self.arcs) > self._most_states
+
+    def lattice(self, remove_epsilons: bool) -> CompactLattice:
+        """Return the lattice, trimmed and sorted; ``NO_WORD`` becomes 0. LatticeError for a cycle of epsilons."""
+        if remove_epsilons:
+            self._remove_epsilons()
+        rows = [(source, label, target, weight) for source, arcs in enumerate(self.arcs)
+                for label, target, weight in arcs]
+        finals = infinite_weights(len(self.arcs))
+        final_lengths = np.zeros(len(self.arcs), dtype=np.int64)
+        for state, weight in self.finals.items():
+            finals[state], final_lengths[state] = weight[:2], len(weight[2])
+        labels = np.array([row[1] for row in rows], dtype=np.int32)
+        labels[labels == NO_WORD] = 0
+        lattice = CompactLattice.from_arcs(
+            0 if self.arcs else -1, finals, np.array([row[0] for row in rows], dtype=np.int64), labels,
+            np.array([row[3][:2] for row in rows], dtype=np.float32).reshape(-1, 2),
+            [len(row[3][2]) for row in rows], [transition_id for row in rows for transition_id in row[3][2]],
+            np.array([row[2] for row in rows], dtype=np.int32), final_lengths,
+            [transition_id for state in sorted(self.finals) for transition_id in self.finals[state][2]])
+        return newly_sorted(trimmed(lattice))
+
+    def _remove_epsilons(self) -> None:
+        """Give each state the arcs behind its epsilons; of arcs with one label and target, keep the best.
+
+        OpenFst: RmEpsilon.
+
+        An epsilon's transition-ids come before those of the arc that follows.
+        """
+        for state in self._after_what_epsilons_reach():
+            gathered: dict[tuple[int, int], Weight] = {}
+            final = self.finals.get(state)
+            for label, target, weight in self.arcs[state]:
+                if label != 0:
+                    _keep_best(gathered, (label, target), weight)
+                    continue
+                for next_label, next_target, next_weight in self.arcs[target]:
+                    _keep_best(gathered, (next_label, next_target), times(weight, next_weight))
+                if target in self.finals:
+                    through = times(weight, self.finals[target])
+                    final = through if final is None or is_better(through, final) else final
+            self.arcs[state] = [(label, target, weight) for (label, target), weight in gathered.items()]
+            if final is not None:
+                self.finals[state] = final
+
+    def _after_what_epsilons_reach(self) -> list[int]:
+        """Return all states, each after the states that its epsilons lead to."""
+        order: list[int] = []
+        marks = [0] * len(self.arcs)
+        for root in range(len(self.arcs)):
+            stack = [root]
+            while stack:
+                state = stack[-1]
+                if marks[state]:
+                    stack.pop()
+                    if marks[state] == 1:
+                        marks[state] = 2
+                        order.append(state)
+                    continue
+                marks[state] = 1
+                following = [target for label, target, _ in self.arcs[state] if label == 0]
+                if any(marks[target] == 1 for target in following):
+                    raise LatticeError("the lattice has a cycle of arcs without words and transition-ids")
+                stack += following
+        return order
+
+
+def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], weight: Weight) -> None:
+    old = gathered.get(key)
+    if old is None or is_better(weight, old):
+        gathered[key] = weight
+
+
+def times(a: Weight, other: Weight) -> Weight:
+    """Return the product of two weights: costs added, strings one after the other."""
+    return a[0] + other[0], a[1] + other[1], a[2] + other[2]
+
+
+def is_better(a: Weight, other: Weight) -> bool:
+    """Return whether ``a`` costs less; of equal costs the shorter string is better, then the smaller one."""
+    key_of_one, key_of_other = a[0] + a[1], other[0] + other[1]
+    if key_of_one != key_of_other:
+        return bool(key_of_one < key_of_other)
+    if a[0] != other[0]:
+        return bool(a[0] < other[0])
+    return (len(a[2]), a[2]) < (len(other[2]), other[2])
+
+
+def most_states(max_expand: float, num_states: int) -> int | None:
+    """Return how many states an aligned lattice may have; None for any number."""
+    return int(1000 + max_expand * num_states) if max_expand > 0 else None
+
+
+class Transitions(NamedTuple):
+    """Phone, finality and self-loops of transition-ids, as lists indexed by transition-id."""
+
+    phones: list[int]
+    is_final: list[bool]
+    is_self_loop: list[bool]
+
+    @classmethod
+    def of(cls, model: TransitionModel) -> Transitions:
+        """Return the lists of a transition model."""
+        return cls(model.transition_id_to_phone.tolist(), model.is_final.tolist(), model.is_self_loop.tolist())
+
+    def phone_end(self, ids: Ids, begin: int, reorder: bool) -> tuple[int, bool]:
+        """Return where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet; and whether it is broken.
+
+        A phone ends after a transition into its final state and, if ``reorder``, after the self-loops that follow; a
+        later id
+        shows that there are no more of them. A phone is broken if another phone begins before that.
+        """
+        phone, broken, end = self.phones[ids[begin]], False, begin
+        while end < len(ids):
+            broken = broken or self.phones[ids[end]] != phone
+            end += 1
+            if self.is_final[ids[end - 1]]:
+                break
+        else:
+            return 0, broken
+        while reorder and end < len(ids) and self.is_self_loop[ids[end]]:
+            end += 1
+        return (end if end < len(ids) else 0), broken
+
+    def reaches_end(self, ids: Ids, reorder: bool) -> bool:
+        """Return whether the last phone of ``ids`` is complete."""
+        last = len(ids) - 1
+        while reorder and last > 0 and self.is_self_loop[ids[last]]:
+            last -= 1
+        return self.is_final[ids[last]]
+
+
+class InputArcs(NamedTuple):
+    """A lattice with one final state as lists: the arcs of each state, as (word, transition-ids, weight, next state).
+    """
+
+    start: int
+    arcs: list[list[tuple[int, Ids, Weight, int]]]
+    final: int
+
+    @classmethod
+    def of(cls, lattice: CompactLattice, model: TransitionModel) -> InputArcs:
+        """Return the lists of a lattice without cycles; ShapeError for a transition-id that the model does not have."""
+        for ids in (lattice.ids, lattice.final_ids):
+            check_transition_ids(model, ids)
+        lattice, final = with_super_final(top_sorted(lattice))
+        strings, bounds = lattice.ids.tolist(), lattice.string_starts.tolist()
+        labels, targets = lattice.labels.tolist(), lattice.next_states.tolist()
+        rows: list[tuple[int, Ids, Weight, int]] = []
+        for arc, (graph, acoustic) in enumerate(lattice.weights):
+            rows.append((labels[arc], tuple(strings[bounds[arc]:bounds[arc + 1]]), (graph, acoustic, ()), targets[arc]))
+        starts = lattice.arc_starts.tolist()
+        return cls(lattice.start, [rows[first:end] for first, end in zip(starts, starts[1:], strict=False)], final)
+
+
+class Alignment(NamedTuple):
+    """An aligned lattice.
+
+    Attributes
+    ----------
+    lattice : CompactLattice, perhaps empty
+    problem : str, the first irregularity met, such as an incomplete last word; empty if there was none
+    """
+
+    lattice: CompactLattice
+    problem: str
+
+
+class Pending(NamedTuple):
+    """A place of the search: a state of the input, and the transition-ids and words passed but not output yet."""
 
     state: int
     ids: Ids
     words: Ids
 
 
+class Aligner:
+    """A search over pairs of a state of the input and what was passed but not output yet; each pair is an output state.
+
+    Subclasses say in ``expand`` which arcs leave a pair.
+    """
+
+    def __init__(self, lattice: CompactLattice, model: TransitionModel, max_states: int | None) -> None:
+        self.input, self.transitions = InputArcs.of(lattice, model), Transitions.of(model)
+        self.output = AlignedOutput(max_states)
+        self.problem = ""
+
+    def align(self, first: Hashable, remove_epsilons: bool = True) -> Alignment:
+        """Search from the pair ``first``; return the aligned lattice, and what was wrong, if anything."""
+        output = self.output
+        output.state_of(first)
+        while output.waiting:
+            if output.is_too_large:
+                self.complain(f"it has more than {len(output.arcs) - 1} states")
+                break
+            self.expand(*output.waiting.pop())
+        self.finish()
+        return Alignment(output.lattice(remove_epsilons), self.problem)
+
+    def expand(self, pending: Any, state: int) -> None:
+        """Make the arcs that leave the output state of a pair."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Complete the output when all pairs were expanded."""
+
+    def complain(self, problem: str) -> None:
+        """Keep the first problem."""
+        self.problem = self.problem or problem
+
+    def phone_end(self, ids: Ids, begin: int, reorder: bool) -> int:
+        """Return where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet."""
+        end, broken = self.transitions.phone_end(ids, begin, reorder)
+        if broken:
+            self.complain("a phone changes before its final transition-id: a broken lattice, another model, or a "
+                          "wrong --reorder")
+        return end
+
+
 def align_phones(lattice: CompactLattice, model: TransitionModel, reorder: bool = True, remove_epsilons: bool = True,
                  replace_words: bool = False) -> Alignment:
-    """A lattice with an arc for each phone. Kaldi: lattice-align-phones.
+    """Return a lattice with an arc for each phone. Kaldi: lattice-align-phones.
 
     Parameters
     ----------
-    lattice : compact
-    model : knows the phones of its transition-ids
-    reorder : self-loops come after the transitions that leave their states
-    remove_epsilons : join arcs without a word to those that follow, although they have transition-ids
-    replace_words : make the phones the labels; each arc then stays one phone whatever ``remove_epsilons`` is
+    lattice : CompactLattice
+    model : TransitionModel, which maps transition-ids to phones
+    reorder : bool, self-loops come after the transitions that leave their states
+    remove_epsilons : bool, join arcs without a word to the arcs that follow, although they have transition-ids
+    replace_words : bool, make the phones the labels; each arc then stays one phone whatever ``remove_epsilons`` is
 
     Returns
     -------
-    The lattice, whose words are where they were, or later; and what was wrong, if anything.
+    Alignment; words stay where they were, or come later.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
-    return _PhoneAligner(lattice, model, reorder, replace_words).align(remove_epsilons)
+    aligner = _PhoneAligner(lattice, model, reorder, replace_words)
+    return aligner.align(Pending(aligner.input.start, (), ()), remove_epsilons)
 
 
-class _PhoneAligner:
+class _PhoneAligner(Aligner):
     def __init__(self, lattice: CompactLattice, model: TransitionModel, reorder: bool, replace_words: bool) -> None:
-        self.input, self.transitions = InputArcs.of(lattice, model), Transitions.of(model)
+        super().__init__(lattice, model, None)
         self.reorder, self.replace_words = reorder, replace_words
-        self.output = AlignedOutput(None)
-        self.problem = ""
 
-    def align(self, remove_epsilons: bool) -> Alignment:
-        """The aligned lattice, and what was wrong with it, if anything."""
-        output = self.output
-        output.state_of(_Pending(self.input.start, (), ()))
-        while output.waiting:
-            pending: Any
-            pending, state = output.waiting.pop()
-            self._go_on(pending, state)
-        return Alignment(output.lattice(remove_epsilons), self.problem)
-
-    def _go_on(self, pending: _Pending, state: int) -> None:
+    def expand(self, pending: Pending, state: int) -> None:
+        """Output a phone if it is complete, or a word if two wait; otherwise follow the arcs of the input."""
         ids = pending.ids
-        end, broken = self.transitions.phone_end(ids, 0, self.reorder) if ids else (0, False)
-        if broken:
-            self.problem = self.problem or ("a phone changes before its final transition-id: a broken lattice, another "
-                                            "model, or a wrong --reorder")
+        end = self.phone_end(ids, 0, self.reorder) if ids else 0
         if end or len(pending.words) > 1:
             self._put_out(state, pending, end)
             return
@@ -76,24 +308,24 @@ class _PhoneAligner:
                 self.output.finals[state] = ONE
             else:
                 if ids and not self.transitions.reaches_end(ids, self.reorder):
-                    self.problem = self.problem or "the last phone is not complete"
+                    self.complain("the last phone is not complete")
                 self._put_out(state, pending, len(ids))
         for word, arc_ids, weight, target in self.input.arcs[pending.state]:
             words = (*pending.words, word) if word and not self.replace_words else pending.words
-            following = self.output.state_of(_Pending(target, ids + arc_ids, words))
+            following = self.output.state_of(Pending(target, ids + arc_ids, words))
             self.output.arcs[state].append((0, following, weight))
 
-    def _put_out(self, state: int, pending: _Pending, num_ids: int) -> None:
+    def _put_out(self, state: int, pending: Pending, num_ids: int) -> None:
         """Output an arc with ``num_ids`` transition-ids and the first pending word."""
         label = pending.words[0] if pending.words else 0
         if self.replace_words and num_ids:
             label = self.transitions.phones[pending.ids[0]]
-        following = self.output.state_of(_Pending(pending.state, pending.ids[num_ids:], pending.words[1:]))
+        following = self.output.state_of(Pending(pending.state, pending.ids[num_ids:], pending.words[1:]))
         self.output.arcs[state].append((label, following, (*ONE[:2], pending.ids[:num_ids])))
 
 
 def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
-    """A lattice whose words are phones, each where its first transition that is not a self-loop is."""
+    """Return a lattice whose words are phones, each at its first transition that is not a self-loop."""
     ids = lattice.input_labels
     check_transition_ids(model, ids[ids != 0])
     begins = (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids] & (ids != 0)
@@ -102,7 +334,7 @@ def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
 
 
 def with_phones_as_ids(lattice: CompactLattice, model: TransitionModel) -> CompactLattice:
-    """A lattice whose strings are phones instead of transition-ids, each where its phone ends.
+    """Return a lattice whose strings are phones instead of transition-ids, each where its phone ends.
 
     Kaldi: ConvertCompactLatticeToPhones.
     """

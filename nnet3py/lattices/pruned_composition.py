@@ -1,22 +1,193 @@
 """Composing a lattice with a language model, best paths first, and only for paths within a beam.
 
-The remaining cost of a composed state is estimated from that of its state of the lattice, and from how much more than
-that the composed states on the way to it turned out to cost. Kaldi: ComposeCompactLatticePruned.
+Models are looked up word by word: from each state a word leads to one state, at one cost. States are numbered as they
+are
+met, and lookups are cached. The remaining cost of a composed state is estimated from that of its state of the lattice,
+and from how much more than that the composed states before it turned out to cost. Kaldi: ComposeCompactLatticePruned,
+DeterministicOnDemandFst.
 """
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.lattices.composed import ComposedArcs, composed_lattice
-from nnet3py.lattices.deterministic_lm import DeterministicLm
+from nnet3py.errors import FormatError
+from nnet3py.fst.const_arpa import ConstArpa
+from nnet3py.io.object_files import read_object
+from nnet3py.lattices.composition import ComposedArcs, composed_lattice
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.states import arc_costs, final_costs, top_sorted
 from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst
+
+State = TypeVar("State")
+# Gives states, each with words that are likely to be looked up in it and in those that they lead to, one after another.
+Likely: TypeAlias = Callable[[], Iterator[tuple[int, list[int]]]]
+_MOST_KEPT = 5_000_000         # cached lookups; beyond that the cache is emptied
+_LONGEST_BACKOFF = 1000
+
+
+class DeterministicLm(Protocol):
+    """The methods of a language model that is looked up word by word."""
+
+    start: int
+
+    def arc(self, state: int, word: int) -> tuple[int, float] | None:
+        """Return the state that a word leads to, and its cost in nats; None for an impossible word."""
+
+    def final_cost(self, state: int) -> float:
+        """Return the cost of ending the sentence, in nats; infinity where it cannot end."""
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Prepare lookups in ``state``, and likely ones soon after, which ``likely()`` yields.
+
+        A model may so compute several lookups together. Results do not depend on it.
+        """
+
+
+class _Ready:
+    """A model that has nothing to prepare."""
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Do nothing."""
+
+
+class _Numbered(Generic[State]):
+    """Numbers of states, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.states: list[State] = []
+        self._numbers: dict[State, int] = {}
+
+    def number(self, state: State) -> int:
+        number = self._numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
+            self.states.append(state)
+        return number
+
+
+class FstLm(_Ready):
+    """An FST with back-off arcs as a model: a word without an arc is looked up in the state that the epsilon leads to.
+
+    Kaldi: BackoffDeterministicOnDemandFst.
+    """
+
+    def __init__(self, fst: Fst) -> None:
+        """Take an FST of costs; FormatError for an FST without a start, or with pairs of costs."""
+        if fst.start < 0 or fst.weights.ndim != 1:
+            raise FormatError("expected a language model, an FST with a start and costs")
+        order = np.lexsort((fst.output_labels, fst.sources))
+        self.start = fst.start
+        self._starts = fst.arc_starts.tolist()
+        self._words, self._costs = fst.output_labels[order], fst.weights[order].astype(np.float64)
+        self._nexts, self._finals = fst.next_states[order], fst.final_weights.astype(np.float64)
+
+    @classmethod
+    def read(cls, rxfilename: str) -> FstLm:
+        """Read an FST from a file or pipe."""
+        return cls(read_object(rxfilename, read_fst))
+
+    def _backoff(self, state: int) -> int:
+        """Return the back-off arc of a state; -1 if there is none."""
+        first = self._starts[state]
+        return first if first < self._starts[state + 1] and self._words[first] == 0 else -1
+
+    def arc(self, state: int, word: int) -> tuple[int, float] | None:
+        """Return the state that a word leads to, and its cost; None for an impossible word."""
+        cost = 0.0
+        for _ in range(_LONGEST_BACKOFF):
+            first, end = self._starts[state], self._starts[state + 1]
+            place = first + int(np.searchsorted(self._words[first:end], word))
+            if place < end and self._words[place] == word:
+                return int(self._nexts[place]), cost + float(self._costs[place])
+            place = self._backoff(state)
+            if place < 0:
+                return None
+            cost, state = cost + float(self._costs[place]), int(self._nexts[place])
+        raise FormatError("the back-off arcs of a language model form a cycle")
+
+    def final_cost(self, state: int) -> float:
+        """Return the cost of ending the sentence; infinity where it cannot end."""
+        cost = 0.0
+        for _ in range(_LONGEST_BACKOFF):
+            if np.isfinite(self._finals[state]):
+                return cost + float(self._finals[state])
+            place = self._backoff(state)
+            if place < 0:
+                return float("inf")
+            cost, state = cost + float(self._costs[place]), int(self._nexts[place])
+        raise FormatError("the back-off arcs of a language model form a cycle")
+
+
+class ConstArpaLm(_Ready):
+    """A const-ARPA model; its states are histories. Kaldi: ConstArpaLmDeterministicFst."""
+
+    def __init__(self, model: ConstArpa) -> None:
+        self._model, self._states = model, _Numbered[tuple[int, ...]]()
+        self.start = self._states.number(model.state([model.bos]))
+
+    @classmethod
+    def read(cls, rxfilename: str) -> ConstArpaLm:
+        """Read a const-ARPA file."""
+        return cls(ConstArpa.read(rxfilename))
+
+    def arc(self, state: int, word: int) -> tuple[int, float] | None:
+        """Return the state that a word leads to, and its cost; None for an impossible word."""
+        history = self._states.states[state]
+        log_prob = self._model.log_prob(history, word)
+        if log_prob == float("-inf"):
+            return None
+        return self._states.number(self._model.state((*history, word))), -log_prob
+
+    def final_cost(self, state: int) -> float:
+        """Return the cost of ending the sentence; infinity where it cannot end."""
+        return -self._model.log_prob(self._states.states[state], self._model.eos)
+
+
+class LmDifference:
+    """The difference of a new model's costs and an old model's, times a scale; lookups are cached."""
+
+    def __init__(self, old: DeterministicLm, new: DeterministicLm, scale: float) -> None:
+        self._old, self._new, self._scale = old, new, scale
+        self._states = _Numbered[tuple[int, int]]()
+        self.start = self._states.number((old.start, new.start))
+        self._arcs: dict[tuple[int, int], tuple[int, float] | None] = {}
+
+    def arc(self, state: int, word: int) -> tuple[int, float] | None:
+        """Return the state that a word leads to, and its cost; None for a word that a model lacks."""
+        key = state, word
+        if key not in self._arcs:
+            if len(self._arcs) >= _MOST_KEPT:
+                self._arcs.clear()
+            self._arcs[key] = self._find(*self._states.states[state], word)
+        return self._arcs[key]
+
+    def prepare(self, state: int, likely: Likely) -> None:
+        """Let both models prepare."""
+        pairs = self._states.states
+        self._old.prepare(pairs[state][0], lambda: ((pairs[other][0], words) for other, words in likely()))
+        self._new.prepare(pairs[state][1], lambda: ((pairs[other][1], words) for other, words in likely()))
+
+    def _find(self, old_state: int, new_state: int, word: int) -> tuple[int, float] | None:
+        old, new = self._old.arc(old_state, word), self._new.arc(new_state, word)
+        if old is None or new is None:
+            return None
+        return self._states.number((old[0], new[0])), self._scale * (new[1] - old[1])
+
+    def final_cost(self, state: int) -> float:
+        """Return the cost of ending the sentence; infinity where a model cannot end."""
+        old_state, new_state = self._states.states[state]
+        old, new = self._old.final_cost(old_state), self._new.final_cost(new_state)
+        if old == float("inf") or new == float("inf"):
+            return float("inf")
+        return self._scale * (new - old)
+
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 _END = -1                        # stands for the end among the arcs of a state
@@ -40,10 +211,10 @@ class _Composed:
 
 
 class PrunedComposition:
-    """The composition of one lattice."""
+    """The pruned composition of one lattice with a model."""
 
     def __init__(self, lattice: CompactLattice, model: DeterministicLm, options: PrunedCompositionOptions) -> None:
-        """LatticeError for a lattice with a cycle."""
+        """Sort the lattice; LatticeError for a lattice with a cycle."""
         self._lattice, self._model, self._options = top_sorted(lattice), model, options
         self._num_arcs, self._found_end = 0, False
         self._queue: list[tuple[float, int]] = []
@@ -51,7 +222,7 @@ class PrunedComposition:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def compose(self) -> CompactLattice:
-        """The composed lattice, trimmed and topologically sorted."""
+        """Return the composed lattice, trimmed and topologically sorted."""
         if self._lattice.start < 0:
             return self._lattice
         self._prepare()
@@ -71,7 +242,7 @@ class PrunedComposition:
         return self._result()
 
     def _prepare(self) -> None:
-        """Compute the costs of the lattice, and for each state what leaves it, best first."""
+        """Compute the costs of the lattice, and for each state its arcs and end, best first."""
         lattice = self._lattice
         costs, finals, rest = arc_costs(lattice), final_costs(lattice), np.empty(lattice.num_states)
         _backward_costs(lattice.arc_starts, lattice.next_states, costs, finals, rest)
@@ -94,7 +265,7 @@ class PrunedComposition:
         return min(limit, self._options.max_arcs) if self._found_end else limit
 
     def _key(self, state: _Composed) -> float:
-        """How much more than the lattice's best path the best one through the state's next arc is expected to cost."""
+        """Return how much more than the lattice's best path the best path through the state's next arc should cost."""
         turns = self._turns[state.lattice_state]
         if state.turn >= len(turns):
             return math.inf
@@ -108,10 +279,11 @@ class PrunedComposition:
 
     def _number(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
                 previous: int) -> int:
-        """The number of a composed state that was reached at the given cost.
+        """Return the number of a composed state that was reached at the given cost.
 
-        One that was reached before keeps its cost until costs are computed again: which histories of an RNN language
-        model are computed first depends on the order, and Kaldi's is kept.
+        A state that was reached before keeps its cost until costs are computed again: the order decides which histories
+        of an
+        RNN language model are computed first, and Kaldi's order is kept.
         """
         number = self._numbers.setdefault((lattice_state, model_state), len(self._states))
         if number == len(self._states):
@@ -146,7 +318,8 @@ class PrunedComposition:
         self._num_arcs += 1
 
     def _likely_lookups(self, state: _Composed, arc: int) -> Iterator[tuple[int, list[int]]]:
-        """A state with the words after its arc; then those in the queue, with the words after arcs within the beam."""
+        """Yield a state with the words after its arc, then queued states with the words after arcs within the beam.
+        """
         yield state.model_state, self._best_words(arc)
         if self._found_end:
             nexts = []
@@ -163,7 +336,7 @@ class PrunedComposition:
                 yield model_state, self._best_words(following)
 
     def _best_words(self, arc: int) -> list[int]:
-        """The words of an arc, or of none, and of the best arcs after it."""
+        """Return the words of an arc and of the best arcs after it."""
         words: list[int] = []
         while arc != _END and len(words) < _WORDS_AHEAD:
             words += [self._labels[arc]] if self._labels[arc] else []
@@ -171,7 +344,7 @@ class PrunedComposition:
         return words
 
     def _recompute(self) -> None:
-        """Compute costs from the start and to the end again, and put the states in order by them."""
+        """Compute costs from the start and to the end again, and queue the states by them."""
         states = self._states
         order = sorted(range(len(states)), key=lambda number: states[number].lattice_state)
         for number in order[1:]:

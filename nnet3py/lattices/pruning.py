@@ -1,9 +1,12 @@
-"""Pruning lattices by the costs of their best paths, and by the number of arcs per frame; depth."""
+"""Smaller lattices: pruned by a beam, limited in depth, with strings and weights pushed, equal states merged."""
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
+from nnet3py.lattices.determinize_options import DELTA
 from nnet3py.lattices.states import (
     Lattice,
     arc_costs,
@@ -12,19 +15,19 @@ from nnet3py.lattices.states import (
     state_times,
     top_sorted,
     trimmed,
-    with_states,
     with_weights,
 )
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT
-from nnet3py.transducers.state_graphs import ranges
+from nnet3py.transducers.state_graphs import ranges, starts_of
 
 _forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 
 
 def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For a top-sorted lattice: costs of arcs and final weights, least costs from the start and to the end."""
+    """Return costs of arcs and final weights, least costs from the start and to the end, of a sorted lattice.
+    """
     costs, finals = arc_costs(lattice), final_costs(lattice)
     forward, backward = np.empty(lattice.num_states), np.empty(lattice.num_states)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, costs, forward,
@@ -34,16 +37,16 @@ def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 
 def pruned(lattice: Lattice, beam: float) -> Lattice:
-    """A lattice without what is on no path near the best. Kaldi: PruneLattice.
+    """Return a lattice without states and arcs that are on no path near the best one. Kaldi: PruneLattice.
 
     Parameters
     ----------
-    lattice : compact or not, its costs scaled already
-    beam : how much worse than the best a path may be
+    lattice : CompactLattice or Fst, costs scaled already
+    beam : float, nats by which a path may be worse than the best one
 
     Returns
     -------
-    A lattice of the same kind; states and arcs keep their order.
+    Lattice of the same class; states and arcs keep their order.
 
     Raises
     ------
@@ -59,20 +62,20 @@ def pruned(lattice: Lattice, beam: float) -> Lattice:
         dropped = forward + finals > cutoff
     final_weights = lattice.final_weights.copy()
     final_weights[dropped] = NO_WEIGHT
-    result = with_states(with_weights(lattice, lattice.weights, final_weights), np.arange(lattice.num_states), keep)
+    result = with_weights(lattice, lattice.weights, final_weights).selected(np.arange(lattice.num_states), keep)
     return trimmed(result)
 
 
 def depth(lattice: CompactLattice) -> tuple[float, int]:
-    """How many arcs there are in a frame, on average. Kaldi: CompactLatticeDepth.
+    """Return the average number of arcs per frame, and the number of frames. Kaldi: CompactLatticeDepth.
 
     Parameters
     ----------
-    lattice : compact
+    lattice : CompactLattice
 
     Returns
     -------
-    The average number of arcs per frame, and the number of frames; 1 and 0 for an empty lattice.
+    float and int; 1 and 0 for an empty lattice.
 
     Raises
     ------
@@ -87,11 +90,11 @@ def depth(lattice: CompactLattice) -> tuple[float, int]:
 
 
 def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
-    """How many arcs there are in each frame. Kaldi: CompactLatticeDepthPerFrame.
+    """Return the number of arcs in each frame. Kaldi: CompactLatticeDepthPerFrame.
 
     Parameters
     ----------
-    lattice : compact
+    lattice : CompactLattice
 
     Returns
     -------
@@ -116,16 +119,16 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
 
 def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
-    """A lattice with few arcs in each frame: those on the best paths. Kaldi: CompactLatticeLimitDepth.
+    """Return a lattice with at most so many arcs in each frame, on the best paths. Kaldi: CompactLatticeLimitDepth.
 
     Parameters
     ----------
-    lattice : compact
-    most_arcs : in a frame
+    lattice : CompactLattice
+    most_arcs : int, arcs in a frame
 
     Returns
     -------
-    The lattice, new.
+    CompactLattice, a new one.
 
     Raises
     ------
@@ -147,4 +150,100 @@ def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
     too_many = np.arange(len(order)) - first_of_frame >= most_arcs
     keep = np.ones(lattice.num_arcs, dtype=bool)
     keep[used[arcs[order[too_many]]]] = False
-    return trimmed(with_states(lattice, np.arange(lattice.num_states), keep))
+    return trimmed(lattice.selected(np.arange(lattice.num_states), keep))
+
+
+_HERE = "nnet3py.lattices.minimize_loops"
+_STRINGS = "i8[] i4[] i8[] i4[] i8[] i4[]"            # arc starts, next states, strings of arcs and of final weights
+_find_shifts = Loop(_HERE, "find_shifts", f"i8 {_STRINGS} u1[] i8[]")
+_write_pushed = Loop(_HERE, "write_pushed", f"{_STRINGS} i8[] i8[] i4[]")
+_push_weights = Loop(_HERE, "push_weights", "i8 i8[] i4[] f4[,] f4[,] f4[,]")
+_find_equal_states = Loop(_HERE, "find_equal_states",
+                          "i8[] i4[] i4[] f4[,] i8[] i4[] f4[,] i8[] i4[] f4 f4 i8[] i4[] i4[] i4[]")
+
+
+def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
+    """Return a lattice with its transition-ids as near to the start as possible. Kaldi: PushCompactLatticeStrings.
+
+    Parameters
+    ----------
+    lattice : CompactLattice, states in any order
+
+    Returns
+    -------
+    CompactLattice, a new one; nothing is pushed onto arcs into the start.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    """
+    lattice = top_sorted(lattice)
+    if lattice.start < 0:
+        return lattice
+    shifts = np.empty(lattice.num_states, dtype=np.int64)
+    strings = (lattice.arc_starts, lattice.next_states, lattice.string_starts, lattice.ids,
+               lattice.final_string_starts, lattice.final_ids)
+    _find_shifts(lattice.start, *strings, lattice.is_final.astype(np.uint8), shifts)
+    starts = starts_of(lattice.lengths + shifts[lattice.next_states] - shifts[lattice.sources])
+    ids = np.empty(int(starts[-1]), dtype=np.int32)
+    _write_pushed(*strings, shifts, starts, ids)
+    final_shifts = np.where(lattice.is_final, shifts, 0)
+    ends = np.repeat(lattice.final_string_starts[:-1] + final_shifts, lattice.final_lengths)
+    return dataclasses.replace(
+        lattice, string_starts=starts, ids=ids, final_string_starts=starts_of(lattice.final_lengths - final_shifts),
+        final_ids=lattice.final_ids[np.arange(len(lattice.final_ids)) >= ends])
+
+
+def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
+    """Return a lattice with its costs as near to the start as possible. Kaldi: PushCompactLatticeWeights.
+
+    Parameters
+    ----------
+    lattice : CompactLattice, states in any order
+
+    Returns
+    -------
+    CompactLattice, a new one; costs that all paths share are on the first arcs.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    """
+    lattice = top_sorted(lattice)
+    if lattice.start < 0:
+        return lattice
+    weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
+    _push_weights(lattice.start, lattice.arc_starts, lattice.next_states, weights, finals,
+                  np.empty((lattice.num_states, 2), dtype=np.float32))
+    return dataclasses.replace(lattice, weights=weights, final_weights=finals)
+
+
+def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
+    """Return a lattice with equal states merged: those with the same arcs and final weights.
+
+    Kaldi: MinimizeCompactLattice.
+
+    Parameters
+    ----------
+    lattice : CompactLattice, with strings and weights pushed before
+    delta : float, nats by which final costs of equal states may differ
+
+    Returns
+    -------
+    CompactLattice, a new one, trimmed.
+
+    Raises
+    ------
+    LatticeError : a lattice with a cycle
+    """
+    lattice = top_sorted(lattice)
+    if lattice.start < 0:
+        return lattice
+    size = lattice.num_states
+    mapped, chain = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+    heads = np.full(1 << int(size).bit_length(), -1, dtype=np.int32)
+    _find_equal_states(lattice.arc_starts, lattice.labels, lattice.next_states, lattice.weights, lattice.string_starts,
+                       lattice.ids, lattice.final_weights, lattice.final_string_starts, lattice.final_ids, delta,
+                       DELTA, np.empty(lattice.num_arcs, dtype=np.int64), mapped, heads, chain)
+    merged = dataclasses.replace(lattice, start=int(mapped[lattice.start]), next_states=mapped[lattice.next_states])
+    return trimmed(merged)

@@ -1,4 +1,4 @@
-"""Changing costs arc by arc: scaling, word penalties, transition probabilities, boosting."""
+"""Lattices with other costs or labels: scales, word penalties, transition probabilities, boosting, plain FSTs."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,16 +11,18 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.states import Lattice, LatticeError, arc_lengths, from_start, state_times, with_weights
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import without_epsilons
+from nnet3py.transducers.lattice import LATTICE
 
 
 @dataclasses.dataclass(frozen=True)
 class Scales:
-    """The factors of graph and acoustic costs, and how much of each is added to the other.
+    """Factors of graph and acoustic costs, and how much of each kind is added to the other.
 
     Attributes
     ----------
-    graph, acoustic : factors of graph costs, and of acoustic costs
-    acoustic_to_graph, graph_to_acoustic : how much of one is added to the other
+    graph, acoustic : float, factors of graph costs, and of acoustic costs
+    acoustic_to_graph, graph_to_acoustic : float, share of the first kind that is added to the second
 
     Kaldi: LatticeScale, with the matrix [[graph, acoustic_to_graph], [graph_to_acoustic, acoustic]].
     """
@@ -31,7 +33,7 @@ class Scales:
     graph_to_acoustic: float = 0.0
 
     def undone(self) -> Scales:
-        """The inverse scales; UsageError for a scale of 0."""
+        """Return the inverse scales; UsageError for a scale of 0."""
         if self.graph == 0.0 or self.acoustic == 0.0:
             raise UsageError("Do not use a zero acoustic scale (cannot be inverted)",
                              "--acoustic-scale and --lm-scale must not be 0 here")
@@ -39,23 +41,23 @@ class Scales:
 
     @property
     def matrix(self) -> np.ndarray:
-        """float64 (2, 2)."""
+        """Scales as a matrix, float64 (2, 2)."""
         return np.array([[self.graph, self.acoustic_to_graph], [self.graph_to_acoustic, self.acoustic]])
 
 
 def scaled(lattice: Lattice, scales: Scales) -> Lattice:
-    """A lattice with its costs multiplied. Kaldi: ScaleLattice.
+    """Return a lattice with its costs multiplied. Kaldi: ScaleLattice.
 
     >>> scaled(lattice, Scales(acoustic=0.1))
 
     Parameters
     ----------
-    lattice : compact or not
-    scales : the factors
+    lattice : CompactLattice or Fst
+    scales : Scales
 
     Returns
     -------
-    A lattice of the same kind; infinite final weights stay.
+    Lattice of the same class; infinite final weights stay.
     """
     if scales == Scales():
         return lattice
@@ -63,7 +65,7 @@ def scaled(lattice: Lattice, scales: Scales) -> Lattice:
 
 
 def _multiplied(weights: np.ndarray, scales: Scales) -> np.ndarray:
-    """Pairs of costs, multiplied in double precision, then rounded to float."""
+    """Return pairs of costs multiplied in double precision, then rounded to float."""
     none = np.asarray(np.isposinf(weights).all(axis=1))
     with np.errstate(invalid="ignore", over="ignore"):
         result = (np.where(none[:, None], 0.0, weights.astype(np.float64)) @ scales.matrix.T).astype(np.float32)
@@ -72,16 +74,16 @@ def _multiplied(weights: np.ndarray, scales: Scales) -> np.ndarray:
 
 
 def with_word_penalty(lattice: CompactLattice, penalty: float) -> CompactLattice:
-    """A lattice in which words cost more. Kaldi: AddWordInsPenToCompactLattice.
+    """Return a lattice with a cost added to each word. Kaldi: AddWordInsPenToCompactLattice.
 
     Parameters
     ----------
-    lattice : compact
-    penalty : what is added to the graph cost of each arc that has a word
+    lattice : CompactLattice
+    penalty : float, nats added to the graph cost of each arc that has a word
 
     Returns
     -------
-    The lattice, new.
+    CompactLattice, a new one.
     """
     weights = lattice.weights.copy()
     weights[lattice.labels != 0, 0] += np.float32(penalty)
@@ -89,15 +91,15 @@ def with_word_penalty(lattice: CompactLattice, penalty: float) -> CompactLattice
 
 
 def without_alignments(lattice: CompactLattice) -> CompactLattice:
-    """A lattice without transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice.
+    """Return a lattice without transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice.
 
     Parameters
     ----------
-    lattice : compact
+    lattice : CompactLattice
 
     Returns
     -------
-    The lattice, new; it then has no times.
+    CompactLattice, a new one, which has no times.
     """
     none = np.zeros(0, dtype=np.int32)
     return dataclasses.replace(lattice, string_starts=np.zeros_like(lattice.string_starts), ids=none,
@@ -106,18 +108,18 @@ def without_alignments(lattice: CompactLattice) -> CompactLattice:
 
 def with_transition_probs(lattice: CompactLattice, model: TransitionModel, transition_scale: float,
                           self_loop_scale: float) -> CompactLattice:
-    """A lattice with the costs of transitions added to graph costs. Kaldi: AddTransitionProbs.
+    """Return a lattice with the costs of HMM transitions added to its graph costs. Kaldi: AddTransitionProbs.
 
     Parameters
     ----------
-    lattice : compact
-    model : whose transition-ids it has
-    transition_scale : of probabilities among the transitions that leave a state
-    self_loop_scale : of those of staying and of leaving
+    lattice : CompactLattice
+    model : TransitionModel of the lattice's transition-ids
+    transition_scale : float, factor of log-probabilities among the transitions that leave a state
+    self_loop_scale : float, factor of log-probabilities of self-loops and of leaving
 
     Returns
     -------
-    The lattice, new.
+    CompactLattice, a new one.
 
     Raises
     ------
@@ -134,10 +136,10 @@ def with_transition_probs(lattice: CompactLattice, model: TransitionModel, trans
 
 
 def transition_costs(model: TransitionModel, transition_scale: float, self_loop_scale: float) -> np.ndarray:
-    """float64 (transition-ids + 1,), the scaled cost of each transition. Kaldi: GetScaledTransitionLogProb.
+    """Return the scaled cost of each transition, float64 (transition-ids + 1,). Kaldi: GetScaledTransitionLogProb.
 
-    ``transition_scale`` scales probabilities among the transitions that leave a state, ``self_loop_scale`` those of
-    staying and of leaving.
+    ``transition_scale`` scales log-probabilities among the transitions that leave a state, ``self_loop_scale`` those of
+    self-loops and of leaving.
     """
     log_probs = model.log_probs.astype(np.float64)
     if transition_scale == self_loop_scale:
@@ -148,14 +150,14 @@ def transition_costs(model: TransitionModel, transition_scale: float, self_loop_
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """float32: the sum of each string of values."""
+    """Return the sum of each string of values, float32."""
     before = np.concatenate(([0.0], np.cumsum(values)))
     return (before[starts[1:]] - before[starts[:-1]]).astype(np.float32)
 
 
 def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor: float, silence_phones: np.ndarray,
             max_silence_error: float) -> Fst:
-    """The lattice with ``factor`` times its phone errors against an alignment subtracted from its graph costs.
+    """Return the lattice with ``factor`` times its phone errors against an alignment subtracted from its graph costs.
 
     A frame's error is 0 if the phone is that of the alignment, ``max_silence_error`` for a silence phone, else 1.
     LatticeError if the alignment has another length. Kaldi: LatticeBoost.
@@ -178,9 +180,82 @@ def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor:
 
 
 def inverse_scale(acoustic_scale: float, inverse: float) -> float:
-    """The acoustic scale from --acoustic-scale or --inv-acoustic-scale; Nnet3Error if both are given."""
+    """Return the acoustic scale from --acoustic-scale or --inv-acoustic-scale; Nnet3Error if both are given."""
     if inverse == 1.0:
         return acoustic_scale
     if acoustic_scale != 1.0 or inverse == 0.0:
         raise Nnet3Error("--inv-acoustic-scale must not be 0, and cannot be given with --acoustic-scale")
     return 1.0 / inverse
+
+
+def on_words(lattice: CompactLattice) -> Fst:
+    """Return a lattice as an acceptor of words, without transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice."""
+    return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.labels, lattice.labels,
+               lattice.weights, lattice.next_states, LATTICE)
+
+
+def on_transitions(lattice: Fst) -> Fst:
+    """Return a lattice as an acceptor of transition-ids."""
+    return dataclasses.replace(lattice, output_labels=lattice.input_labels, stored=None)
+
+
+def costs_of(weights: np.ndarray) -> np.ndarray:
+    """Return sums of pairs of costs, float32; infinity for two infinities. Kaldi: ConvertLatticeWeight."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.isposinf(weights).all(axis=1), NO_WEIGHT,
+                        (weights[:, 0].astype(np.float64) + weights[:, 1])).astype(np.float32)
+
+
+def as_fst(lattice: Fst) -> Fst:
+    """Return a lattice as an FST with one cost per arc."""
+    return dataclasses.replace(lattice, weights=costs_of(lattice.weights), arc_type="standard", stored=None,
+                               final_weights=costs_of(lattice.final_weights))
+
+
+def word_fst(lattice: CompactLattice, remove_epsilons: bool) -> Fst:
+    """Return an acceptor of the lattice's words, with the sums of its pairs of costs."""
+    fst = as_fst(on_words(lattice))
+    return without_epsilons(fst) if remove_epsilons and (fst.input_labels == 0).any() else fst
+
+
+class AcousticScores:
+    """Acoustic costs of a lattice by frame and transition-id, kept while the lattice is determinized.
+
+    The mean is stored where several arcs share frame and transition-id. Kaldi: ComputeAcousticScoresMap.
+    """
+
+    def __init__(self, lattice: Fst) -> None:
+        """Take the costs of a lattice; LatticeError for acoustic costs on final weights or arcs without transition-id.
+        """
+        lattice = from_start(lattice)
+        emits = lattice.input_labels != 0
+        if lattice.weights[~emits, 1].any() or lattice.final_weights[lattice.is_final, 1].any():
+            raise LatticeError("the lattice has acoustic costs where it has no transition-ids",
+                               "with --write-compact=false it must be one of the decoder's, that is not determinized")
+        keys, which = np.unique(self._keys(lattice, emits), return_inverse=True)
+        self._known = keys
+        sums = np.bincount(which.reshape(-1), lattice.weights[emits, 1], minlength=len(keys))
+        self._costs = (sums / np.bincount(which.reshape(-1), minlength=len(keys))).astype(np.float32)
+
+    @staticmethod
+    def _keys(lattice: Fst, emits: np.ndarray) -> np.ndarray:
+        """Return a number for frame and transition-id of each arc that has a transition-id, int64."""
+        frames = state_times(lattice)[lattice.sources[emits]].astype(np.int64)
+        return frames << 32 | lattice.input_labels[emits]
+
+    def restored(self, lattice: Fst) -> Fst:
+        """Return a lattice made from the original one, with the stored acoustic costs.
+
+        Kaldi: ReplaceAcousticScoresFromMap.
+        """
+        lattice = from_start(lattice)
+        emits = lattice.input_labels != 0
+        keys = self._keys(lattice, emits)
+        places = np.minimum(np.searchsorted(self._known, keys), max(len(self._known) - 1, 0))
+        if len(keys) and not np.array_equal(self._known[places], keys):
+            raise LatticeError("a determinized lattice has a transition-id in a frame where it was not before")
+        weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
+        weights[:, 1] = 0.0
+        weights[emits, 1] = self._costs[places]
+        finals[lattice.is_final, 1] = 0.0
+        return with_weights(lattice, weights, finals)

@@ -1,4 +1,4 @@
-"""Basic functions for both kinds of lattices: order of states, trimming, costs, times."""
+"""Functions that most lattice algorithms begin with, for both kinds: order of states, trimming, costs, times."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,9 +8,9 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.state_graphs import is_top_sorted, selected, top_order, useful_states
+from nnet3py.transducers.state_graphs import is_top_sorted, top_order, useful_states
 
 Lattice = TypeVar("Lattice", Fst, CompactLattice)
 
@@ -19,76 +19,72 @@ MOST_FRAMES = 10_000_000          # of a lattice; more than a day
 
 
 class LatticeError(Nnet3Error):
-    """A lattice that cannot be used."""
+    """A lattice that cannot be used: cyclic, empty, inconsistent or too large."""
 
 
 def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarray) -> Lattice:
-    """The lattice with other weights, float32 (arcs, 2) and (states, 2)."""
+    """Return the lattice with other weights, float32 (arcs, 2) and (states, 2)."""
     if isinstance(lattice, Fst):
         return dataclasses.replace(lattice, weights=weights, final_weights=final_weights, stored=None)
     return dataclasses.replace(lattice, weights=weights, final_weights=final_weights)
 
 
-def with_states(lattice: Lattice, states: np.ndarray, keep: np.ndarray | None = None) -> Lattice:
-    """The lattice of ``states``, in their order, and of the arcs between them for which ``keep`` (bool) is true."""
-    if isinstance(lattice, Fst):
-        return selected(lattice, states, keep)
-    return lattice.selected(states, keep)
-
-
 def trimmed(lattice: Lattice) -> Lattice:
-    """The lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
+    """Return the lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
     useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
-    return lattice if useful.all() else with_states(lattice, np.flatnonzero(useful))
+    return lattice if useful.all() else lattice.selected(np.flatnonzero(useful))
 
 
 def top_sorted(lattice: Lattice) -> Lattice:
-    """The lattice with states numbered so that every arc leads to a higher number. Kaldi: TopSortLatticeIfNeeded.
+    """Return the lattice with states numbered so that every arc leads to a higher number; unchanged if they are.
 
-    LatticeError for one with a cycle.
+    LatticeError for a lattice with a cycle. Kaldi: TopSortLatticeIfNeeded.
     """
     return lattice if is_top_sorted(lattice.arc_starts, lattice.next_states) else newly_sorted(lattice)
 
 
 def newly_sorted(lattice: Lattice) -> Lattice:
-    """As :func:`top_sorted`, but states are renumbered even if they are sorted. OpenFst: TopSort."""
+    """Sort states topologically like :func:`top_sorted`, but renumber them even if they are sorted. OpenFst: TopSort.
+    """
     order = top_order(lattice.start, lattice.arc_starts, lattice.next_states)
     if order is None:
         raise LatticeError("the lattice has a cycle", "lattices have none; was it made by a decoder?")
-    return with_states(lattice, order)
+    return lattice.selected(order)
 
 
 def from_start(lattice: Lattice) -> Lattice:
-    """The lattice, top sorted, with its start as the first state; unreachable states are left out."""
+    """Return the lattice, topologically sorted, with its start as state 0; unreachable states are left out."""
     lattice = top_sorted(lattice)
     if lattice.start > 0:
-        lattice = with_states(lattice, np.arange(lattice.start, lattice.num_states))
+        lattice = lattice.selected(np.arange(lattice.start, lattice.num_states))
     return lattice
 
 
 def arc_costs(lattice: Fst | CompactLattice) -> np.ndarray:
-    """float64 (arcs,), graph and acoustic costs together. Kaldi: ConvertToCost."""
+    """Return the sums of graph and acoustic costs of arcs, float64 (arcs,). Kaldi: ConvertToCost."""
     with np.errstate(invalid="ignore"):
         return cast("np.ndarray", lattice.weights.astype(np.float64).sum(axis=1))
 
 
 def final_costs(lattice: Fst | CompactLattice) -> np.ndarray:
-    """float64 (states,), graph and acoustic costs together; infinity where a state is not final."""
+    """Return the sums of graph and acoustic final costs, float64 (states,); infinity where a state is not final."""
     with np.errstate(invalid="ignore"):
         return np.where(lattice.is_final, lattice.final_weights.astype(np.float64).sum(axis=1), np.inf)
 
 
 def arc_lengths(lattice: Fst | CompactLattice) -> np.ndarray:
-    """int64 (arcs,), the frames that each arc takes."""
+    """Return the number of frames of each arc, int64 (arcs,)."""
     if isinstance(lattice, CompactLattice):
         return lattice.lengths
     return (lattice.input_labels != 0).astype(np.int64)
 
 
 def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
-    """int32 (states,), the frames on the way to each state of a top sorted lattice; -1 where none leads.
+    """Return the frame in which each state of a topologically sorted lattice is reached, int32 (states,).
 
-    Raises LatticeError if two paths to a state differ in that. Kaldi: LatticeStateTimes, CompactLatticeStateTimes.
+    -1 for a state that is not reached. LatticeError if paths of different length lead to a state. Kaldi:
+    LatticeStateTimes,
+    CompactLatticeStateTimes.
     """
     times = np.empty(lattice.num_states, dtype=np.int32)
     lengths = arc_lengths(lattice)
@@ -103,7 +99,7 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
 
 
 def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
-    """The number of frames of a lattice with state times ``times``; if final states differ, the largest."""
+    """Return the number of frames of a lattice with state times ``times``; the largest if paths differ."""
     if not isinstance(lattice, CompactLattice):
         return int(times.max(initial=0))
     final = lattice.is_final & (times >= 0)
@@ -111,5 +107,32 @@ def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
 
 
 def infinite_weights(num_states: int) -> np.ndarray:
-    """float32 (states, 2) final weights of states that are not final."""
+    """Return final weights, float32 (states, 2), of states that are not final."""
     return np.full((num_states, 2), NO_WEIGHT, dtype=np.float32)
+
+
+def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
+    """Return the lattice with one final state, without arcs and of weight 0, and the number of that state.
+
+    Unless there is such a state already, arcs without a word lead from the states that were final to a new one. -1 for
+    a
+    lattice without final states. Kaldi: CreateSuperFinal.
+    """
+    final = np.flatnonzero(lattice.is_final)
+    if not len(final):
+        return lattice, -1
+    if len(final) == 1:
+        state = int(final[0])
+        if (lattice.arc_starts[state] == lattice.arc_starts[state + 1] and not lattice.final_lengths[state]
+                and not lattice.final_weights[state].any()):
+            return lattice, state
+    size = lattice.num_states
+    weights = infinite_weights(size + 1)
+    weights[-1] = 0.0
+    _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, final)
+    return CompactLattice.from_arcs(
+        lattice.start, weights, np.concatenate((lattice.sources, final)),
+        np.concatenate((lattice.labels, np.zeros(len(final), dtype=np.int32))),
+        np.concatenate((lattice.weights, lattice.final_weights[final])),
+        np.concatenate((lattice.lengths, lattice.final_lengths[final])), np.concatenate((lattice.ids, final_ids)),
+        np.concatenate((lattice.next_states, np.full(len(final), size, dtype=np.int32)))), size

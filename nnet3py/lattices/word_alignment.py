@@ -1,14 +1,26 @@
-"""Aligning lattices so that arcs are whole words, with word-position phones. Kaldi: WordAlignLattice."""
+"""Lattices aligned with words, an arc for each word, by word-position phones or by a lexicon.
+
+Kaldi: ``WordAlignLattice``, ``WordAlignLatticeLexicon``.
+"""
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nnet3py.errors import FormatError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.aligned_output import NO_WORD, ONE, AlignedOutput, Ids, most_states
-from nnet3py.lattices.input_arcs import InputArcs, Transitions
+from nnet3py.lattices.phone_alignment import (
+    NO_WORD,
+    ONE,
+    Aligner,
+    Alignment,
+    Ids,
+    Pending,
+    align_phones,
+    most_states,
+)
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
@@ -18,13 +30,13 @@ NONWORD, BEGIN, END, INTERNAL, SINGLETON = "nonword", "begin", "end", "internal"
 
 @dataclass(frozen=True)
 class WordBoundaries:
-    """How words are found (Kaldi: WordBoundaryInfo).
+    """Word positions of phones, and labels for what belongs to no word (Kaldi: WordBoundaryInfo).
 
     Attributes
     ----------
-    kinds : for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
-    silence_label, partial_word_label : labels of nonword phones, and of words that are cut at the end
-    reorder : self-loops come after the transitions that leave their states
+    kinds : dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
+    silence_label, partial_word_label : int, labels of nonword phones, and of words that are cut at the end
+    reorder : bool, self-loops come after the transitions that leave their states
     """
 
     kinds: dict[int, str]
@@ -34,16 +46,16 @@ class WordBoundaries:
 
 
 def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
-    """The kinds of phones, of the text of word_boundary.int.
+    """Parse the text of word_boundary.int.
 
     Parameters
     ----------
     text : lines ``PHONE KIND``, phones being numbers
-    path : the file, for messages
+    path : str, name of the file, for messages
 
     Returns
     -------
-    For each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``; for :class:`WordBoundaries`.
+    dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``, for :class:`WordBoundaries`.
 
     Raises
     ------
@@ -63,73 +75,35 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
     return kinds
 
 
-class _Pending(NamedTuple):
-    """Where the search is: a state of the lattice, and what was passed but not output yet."""
-
-    state: int
-    ids: Ids
-    words: Ids
-
-
-class Alignment(NamedTuple):
-    """An aligned lattice.
-
-    Attributes
-    ----------
-    lattice : perhaps empty
-    problem : what was wrong; an empty text for nothing
-    """
-
-    lattice: CompactLattice
-    problem: str
-
-
 def align_words(lattice: CompactLattice, model: TransitionModel, boundaries: WordBoundaries,
                 max_expand: float = 0.0) -> Alignment:
-    """A lattice with an arc for each word, so that words have times. Kaldi: lattice-align-words.
+    """Return a lattice with an arc for each word, so that words have times. Kaldi: lattice-align-words.
 
     Parameters
     ----------
-    lattice : compact
-    model : knows the phones of its transition-ids
-    boundaries : by which phones words are found
-    max_expand : if positive, the result has at most that many times the lattice's states plus 1000
+    lattice : CompactLattice
+    model : TransitionModel, which maps transition-ids to phones
+    boundaries : WordBoundaries
+    max_expand : float; if positive, the result has at most that many times the lattice's states plus 1000
 
     Returns
     -------
-    The lattice, with an arc without a word for each phone that belongs to none; and what was wrong, if anything.
+    Alignment; phones that belong to no word have arcs of their own, without a word.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
-    return _WordAligner(lattice, model, boundaries, max_expand).align()
+    aligner = _WordAligner(lattice, model, boundaries, max_expand)
+    return aligner.align(Pending(aligner.input.start, (), ()))
 
 
-class _WordAligner:
+class _WordAligner(Aligner):
     def __init__(self, lattice: CompactLattice, model: TransitionModel, boundaries: WordBoundaries,
                  max_expand: float) -> None:
-        self.input, self.transitions = InputArcs.of(lattice, model), Transitions.of(model)
+        super().__init__(lattice, model, most_states(max_expand, lattice.num_states))
         self.boundaries = boundaries
-        self.output = AlignedOutput(most_states(max_expand, lattice.num_states))
-        self.problem = ""
 
-    def align(self) -> Alignment:
-        """The aligned lattice, and what was wrong with it, if anything."""
-        output = self.output
-        output.state_of(_Pending(self.input.start, (), ()))
-        while output.waiting:
-            if output.is_too_large:
-                self._complain(f"it has more than {len(output.arcs) - 1} states")
-                break
-            pending: Any
-            pending, state = output.waiting.pop()
-            self._go_on(pending, state)
-        return Alignment(output.lattice(remove_epsilons=True), self.problem)
-
-    def _complain(self, text: str) -> None:
-        self.problem = self.problem or text
-
-    def _go_on(self, pending: _Pending, state: int) -> None:
-        """Output what is complete; only if there is nothing, follow the arcs of the lattice."""
+    def expand(self, pending: Pending, state: int) -> None:
+        """Output a complete word or nonword phone; only if there is none, follow the arcs of the input."""
         completed = self._complete(pending)
         if completed is not None:
             self._put_out(state, pending, *completed)
@@ -141,17 +115,17 @@ class _WordAligner:
                 self._put_out(state, pending, *self._forced(pending))
         for word, ids, weight, target in self.input.arcs[pending.state]:
             words = (*pending.words, word) if word else pending.words
-            following = self.output.state_of(_Pending(target, pending.ids + ids, words))
+            following = self.output.state_of(Pending(target, pending.ids + ids, words))
             self.output.arcs[state].append((0, following, weight))
 
-    def _put_out(self, state: int, pending: _Pending, label: int, num_ids: int, num_words: int) -> None:
-        following = self.output.state_of(_Pending(pending.state, pending.ids[num_ids:], pending.words[num_words:]))
+    def _put_out(self, state: int, pending: Pending, label: int, num_ids: int, num_words: int) -> None:
+        following = self.output.state_of(Pending(pending.state, pending.ids[num_ids:], pending.words[num_words:]))
         weight = (*ONE[:2], pending.ids[:num_ids])
         # 0 is for epsilons only; an arc that drops a word has neither a label nor transition-ids
         self.output.arcs[state].append((label or (NO_WORD if num_ids else 0), following, weight))
 
-    def _complete(self, pending: _Pending) -> tuple[int, int, int] | None:
-        """What is known to be complete: its label, and how many transition-ids and words it takes."""
+    def _complete(self, pending: Pending) -> tuple[int, int, int] | None:
+        """Return label, number of transition-ids and of words of what is complete; None if that cannot be seen yet."""
         ids, kinds = pending.ids, self.boundaries.kinds
         if not ids:
             return None
@@ -160,35 +134,28 @@ class _WordAligner:
             end = self._word_end(ids)
             return (pending.words[0], end, 1) if end else None
         if kind == NONWORD or (kind == SINGLETON and pending.words):
-            end = self._phone_end(ids, 0)
+            end = self.phone_end(ids, 0, self.boundaries.reorder)
             if end:
                 return (pending.words[0], end, 1) if kind == SINGLETON else (self.boundaries.silence_label, end, 0)
         return None
 
-    def _phone_end(self, ids: Ids, begin: int) -> int:
-        end, broken = self.transitions.phone_end(ids, begin, self.boundaries.reorder)
-        if broken:
-            self._complain("a phone changes before its final transition-id: a broken lattice, another model, or a "
-                           "wrong --reorder")
-        return end
-
     def _word_end(self, ids: Ids) -> int:
-        """Where a word of several phones ends; 0 if that cannot be seen yet."""
-        place = self._phone_end(ids, 0)
+        """Return where a word of several phones ends; 0 if that cannot be seen yet."""
+        place = self.phone_end(ids, 0, self.boundaries.reorder)
         if not place:
             return 0
         phones, kinds = self.transitions.phones, self.boundaries.kinds
         while place < len(ids) and (kind := kinds.get(phones[ids[place]])) != END:
             if kind != INTERNAL:
-                self._complain(f"phone {phones[ids[place]]} is inside a word, but no phone of that kind")
+                self.complain(f"phone {phones[ids[place]]} is inside a word, but no phone of that kind")
             place += 1
-        return self._phone_end(ids, place) if place < len(ids) else 0
+        return self.phone_end(ids, place, self.boundaries.reorder) if place < len(ids) else 0
 
-    def _forced(self, pending: _Pending) -> tuple[int, int, int]:
-        """What is output at the end of the lattice, where nothing follows that could show where it ends."""
+    def _forced(self, pending: Pending) -> tuple[int, int, int]:
+        """Return label, number of transition-ids and of words to output at the end of the lattice, complete or not."""
         ids, words = pending.ids, pending.words
         if not ids:
-            self._complain("a word at the end has no transition-ids")
+            self.complain("a word at the end has no transition-ids")
             return 0, 0, len(words)
         phones, kinds = self.transitions.phones, self.boundaries.kinds
         first, last = kinds.get(phones[ids[0]]), kinds.get(phones[ids[-1]])
@@ -196,11 +163,192 @@ class _WordAligner:
         if words:
             if not ends or not ((first, last) == (BEGIN, END) or
                                 first == SINGLETON and phones[ids[0]] == phones[ids[-1]]):
-                self._complain("the last word is not complete")
+                self.complain("the last word is not complete")
             return words[0], len(ids), 1
         if first == NONWORD:
             if not ends or phones[ids[0]] != phones[ids[-1]]:
-                self._complain("the last phone, which belongs to no word, is not complete")
+                self.complain("the last phone, which belongs to no word, is not complete")
             return self.boundaries.silence_label, len(ids), 0
-        self._complain("a part of a word is at the end")
+        self.complain("a part of a word is at the end")
         return self.boundaries.partial_word_label, len(ids), 0
+
+
+_LARGEST = 2**31 - 1
+
+
+class AlignmentLexicon:
+    """Words with their phones, by which :func:`align_words_by_lexicon` finds words.
+
+    Parameters
+    ----------
+    rows : list, for each pronunciation the word in the lattice, the word that it becomes, and its phones
+
+    Attributes
+    ----------
+    entries : dict, from a word of the lattice (0: none) and its phones to the word that it becomes
+    num_phones : dict, for each word the least and the greatest number of phones
+    beginnings : dict, for each proper beginning of a pronunciation the words that begin so
+
+    Kaldi: WordAlignLatticeLexiconInfo.
+    """
+
+    def __init__(self, rows: list[tuple[int, int, Ids]]) -> None:
+        self.entries: dict[tuple[int, Ids], int] = {}
+        self.num_phones: dict[int, tuple[int, int]] = {}
+        self.beginnings: dict[Ids, set[int]] = defaultdict(set)
+        for word, becomes, phones in rows:
+            self.entries[word, phones] = becomes
+            least, most = self.num_phones.get(word, (len(phones), len(phones)))
+            self.num_phones[word] = min(least, len(phones)), max(most, len(phones))
+            for length in range(len(phones)):
+                self.beginnings[phones[:length]].add(word)
+
+    def may_go_on(self, phones: Ids, words: Ids) -> bool:
+        """Return whether more phones can complete ``phones`` to a word."""
+        lengths = self.beginnings.get(phones)
+        return lengths is not None and (not words or words[0] in lengths or 0 in lengths)
+
+
+def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
+    """Parse the text of align_lexicon.int.
+
+    Parameters
+    ----------
+    text : lines ``WORD-IN-LATTICE WORD PHONE ...``, all numbers
+    path : str, name of the file, for messages
+
+    Returns
+    -------
+    AlignmentLexicon, for :func:`align_words_by_lexicon`.
+
+    Raises
+    ------
+    FormatError : any other line
+    """
+    rows: list[tuple[int, int, Ids]] = []
+    entries: set[tuple[int, Ids]] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        numbers = [int(field) for field in fields if field.isdecimal() and len(field) < 11]
+        if len(fields) < 2 or len(numbers) != len(fields) or max(numbers) > _LARGEST or 0 in numbers[2:]:
+            raise FormatError(f"line {number} of a lexicon for alignment is not WORD WORD PHONE ... in numbers: "
+                              f"{line[:80]!r}", path=path, hint="use align_lexicon.int")
+        word, becomes, phones = numbers[0], numbers[1], tuple(numbers[2:])
+        if not word and not phones:
+            raise FormatError(f"line {number} of a lexicon for alignment has neither a word nor phones", path=path)
+        if (word, phones) in entries:
+            raise FormatError(f"line {number} of a lexicon for alignment repeats an entry: {line[:80]!r}", path=path)
+        entries.add((word, phones))
+        rows.append((word, becomes, phones))
+    return AlignmentLexicon(rows)
+
+
+class _PendingPhones(NamedTuple):
+    """A place of the search: a state of the input, and the phones and words passed but not output yet.
+
+    Words are output as soon as possible. So only pronunciations that the last phone, the first word or, just after an
+    output, anything new makes possible are tried, and no arc is made twice.
+    """
+
+    state: int
+    phones: Ids
+    ids: tuple[Ids, ...]            # of each phone
+    words: Ids
+    all_is_new: bool
+    last_phone_is_new: bool
+    first_word_is_new: bool
+
+
+def align_words_by_lexicon(lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
+                           partial_word_label: int = 0, reorder: bool = True, max_expand: float = -1.0) -> Alignment:
+    """Return a lattice with an arc for each word, found by pronunciations. Kaldi: lattice-align-words-lexicon.
+
+    Parameters
+    ----------
+    lattice : CompactLattice
+    model : TransitionModel, which maps transition-ids to phones
+    lexicon : AlignmentLexicon
+    partial_word_label : int, label of words that are cut at the end; 0 for none
+    reorder : bool, self-loops come after the transitions that leave their states
+    max_expand : float; if positive, the result has at most that many times the lattice's states plus 1000
+
+    Returns
+    -------
+    Alignment; one path of the lattice may have become several.
+    """
+    if lattice.start < 0:
+        return Alignment(lattice, "the lattice is empty")
+    by_phones, problem = align_phones(lattice, model, reorder, remove_epsilons=False)
+    if by_phones.start < 0:
+        return Alignment(by_phones, problem or "no phones could be found")
+    aligner = _LexiconAligner(by_phones, model, lexicon, partial_word_label,
+                              most_states(max_expand, lattice.num_states))
+    aligned = aligner.align(_PendingPhones(aligner.input.start, (), (), (), False, False, False))
+    return Alignment(aligned.lattice, problem or aligned.problem)
+
+
+class _LexiconAligner(Aligner):
+    def __init__(self, lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
+                 partial_word_label: int, max_states: int | None) -> None:
+        super().__init__(lattice, model, max_states)
+        self.lexicon, self.partial_word_label = lexicon, partial_word_label
+        self.unfinished: list[tuple[_PendingPhones, int]] = []
+
+    def expand(self, pending: _PendingPhones, state: int) -> None:
+        """Output the words that the first phones make, and follow the arcs of the input if more phones may."""
+        self._put_out_words(pending, state)
+        self._follow_arcs(pending, state)
+
+    def finish(self) -> None:
+        """If no path ends with a whole word, make everything pending at the end a word."""
+        if not self.output.finals and self.unfinished:
+            self.complain("no path ends with a whole word of the lexicon")
+            self._force_ends()
+
+    def _put_out_words(self, pending: _PendingPhones, state: int) -> None:
+        """Make an arc for each word, and each filler, that the first phones make and that was not output before."""
+        size = len(pending.phones)
+        for word in (0, *pending.words[:1]):
+            least, most = self.lexicon.num_phones.get(word, (1, 0))
+            all_lengths = pending.all_is_new or (word != 0 and pending.first_word_is_new)
+            if not all_lengths and not pending.last_phone_is_new:
+                continue
+            for length in range(least if all_lengths else max(least, size), min(most, size) + 1):
+                becomes = self.lexicon.entries.get((word, pending.phones[:length]))
+                if becomes is not None:
+                    self._put_out(pending, state, becomes, length, 1 if word else 0)
+
+    def _put_out(self, pending: _PendingPhones, state: int, label: int, num_phones: int, num_words: int) -> None:
+        phones, words = pending.phones[num_phones:], pending.words[num_words:]
+        following = self.output.state_of(_PendingPhones(pending.state, phones, pending.ids[num_phones:], words,
+                                                        bool(phones or words), False, False))
+        ids = tuple(id_ for part in pending.ids[:num_phones] for id_ in part)
+        self.output.arcs[state].append((label or (NO_WORD if ids else 0), following, (*ONE[:2], ids)))
+
+    def _follow_arcs(self, pending: _PendingPhones, state: int) -> None:
+        """Follow the arcs of the input, if the pending phones can still become a word."""
+        if pending.state == self.input.final:
+            if not pending.phones and not pending.words:
+                self.output.finals[state] = ONE
+            else:
+                self.unfinished.append((pending, state))
+        if not self.lexicon.may_go_on(pending.phones, pending.words):
+            return
+        for word, ids, weight, target in self.input.arcs[pending.state]:
+            phones = (*pending.phones, self.transitions.phones[ids[0]]) if ids else pending.phones
+            words = (*pending.words, word) if word else pending.words
+            following = self.output.state_of(_PendingPhones(
+                target, phones, (*pending.ids, ids) if ids else pending.ids, words, False, bool(ids),
+                bool(word) and not pending.words))
+            self.output.arcs[state].append((0, following, weight))
+
+    def _force_ends(self) -> None:
+        for pending, state in self.unfinished:
+            label = pending.words[0] if pending.words else self.partial_word_label
+            if pending.ids:
+                self._put_out(pending, state, label, len(pending.phones), len(pending.words))
+            else:
+                self._put_out(pending, state, 0, 0, len(pending.words))
+        while self.output.waiting:
+            _, state = self.output.waiting.pop()
+            self.output.finals[state] = ONE

@@ -1,23 +1,50 @@
-"""Networks and acoustic models are called with features: ``nnet(feats)``. What a call takes and gives, for both."""
+"""Models that are called with features, ``nnet(feats)``: networks and acoustic models, with the types of such calls."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, overload
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, overload
 
 from nnet3py.advice import AdvisingType
+from nnet3py.provided import provided
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from nnet3py.inspection.summary import Summary
-    from nnet3py.runtime.compute import ComputeSettings, Features, NodeNames, Outputs
+Features: TypeAlias = "np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]"
+NodeNames: TypeAlias = "list[str] | tuple[str, ...]"        # not any sequence: a string is one, too
+Array: TypeAlias = "NDArray[np.float32]"
+Outputs: TypeAlias = "Array | dict[str, Array] | dict[str, dict[str, Array]] | list[Array] | list[dict[str, Array]]"
+Progress = Callable[[int, int], object]
+
+
+class ComputeSettings(TypedDict, total=False):
+    """Keyword arguments of :func:`nnet3py.compute` besides ``output``, with their types."""
+
+    frames_per_chunk: int
+    device: str
+    cache_dir: str | os.PathLike[str] | None
+    frame_subsampling_factor: int | None
+    progress: bool | Progress
+    online_ivector_period: int | None
+
+
+class NetworkTable(Protocol):
+    """Result of ``summary``, a :class:`nnet3py.inspection.summary.Summary`, whose module this stage cannot import."""
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """Nodes, each with type, sources, dimensions and number of parameters."""
+
+    @property
+    def facts(self) -> Any:
+        """Contexts, sizes and state of the whole network."""
 
 
 class CallableModel(metaclass=AdvisingType):
-    """What computes outputs where it is called. The work is done by higher-level modules, imported by name."""
+    """Base of models whose outputs are computed by calling them."""
 
     # Arrays are iterable, too: those overloads come first.
     @overload
@@ -41,7 +68,7 @@ class CallableModel(metaclass=AdvisingType):
 
     def __call__(self, feats: Features, ivector: Features | None = None, *, output: str | NodeNames = "output",
                  **settings: Unpack[ComputeSettings]) -> Outputs:
-        """:func:`nnet3py.compute` of this model: float (frames, dim) -> float32 (frames, output dim).
+        """Compute outputs of this model, as :func:`nnet3py.compute` does: float (frames, dim) -> float32 (frames, dim).
 
         Parameters and results are those of that function. Of an acoustic model the network is computed: priors are
         not divided out.
@@ -49,14 +76,13 @@ class CallableModel(metaclass=AdvisingType):
         >>> nnet(feats).shape
         (100, 10)
         """
-        compute = import_module("nnet3py.runtime.compute").compute
-        outputs: Outputs = compute(self, feats, ivector, output=output, **settings)
+        outputs: Outputs = provided("compute")(self, feats, ivector, output=output, **settings)
         return outputs
 
-    def summary(self) -> Summary:
-        """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
+    def summary(self) -> NetworkTable:
+        """Return a table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
 
         The same as :func:`nnet3py.summary`.
         """
-        table: Summary = import_module("nnet3py.inspection.summary").summary(self)
+        table: NetworkTable = provided("summary")(self)
         return table

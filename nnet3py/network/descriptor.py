@@ -1,7 +1,7 @@
-"""Descriptors: what the input of a node is made from, in the normalized form that the compiler works on.
+"""Descriptors, the ``input=`` expressions of nodes, in the normalized form that the compiler reads.
 
-A descriptor is a row of parts whose columns are appended. A part is a tree of :class:`Sum`, :class:`Failover`,
-:class:`IfDefined` and :class:`Const` over leaves; a leaf only forwards rows of one node at a time: a tree of
+A descriptor is a sequence of parts whose columns are appended. A part is a tree of :class:`Sum`, :class:`Failover`,
+:class:`IfDefined` and :class:`Const` over leaves. A leaf forwards rows of one node at a time: it is a tree of
 :class:`Offset`, :class:`Round`, :class:`ReplaceIndex` and :class:`Switch` over :class:`Source`.
 
 Kaldi: ``nnet-descriptor.h`` (``SumDescriptor``, ``ForwardingDescriptor``).
@@ -22,23 +22,23 @@ COLUMNS = {"t": 1, "x": 2}       # the coordinates that ReplaceIndex can replace
 
 
 def format_real(value: float) -> str:
-    """A number as config lines show it: six significant digits."""
+    """Format a number as config lines have it, with six significant digits."""
     return f"{value:.6g}"
 
 
 class NodeSizes(Protocol):
-    """What a descriptor needs from the network whose nodes it refers to."""
+    """Names and dimensions of a network's nodes, which a descriptor needs for its own text and dimension."""
 
     @property
     def node_names(self) -> list[str]:
-        """The name of each node."""
+        """Name of each node."""
 
     def node_dim(self, i: int, /) -> int:
-        """Columns of the matrices of node ``i``."""
+        """Return the number of columns of node ``i``."""
 
 
 class Value:
-    """Immutable; compared and hashed by type and fields.
+    """Base of immutable objects that are compared and hashed by type and fields.
 
     Frozen dataclasses would generate methods for each class below, which would add 3 ms to every start.
     """
@@ -54,43 +54,43 @@ class Value:
 
 
 class Part(Value):
-    """One appended part of a descriptor, or a subtree of one."""
+    """Part of a descriptor, or a subtree of a part."""
 
     def children(self) -> tuple[Part, ...]:
-        """The direct subtrees."""
+        """Return the direct subtrees."""
         return ()
 
     def leaves(self) -> list[Leaf]:
-        """The forwarding leaves, in written order."""
+        """Return the leaves of this tree, in written order."""
         return [leaf for child in self.children() for leaf in child.leaves()]
 
     def sources(self) -> Iterator[Source]:
-        """Every mention of a node, in the order in which they are written."""
+        """Yield every mention of a node, in written order."""
         for child in self.children():
             yield from child.sources()
 
     def modulus(self) -> int:
-        """The smallest shift of t under which the expression means the same."""
+        """Return the smallest shift of t, in frames, under which the expression keeps its meaning."""
         return math.lcm(*(child.modulus() for child in self.children()))
 
     def dim(self, nnet: NodeSizes) -> int:
-        """Columns of the value. Raises DescriptorError if the sides of a sum differ."""
+        """Return the number of columns. Raises DescriptorError if the sides of a sum differ."""
         raise NotImplementedError
 
     def text(self, node_names: Sequence[str]) -> str:
-        """The expression as config lines show it."""
+        """Return the expression as in config lines."""
         raise NotImplementedError
 
     def map_sources(self, change: Callable[[Source], Leaf]) -> Part:
-        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalized again."""
+        """Return a copy with every :class:`Source` replaced by ``change(source)``, not normalized again."""
         raise NotImplementedError
 
     def scales(self) -> dict[int, float]:
-        """Node index -> the scale with which this part takes its rows.
+        """Return the scale of each node that this part mentions: node index -> scale.
 
         Raises
         ------
-        DescriptorError : one node with two scales in the same part, which the command list cannot express
+        DescriptorError : a node with two scales in the same part, which the command list cannot express
         """
         scales: dict[int, float] = {}
         for source in self.sources():
@@ -102,22 +102,22 @@ class Part(Value):
         return scales
 
     def constant(self) -> float:
-        """What is added to every element, whatever the rows. Raises DescriptorError if that is not defined."""
+        """Return the constant that the part adds to every element. Raises DescriptorError if it depends on the row."""
         return 0.0
 
 
 class Leaf(Part):
-    """A subtree that picks, for each requested index, one row of one node."""
+    """Subtree that selects, for each requested index, one row of one node."""
 
     def leaves(self) -> list[Leaf]:
         return [self]
 
     def map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the rows for ``indexes`` come from.
+        """Return the source node and index of each requested row.
 
         Parameters
         ----------
-        indexes : int32 (rows, 3), n, t, x; a row with t = NO_TIME is padding and is returned as it is
+        indexes : int32 (rows, 3), n, t, x; a row with t = NO_TIME is padding and is returned unchanged
 
         Returns
         -------
@@ -142,7 +142,7 @@ class Leaf(Part):
 
 @dataclass(eq=False, repr=False)
 class Source(Leaf):
-    """Rows of one node, times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
+    """Leaf that takes the rows of one node times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
 
     node: int
     scale: float = 1.0
@@ -167,8 +167,8 @@ class Source(Leaf):
         return np.full(len(indexes), self.node, dtype=np.int32), indexes
 
 
-class _Wrapper(Leaf):
-    """A leaf with one child, whose rows it takes at other indexes."""
+class _MovedLeaf(Leaf):
+    """Leaf that takes the rows of its child at other indexes."""
 
     child: Leaf
 
@@ -182,7 +182,7 @@ class _Wrapper(Leaf):
         return replace(self, child=self.child.map_sources(change))   # type: ignore[type-var]
 
     def _moved(self, indexes: np.ndarray) -> np.ndarray:
-        """The indexes at which the child is read."""
+        """Return the indexes of the child's rows, int32 (rows, 3)."""
         raise NotImplementedError
 
     def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -190,8 +190,8 @@ class _Wrapper(Leaf):
 
 
 @dataclass(eq=False, repr=False)
-class Offset(_Wrapper):
-    """The child at (n, t + t_offset, x + x_offset). Kaldi: ``OffsetForwardingDescriptor``."""
+class Offset(_MovedLeaf):
+    """Child at (n, t + ``t``, x + ``x``). Kaldi: ``OffsetForwardingDescriptor``."""
 
     child: Leaf
     t: int
@@ -206,8 +206,8 @@ class Offset(_Wrapper):
 
 
 @dataclass(eq=False, repr=False)
-class Round(_Wrapper):
-    """The child at t rounded down to a multiple of ``step``. Kaldi: ``RoundingForwardingDescriptor``."""
+class Round(_MovedLeaf):
+    """Child at t rounded down to a multiple of ``step``. Kaldi: ``RoundingForwardingDescriptor``."""
 
     child: Leaf
     step: int
@@ -225,8 +225,8 @@ class Round(_Wrapper):
 
 
 @dataclass(eq=False, repr=False)
-class ReplaceIndex(_Wrapper):
-    """The child at a fixed t or x. Kaldi: ``ReplaceIndexForwardingDescriptor``."""
+class ReplaceIndex(_MovedLeaf):
+    """Child at a fixed t or x. Kaldi: ``ReplaceIndexForwardingDescriptor``."""
 
     child: Leaf
     variable: str
@@ -277,7 +277,7 @@ class Switch(Leaf):
 
 @dataclass(eq=False, repr=False)
 class Const(Part):
-    """The same value in each of ``width`` columns of every row. Kaldi: ``ConstantSumDescriptor``."""
+    """Constant in each of ``width`` columns of every row. Kaldi: ``ConstantSumDescriptor``."""
 
     value: float
     width: int
@@ -300,7 +300,7 @@ class Const(Part):
 
 @dataclass(eq=False, repr=False)
 class IfDefined(Part):
-    """The child where it can be computed, zero elsewhere. Kaldi: ``OptionalSumDescriptor``."""
+    """Child where it can be computed, zero elsewhere. Kaldi: ``OptionalSumDescriptor``."""
 
     child: Part
 
@@ -323,8 +323,8 @@ class IfDefined(Part):
 
 
 @dataclass(eq=False, repr=False)
-class _Binary(Part):
-    """Two parts of equal dimension."""
+class _Pair(Part):
+    """Operation on two parts of equal dimension."""
 
     a: Part
     b: Part
@@ -333,7 +333,7 @@ class _Binary(Part):
         return self.a, self.b
 
     def dim(self, nnet: NodeSizes) -> int:
-        """The dimension of both; DescriptorError if they differ."""
+        """Return the dimension of both parts. Raises DescriptorError if they differ."""
         dims = self.a.dim(nnet), self.b.dim(nnet)
         if dims[0] != dims[1]:
             raise DescriptorError(
@@ -348,18 +348,18 @@ class _Binary(Part):
         return type(self)(self.a.map_sources(change), self.b.map_sources(change))
 
 
-class Sum(_Binary):
-    """a + b; computable where both are. Kaldi: ``BinarySumDescriptor`` of kind kSumOperation."""
+class Sum(_Pair):
+    """Sum of two parts, computable where both are. Kaldi: ``BinarySumDescriptor`` of kind kSumOperation."""
 
     def constant(self) -> float:
         return float(np.float32(self.a.constant()) + np.float32(self.b.constant()))
 
 
-class Failover(_Binary):
-    """a where it can be computed, else b. Kaldi: ``BinarySumDescriptor`` of kind kFailoverOperation."""
+class Failover(_Pair):
+    """First part where that can be computed, else the second. Kaldi: ``BinarySumDescriptor``, kFailoverOperation."""
 
     def constant(self) -> float:
-        """The constant of both sides; DescriptorError if they differ."""
+        """Return the constant of both parts. Raises DescriptorError if they differ."""
         if self.a.constant() != self.b.constant():
             raise DescriptorError(f"the two sides of Failover() have different constant terms "
                                   f"({format_real(self.a.constant())} and {format_real(self.b.constant())})",
@@ -369,40 +369,40 @@ class Failover(_Binary):
 
 @dataclass(eq=False, repr=False)
 class Descriptor(Value):
-    """Appended parts. Immutable, equal by value."""
+    """Parts whose columns are appended. Immutable, compared by value."""
 
     parts: tuple[Part, ...]
 
     def leaves(self) -> list[Leaf]:
-        """The forwarding leaves of all parts, in written order."""
+        """Return the leaves of all parts, in written order."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def sources(self) -> Iterator[Source]:
-        """Every mention of a node, in the order in which they are written."""
+        """Yield every mention of a node, in written order."""
         for part in self.parts:
             yield from part.sources()
 
     def source_nodes(self) -> list[int]:
-        """The node indexes mentioned, each once, in increasing order. Kaldi: ``GetNodeDependencies``."""
+        """Return the indexes of the mentioned nodes, each once, in increasing order. Kaldi: ``GetNodeDependencies``."""
         return sorted({source.node for source in self.sources()})
 
     def modulus(self) -> int:
-        """The smallest shift of t under which the descriptor means the same (components play no part in it)."""
+        """Return the smallest shift of t, in frames, under which the descriptor keeps its meaning."""
         return math.lcm(*(part.modulus() for part in self.parts))
 
     def dim(self, nnet: NodeSizes) -> int:
-        """Columns of the value. Raises DescriptorError if the sides of a sum differ."""
+        """Return the number of columns. Raises DescriptorError if the sides of a sum differ."""
         return sum(part.dim(nnet) for part in self.parts)
 
     def text(self, node_names: Sequence[str]) -> str:
-        """The expression as config lines show it; ``parse_descriptor`` reads it back."""
+        """Return the expression as in config lines; ``parse_descriptor`` reads it back."""
         texts = [part.text(node_names) for part in self.parts]
         return texts[0] if len(texts) == 1 else f"Append({', '.join(texts)})"
 
     def map_sources(self, change: Callable[[Source], Leaf]) -> Descriptor:
-        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalized again."""
+        """Return a copy with every :class:`Source` replaced by ``change(source)``, not normalized again."""
         return Descriptor(tuple(part.map_sources(change) for part in self.parts))
 
     def renumbered(self, new_index: Sequence[int]) -> Descriptor:
-        """A copy whose node i is ``new_index[i]``."""
+        """Return a copy that mentions node ``new_index[i]`` in place of each node i."""
         return self.map_sources(lambda source: Source(int(new_index[source.node]), source.scale))

@@ -1,7 +1,7 @@
-"""From the text of a descriptor to its normalized form.
+"""Parser of descriptors: from text to tokens, to an expression tree as written, to the normalized form.
 
-Three steps: tokens, an expression tree as written, and the normal form: ``Append`` outermost, then sums, then
-operators that move indexes, and scales at the node names. Kaldi: ``GeneralDescriptor`` of ``nnet-descriptor.cc``.
+The normalized form has ``Append`` outermost, then sums, then operators that move indexes, and scales at the node
+names. Kaldi: ``GeneralDescriptor`` of ``nnet-descriptor.cc``.
 """
 from __future__ import annotations
 
@@ -42,10 +42,19 @@ _END = "end of input"
 
 @dataclass(frozen=True)
 class Expression:
-    """A node of the expression tree.
+    """Node of the expression tree.
 
-    ``op`` is a function's name or ``node``; ``numbers`` are the arguments that are not expressions: the node index,
-    (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the factor of Scale, (value, dim) of Const.
+    Attributes
+    ----------
+    op : str
+        Name of the function; ``node`` for the name of a network's node.
+    args : tuple of Expression
+        Arguments that are expressions.
+    numbers : tuple
+        Other arguments: the node index, (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the
+        factor of Scale, (value, dim) of Const.
+    depth : int
+        Height of the tree.
     """
 
     op: str
@@ -55,7 +64,7 @@ class Expression:
 
     def __post_init__(self) -> None:
         depth = 1 + max((arg.depth for arg in self.args), default=0)
-        if depth > MAX_DEPTH:        # everything done with descriptors recurses
+        if depth > MAX_DEPTH:        # all operations on descriptors are recursive
             raise DescriptorError(f"a Descriptor is nested more than {MAX_DEPTH} deep (a Sum of k terms counts k)")
         object.__setattr__(self, "depth", depth)
 
@@ -65,12 +74,12 @@ def parse_descriptor(text: str, node_names: Mapping[str, int]) -> Descriptor:
 
     Parameters
     ----------
-    text : the expression
-    node_names : the index of each node that descriptors may mention, by its name
+    text : expression, as in config lines
+    node_names : index of each node that descriptors may mention, by its name
 
     Raises
     ------
-    DescriptorError : text that cannot be parsed or normalized, or that mentions unknown nodes
+    DescriptorError : text that cannot be parsed or normalized, or the name of an unknown node
     """
     parser = _Parser(_tokenize(text), node_names)
     expression = parser.expression(0)
@@ -97,7 +106,7 @@ def _is_number(token: str) -> bool:
 
 
 class _Parser:
-    """Recursive descent over the tokens."""
+    """Recursive-descent parser over tokens."""
 
     def __init__(self, tokens: list[str], node_names: Mapping[str, int]) -> None:
         self._tokens = tokens
@@ -123,7 +132,7 @@ class _Parser:
             raise DescriptorError(f"Parsing Descriptor, expected end of input but got '{self._peek()}'")
 
     def expression(self, depth: int) -> Expression:
-        """Parse one expression that begins here."""
+        """Parse the expression that begins at the next token."""
         word = self._next()
         if depth > MAX_DEPTH:
             raise DescriptorError(f"a Descriptor is nested more than {MAX_DEPTH} deep")
@@ -143,7 +152,7 @@ class _Parser:
         return Expression("node", numbers=(self._index[word],))
 
     def _function(self, word: str, depth: int) -> Expression:
-        """The arguments of a function, between its parentheses."""
+        """Parse the arguments of a function, between its parentheses."""
         if word == "Const":
             value = self._real(word)
             self._expect(",", word)
@@ -195,11 +204,11 @@ class _Parser:
         return float(value)
 
 
-# -- the tree in normal form -------------------------------------------------------------------------------------------
+# -- normalization -----------------------------------------------------------------------------------------------------
 
 
 def _terms(e: Expression) -> list[Expression]:
-    """The expressions without ``Append`` whose values, appended, are the value of ``e``."""
+    """Return expressions without ``Append`` whose values, appended, are the value of ``e``."""
     if e.op == "Append":
         return [term for arg in e.args for term in _terms(arg)]
     if not e.args:
@@ -213,35 +222,35 @@ def _terms(e: Expression) -> list[Expression]:
 
 
 def _normalize(e: Expression) -> Expression:
-    """``e`` (without Append) with sums outside, scales at the nodes and no needless operators."""
+    """Return ``e``, which has no Append, with sums outermost, scales at the nodes and no needless operators."""
     args = tuple(_normalize(arg) for arg in e.args)
     if e.op == "Sum":
-        return _right_nested(args)
+        return _nested_sum(args)
     if e.op in _MOVERS:
-        return _moved(e, args[0])
+        return _with_mover(e, args[0])
     if e.op == "Scale":
-        return _scaled(e.numbers[0], args[0])
+        return _with_scale(e.numbers[0], args[0])
     if e.op == "Switch" and args[0].op in _SUMS:
         if len(args) > 1:
             raise DescriptorError("Sum(), Failover() or IfDefined() expression inside Switch(), we can't currently "
                                   "normalize this.", "move the Switch() inside")
-        return _pushed_inside(e, args[0])
+        return _distributed(e, args[0])
     return Expression(e.op, args, e.numbers)
 
 
-def _right_nested(args: tuple[Expression, ...]) -> Expression:
+def _nested_sum(args: tuple[Expression, ...]) -> Expression:
     result = args[-1]
     for arg in reversed(args[:-1]):
         result = Expression("Sum", (arg, result))
     return result
 
 
-def _pushed_inside(mover: Expression, inner: Expression) -> Expression:
-    """``mover`` applied to each argument of the sum ``inner``."""
-    return Expression(inner.op, tuple(_moved(mover, arg) for arg in inner.args))
+def _distributed(mover: Expression, inner: Expression) -> Expression:
+    """Return the sum ``inner`` with ``mover`` applied to each of its arguments."""
+    return Expression(inner.op, tuple(_with_mover(mover, arg) for arg in inner.args))
 
 
-def _moved(mover: Expression, inner: Expression) -> Expression:
+def _with_mover(mover: Expression, inner: Expression) -> Expression:
     if mover.op == "Offset":
         t, x = mover.numbers
         if inner.op == "Offset":
@@ -252,22 +261,22 @@ def _moved(mover: Expression, inner: Expression) -> Expression:
         if (t, x) == (0, 0):
             return inner
     if inner.op in _SUMS:
-        return _pushed_inside(mover, inner)
+        return _distributed(mover, inner)
     return Expression(mover.op, (inner,), mover.numbers)
 
 
-def _scaled(factor: float, inner: Expression) -> Expression:
+def _with_scale(factor: float, inner: Expression) -> Expression:
     if inner.op == "node":
         return Expression("Scale", (inner,), (factor,))
     if inner.op == "Scale":
         return Expression("Scale", inner.args, (float(np.float32(factor) * np.float32(inner.numbers[0])),))
     if inner.op in (*_MOVERS, "Sum"):
-        return Expression(inner.op, tuple(_scaled(factor, arg) for arg in inner.args), inner.numbers)
+        return Expression(inner.op, tuple(_with_scale(factor, arg) for arg in inner.args), inner.numbers)
     raise DescriptorError("Unhandled case encountered when normalizing Descriptor; you can work around this by "
                           "pushing Scale() inside other expressions.", f"Scale() of {inner.op}()")
 
 
-# -- the normal form as a descriptor ----------------------------------------------------------------------------------
+# -- from the expression tree to a descriptor --------------------------------------------------------------------------
 
 
 def _to_part(e: Expression) -> Part:
@@ -305,29 +314,29 @@ def _to_leaf(e: Expression) -> Leaf:
 
 
 def substitute(descriptor: Descriptor, node: int, replacement: Descriptor) -> Descriptor:
-    """``descriptor`` with every mention of ``node`` replaced, in normal form; a scale is passed on to the replacement.
+    """Return ``descriptor`` with ``node`` replaced by a descriptor, normalized; scales are applied to the replacement.
 
     Raises
     ------
-    DescriptorError : the result has no normal form
+    DescriptorError : a result that has no normalized form
     """
-    new = _appended(_to_expression(part) for part in replacement.parts)
+    new = _append(_to_expression(part) for part in replacement.parts)
 
     def replaced(e: Expression) -> Expression:
         if e.op == "node":
             return new if e.numbers[0] == node else e
         return Expression(e.op, tuple(replaced(arg) for arg in e.args), e.numbers)
 
-    expression = replaced(_appended(_to_expression(part) for part in descriptor.parts))
+    expression = replaced(_append(_to_expression(part) for part in descriptor.parts))
     return Descriptor(tuple(_to_part(_normalize(term)) for term in _terms(expression)))
 
 
-def _appended(expressions: Iterable[Expression]) -> Expression:
+def _append(expressions: Iterable[Expression]) -> Expression:
     return Expression("Append", tuple(expressions))
 
 
 def _to_expression(part: Part) -> Expression:
-    """The expression tree of a part."""
+    """Return the expression tree of a part of a descriptor."""
     if isinstance(part, Source):
         node = Expression("node", numbers=(part.node,))
         return node if part.scale == 1.0 else Expression("Scale", (node,), (part.scale,))

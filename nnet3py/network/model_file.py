@@ -1,15 +1,21 @@
-"""Files of raw networks, in text and binary, and the network in the file of an acoustic model.
+"""Networks from model files, and the network of an argument that may be a network, an acoustic model or a file.
 
 Kaldi: ``ReadKaldiObject`` for ``Nnet``.
 """
 from __future__ import annotations
 
 import os
+from typing import Any, TypeAlias, cast
 
+from nnet3py.errors import UsageError
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader
+from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet
+
+AnyModel: TypeAlias = CallableModel          # a network or an acoustic model
+AnyModelOrFile: TypeAlias = "CallableModel | str | os.PathLike[str]"
 
 
 def read_nnet(path: str | os.PathLike[str]) -> Nnet:
@@ -25,7 +31,7 @@ def read_nnet(path: str | os.PathLike[str]) -> Nnet:
 
     Raises
     ------
-    FormatError : bytes that are not a model; it names the file, the byte, the component and what was expected
+    FormatError : data that are not a model; the message has file, byte offset, component and expected data
     Nnet3Error : a file that cannot be opened
     """
     return read_object(model_in(path), read_nnet_or_model)
@@ -38,3 +44,35 @@ def read_nnet_or_model(reader: TokenReader) -> Nnet:
 
         TransitionModel.read(reader)
     return Nnet.read(reader)
+
+
+def network_of(model: AnyModel) -> Nnet:
+    """Return a network as it is, or the network of an acoustic model.
+
+    Raises
+    ------
+    UsageError : anything else, such as the path of a file
+    """
+    if isinstance(model, Nnet):
+        return model
+    if isinstance(model, CallableModel):                # an acoustic model, whose stage is a later one
+        return cast(Nnet, cast(Any, model).nnet)
+    if isinstance(model, str | os.PathLike):
+        raise UsageError(f"expected a network, found the path {os.fspath(model)}",
+                         f"nnet = nnet3py.read_nnet({os.fspath(model)!r})")
+    shape = getattr(model, "shape", None)
+    kind = f"{type(model).__name__} {tuple(shape)}" if isinstance(shape, tuple) else type(model).__name__
+    raise UsageError(f"expected a network or an acoustic model, found {kind}",
+                     "nnet3py.read_nnet('final.raw') reads one" if shape is None else
+                     "the network comes first: nnet3py.compute(nnet, feats)")
+
+
+def network_or_file(model: AnyModelOrFile) -> Nnet:
+    """Return a network as :func:`network_of` does, or read it from a file or a model folder.
+
+    Raises
+    ------
+    UsageError : anything else
+    Nnet3Error : a file that :func:`read_nnet` cannot read
+    """
+    return read_nnet(model) if isinstance(model, str | os.PathLike) else network_of(model)

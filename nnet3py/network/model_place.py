@@ -1,4 +1,4 @@
-"""Where a folder has its model, and what the folder says of how the model's outputs are computed. Light."""
+"""Model files in model folders, and the subsampling factor that a folder gives for the model's outputs. Light."""
 from __future__ import annotations
 
 import os
@@ -8,8 +8,8 @@ from nnet3py.option_file import option_texts, read_option_lines, split
 
 LARGEST_SUBSAMPLING = 1000
 _SUBSAMPLING = "frame-subsampling-factor"
-_SUBSAMPLING_FILE = "frame_subsampling_factor"       # which training leaves beside a chain model
-_PUBLISHED = "am"                                    # the folder of the network in folders of published models
+_SUBSAMPLING_FILE = "frame_subsampling_factor"       # written beside a chain model in training
+_PUBLISHED = "am"                                    # folder of the network in models published for vosk
 _MODELS = ("am/final.mdl", "final.mdl", "final.raw")
 MODEL_CONFS = ("conf/model.conf", "model.conf")
 ONLINE_CONF = "conf/online.conf"
@@ -17,9 +17,11 @@ OLD_PUBLISHED_SUBSAMPLING = 3                        # vosk's, for old models wh
 
 
 def model_in(path: str | os.PathLike[str]) -> str:
-    """The acoustic model of a model folder, or else its raw network; a path of anything else is returned as it is.
+    """Return the path of a model folder's acoustic model, or else of its raw network; other paths unchanged.
 
-    Raises UsageError for what is no path, or that of an ONNX file.
+    Raises
+    ------
+    UsageError : something other than a path, or the path of an ONNX file
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"expected the path of a model, found {type(path).__name__}")
@@ -33,25 +35,26 @@ def model_in(path: str | os.PathLike[str]) -> str:
 
 
 def is_published(folder: str) -> bool:
-    """Whether a folder has the layout in which models are published for vosk."""
+    """Return whether a folder has the layout in which models are published for vosk."""
     return os.path.isfile(os.path.join(folder, _PUBLISHED, "final.mdl"))
 
 
 def is_old_published(folder: str) -> bool:
-    """Whether a folder has the layout of old models of vosk, all files in one folder."""
+    """Return whether a folder has the layout of vosk's old models, with all files in one folder."""
     return _has(folder, "mfcc.conf") and _has(folder, "HCLG.fst", "HCLr.fst") and not (
         is_published(folder) or _has(folder, ONLINE_CONF))
 
 
 def subsampling_of_folder(folder: str) -> int | None:
-    """Frames of input for each row of output, as the folder of a model says; None if it says nothing.
+    """Return the frame subsampling factor of a model folder, input frames per output row; None if nothing gives it.
 
-    Options of decoding come first, in the order in which the recognizer takes them: ``conf/model.conf``, then
-    ``conf/online.conf``; then the file ``frame_subsampling_factor``; then what old models of vosk mean.
+    Options of decoding come first, in the recognizer's order: ``conf/model.conf``, then ``conf/online.conf``; then
+    the file ``frame_subsampling_factor``; then 3 for vosk's old models.
 
     Raises
     ------
-    FormatError : one of them holds anything but a number of 1 or more; UsageError for a conf file that holds no options
+    FormatError : a factor that is not a number of 1 or more
+    UsageError : a conf file with lines that are no options
     """
     conf = next((name for name in MODEL_CONFS if _has(folder, name)), None)
     confs = [conf, None if is_published(folder) else ONLINE_CONF]
@@ -67,13 +70,9 @@ def subsampling_of_folder(folder: str) -> int | None:
 
 
 def subsampling_beside(path: str | None) -> int:
-    """Frames of input for each row of output, as the folder of a model says; 1 if it says nothing.
+    """Return the frame subsampling factor that the folder of a model file gives; 1 if nothing gives it.
 
-    Parameters
-    ----------
-    path : the model's file, or any other rxfilename, or None
-
-    Raises as :func:`subsampling_of_folder`.
+    ``path`` may be any rxfilename, or None. Raises as :func:`subsampling_of_folder`.
     """
     if path is None or not os.path.isfile(path):
         return 1

@@ -1,21 +1,24 @@
-"""Operations on all components of a network at once: test modes, rates, statistics, the orthonormal constraint.
+"""Operations on all components of a network: test modes, learning rates, freezing, parameters as a vector, constraints.
 
-They see top-level components only, not those inside a CompositeComponent. Kaldi: ``nnet-utils.h``.
+Only top-level components are changed, not those inside a CompositeComponent. "Updatable" components are those that
+training changes; lists with a number for each are in the network's order. In patterns of names ``*`` is any text, even
+none. Kaldi: ``nnet-utils.h``.
 """
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nnet3py.components.base import Component, Components, Properties
-from nnet3py.components.updatable import is_updatable
-from nnet3py.errors import NumericError, UsageError
-from nnet3py.network.any_model import AnyModel, network_of
+from nnet3py.components.updatable import UpdatableComponent, is_updatable
+from nnet3py.config_line import did_you_mean
+from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
@@ -25,57 +28,58 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RANDOM_TYPES = ("DropoutComponent", "DropoutMaskComponent", "GeneralDropoutComponent", "SpecAugmentTimeMaskComponent")
-DROPOUT_TYPES = RANDOM_TYPES[:3]         # those with a dropout proportion
+DROPOUT_TYPES = RANDOM_TYPES[:3]         # types with a dropout proportion
 
-LEAST_RATIO = 0.9        # of squared singular values' mean square to squared mean; at least 1 apart from rounding
+# Ratio of the mean square of the squared singular values to their squared mean: at least 1, apart from rounding.
+LEAST_RATIO = 0.9
 
 
 class ComponentArrays(Components, Protocol):
-    """A network, or its store on a device."""
+    """Network, or its parameter store on a device."""
 
     def scale_components(self, factors: np.ndarray, /) -> None:
         """Multiply parameters and statistics of each component by its factor, in place."""
 
 
 def is_a(component: Component, *type_names: str) -> bool:
-    """True if the component is of one of these types or derived from it; needs no import of the types."""
+    """Return whether the component's type, or a base of it, has one of these names; the types are not imported."""
     return any(cls.__name__ in type_names for cls in type(component).__mro__)
 
 
 def components_of_type(nnet: Components, *type_names: str) -> Iterator[Any]:
-    """The network's components of these types, or derived from them, in order."""
+    """Return the components of these types, or of types derived from them, in the network's order."""
     return (component for component in nnet.components if is_a(component, *type_names))
 
 
 @contextmanager
 def compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
-    """Raise the network's version if what the compiler sees of the components has changed afterwards."""
-    def seen() -> list[tuple[Properties, bool]]:
+    """Raise the network's version if the block has changed properties of components that compilation depends on."""
+    def compiled_properties() -> list[tuple[Properties, bool]]:
         return [(c.properties, getattr(c, "learning_rate", 1.0) != 0.0) for c in nnet.components]
 
-    before = seen()
+    before = compiled_properties()
     yield
-    if seen() != before:
+    if compiled_properties() != before:
         nnet.structure_changed()
 
 
 def name_matcher(pattern: str) -> re.Pattern[str]:
-    """A regular expression for a pattern in which ``*`` is any text, even none, and everything else is literal."""
+    """Return the regular expression of a pattern in which ``*`` is any text and all else is literal."""
     return re.compile(".*".join(re.escape(piece) for piece in pattern.split("*")) + r"\Z", re.DOTALL)
 
 
 def has_batchnorm(nnet: Nnet) -> bool:
-    """True if some component is a BatchNormComponent."""
+    """Return whether some component is a BatchNormComponent."""
     return any(components_of_type(nnet, "BatchNormComponent"))
 
 
 def set_batchnorm_test_mode(nnet: AnyModel, test_mode: bool) -> None:
-    """Let batch normalization use its stored statistics, or each minibatch's own, in place.
+    """Switch batch normalization to its stored statistics, or to those of each minibatch, in place.
 
     Parameters
     ----------
-    nnet : a network, or an acoustic model; changed in place
-    test_mode : True: the stored ones
+    nnet : network or acoustic model, changed in place
+    test_mode : True for stored statistics, False for those of the minibatch
     """
     nnet = network_of(nnet)
     with compiled_form_may_change(nnet):
@@ -84,12 +88,12 @@ def set_batchnorm_test_mode(nnet: AnyModel, test_mode: bool) -> None:
 
 
 def set_dropout_test_mode(nnet: AnyModel, test_mode: bool) -> None:
-    """Switch dropout and the like to expected values, or back, in place.
+    """Switch dropout and SpecAugment off, so that outputs have their expected values, or on again, in place.
 
     Parameters
     ----------
-    nnet : a network, or an acoustic model; changed in place
-    test_mode : True: expected values
+    nnet : network or acoustic model, changed in place
+    test_mode : True for expected values, False for random masks
     """
     nnet = network_of(nnet)
     with compiled_form_may_change(nnet):
@@ -109,11 +113,13 @@ def set_learning_rate(nnet: AnyModel, rate: float, names: str = "*") -> None:
 
     Parameters
     ----------
-    nnet : a network, or an acoustic model; changed in place
-    rate : 0 or more
-    names : a pattern of components' names, in which ``*`` is any text, even none
+    nnet : network or acoustic model, changed in place
+    rate : learning rate, 0 or more
+    names : pattern of component names, in which ``*`` is any text, even none
 
-    Raises UsageError for a rate that is no number.
+    Raises
+    ------
+    UsageError : a rate that is not a number
     """
     nnet = network_of(nnet)
     if not isinstance(rate, int | float | np.number):
@@ -136,22 +142,19 @@ def scale_batchnorm_stats(nnet: ComponentArrays, factor: float) -> None:
 
 
 def zero_component_stats(nnet: Nnet) -> None:
-    """Set the statistics of all components to zero, in place (batch normalization's only outside test mode)."""
+    """Set the statistics of all components to zero, in place, except of batch normalization in test mode."""
     for component in nnet.components:
         component.zero_stats()
 
 
 def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
-    """Stop natural gradient from adapting to the data, or let it resume, in place."""
+    """Freeze the Fisher-matrix estimates of natural gradient, or let them adapt to the data again, in place."""
     for component in components_of_type(nnet, "UpdatableComponent"):
         component.freeze_natural_gradient(freeze)
 
 
 def convert_repeated_to_block_affine(nnet: Nnet) -> None:
-    """Replace each RepeatedAffineComponent, or one derived from it, by an equal BlockAffineComponent, in place.
-
-    Types that can be converted, or hold others that can, have a method ``as_block_affine()`` for this.
-    """
+    """Replace each RepeatedAffineComponent by an equal BlockAffineComponent, in place, also inside composites."""
     for c, component in enumerate(nnet.components):
         if hasattr(component, "as_block_affine"):
             nnet.components[c] = component.as_block_affine()
@@ -166,15 +169,16 @@ def constrain_orthonormal(nnet: Components, draw: Callable[[], bool], ops: Ops) 
 
     Parameters
     ----------
-    draw : called once per constrained component, in order; True with probability 1/4: the step is taken
-    ops : the operations of the device that has the network's arrays
+    draw : function without arguments, called once per constrained component, in order; it returns True with probability
+        1/4, and only then the step is taken
+    ops : operations of the device that holds the network's arrays
 
     Returns
     -------
-    A function to call when the device has finished: it checks the matrices, warns, and raises NumericError for one
-    whose parameters are not finite, which was left unchanged.
+    A function to call when the device has finished. It warns of matrices whose singular values differ too much, and
+    raises NumericError for a matrix that is not finite, which was left unchanged.
 
-    Components with the learning-rate factor 0 stay as they are, unlike in Kaldi: they are frozen.
+    Unlike in Kaldi, components with the learning-rate factor 0 are left unchanged: they are frozen.
 
     Kaldi: ConstrainOrthonormal. The step follows Povey et al., "Semi-orthogonal low-rank matrix factorization for deep
     neural networks", 2018.
@@ -195,16 +199,16 @@ def constrain_orthonormal(nnet: Components, draw: Callable[[], bool], ops: Ops) 
 
 
 def constrain_matrix(ops: Ops, weights: DeviceArray, constraint: float) -> Callable[[], np.ndarray]:
-    """One step of M towards M Mᵀ = s² I, in place; M is ``weights`` or its transpose, whichever has fewer rows.
+    """Move M one step towards M Mᵀ = s² I, in place; M is ``weights`` or its transpose, whichever has fewer rows.
 
     Parameters
     ----------
     weights : float32 (rows, cols), on the device of ``ops``
-    constraint : s, or a negative number for the s that keeps the size of M
+    constraint : s; a negative number for the s that keeps the norm of M
 
     Returns
     -------
-    A function that waits for the ratio for :func:`check_ratio`, float32 (1,).
+    A function that waits for the device and returns the ratio for :func:`check_ratio`, float32 (1,).
     """
     ops.reset_scratch()
     wide = weights.shape[0] <= weights.shape[1]
@@ -222,9 +226,265 @@ def _constrain(ops: Ops, weights: DeviceArray, p: DeviceArray, copied: DeviceArr
 
 
 def check_ratio(ratio: float, name: str) -> None:
-    """Raise NumericError, or warn, if squared singular values cannot have this mean square over squared mean."""
+    """Raise NumericError for an impossible ratio of mean square to squared mean of squared singular values, or warn."""
     if not ratio > LEAST_RATIO:
         raise NumericError(f"Ratio is {ratio:g} in the orthonormal constraint of component {name}; expected at least 1",
                            "its parameters are not finite, or too large")
     if not 0.99 < ratio <= 1.02:
         logger.warning("Ratio is %g (expected 0.99 to 1.02), component is %s", ratio, name)
+
+
+def updatable_components(nnet: Nnet, names: str = "*") -> Iterator[tuple[str, UpdatableComponent]]:
+    """Yield name and object of each updatable component whose name matches the pattern."""
+    matcher = name_matcher(names)
+    for name, component in nnet.named_components():
+        if is_updatable(component) and matcher.match(name):
+            yield name, component
+
+
+def num_updatable_components(nnet: Nnet) -> int:
+    """Return the number of updatable components. Kaldi: NumUpdatableComponents."""
+    return sum(1 for _ in updatable_components(nnet))
+
+
+# -- as a vector -------------------------------------------------------------------------------------------------------
+
+
+def vectorize(nnet: Nnet) -> np.ndarray:
+    """Return all parameters as one float32 vector (num_parameters,), in Kaldi's order. Kaldi: VectorizeNnet.
+
+    The order is by component, and within a component the matrix by rows, then the bias.
+    """
+    vectors = [component.vectorize() for _, component in updatable_components(nnet)]
+    return np.concatenate(vectors) if vectors else np.zeros(0, dtype=np.float32)
+
+
+def unvectorize(nnet: Nnet, vector: np.ndarray) -> None:
+    """Set all parameters from a vector as :func:`vectorize` makes it, in place. Kaldi: UnVectorizeNnet.
+
+    Raises
+    ------
+    ShapeError : a vector of another size
+    """
+    values = np.asarray(vector, dtype=np.float32)
+    if values.shape != (nnet.num_parameters(),):
+        raise ShapeError(f"expected a vector of {nnet.num_parameters()} parameters, found shape {values.shape}")
+    start = 0
+    for _, component in updatable_components(nnet):
+        count = component.num_parameters()
+        component.unvectorize(values[start:start + count])
+        start += count
+
+
+def perturb(nnet: Nnet, stddev: float, seed: int = 0) -> None:
+    """Add independent normal noise to every parameter, in place. Kaldi: PerturbParams.
+
+    Parameters
+    ----------
+    stddev : standard deviation of the noise
+    seed : seed of the noise, which differs from Kaldi's
+    """
+    if not 0.0 <= stddev < float("inf"):
+        raise UsageError(f"noise cannot have the standard deviation {stddev:g}")
+    rng = np.random.Generator(np.random.Philox(seed))
+    for _, component in updatable_components(nnet):
+        component.perturb(stddev, rng)
+
+
+# -- per component -----------------------------------------------------------------------------------------------------
+
+
+def component_dot_products(nnet: Nnet, other: Nnet) -> list[float]:
+    """Return each updatable component's dot product with that of the other network. Kaldi: ComponentDotProducts.
+
+    Raises
+    ------
+    ShapeError : networks with different components
+    """
+    nnet.check_alike(other)
+    return [component.dot_product(theirs) for (_, component), (_, theirs)
+            in zip(updatable_components(nnet), updatable_components(other), strict=True)]
+
+
+def format_per_component(nnet: Nnet, values: Sequence[float]) -> str:
+    """Format a number per updatable component as ``[ name:value name:value ]``.
+
+    Kaldi: PrintVectorPerUpdatableComponent.
+    """
+    _check_count(nnet, values)
+    pairs = zip(updatable_components(nnet), values, strict=True)
+    return "[ " + "".join(f"{name}:{value:.6g} " for (name, _), value in pairs) + "]"
+
+
+def scale_components(nnet: Nnet, factors: Sequence[float]) -> None:
+    """Multiply each updatable component by its factor, in place; 0 makes exact zeros. Kaldi: ScaleNnetComponents."""
+    _check_count(nnet, factors)
+    for (_, component), factor in zip(updatable_components(nnet), factors, strict=True):
+        component.scale(float(factor))
+
+
+def add_components(nnet: Nnet, other: Nnet, alphas: Sequence[float], alpha: float) -> None:
+    """Add multiples of another network's components, in place. Kaldi: AddNnetComponents.
+
+    Parameters
+    ----------
+    other : network of the same structure
+    alphas : factor of each updatable component
+    alpha : factor of all other components, whose statistics are added
+    """
+    nnet.check_alike(other)
+    _check_count(nnet, alphas)
+    factors = iter(alphas)
+    for mine, theirs in zip(nnet.components, other.components, strict=True):
+        mine.add(float(next(factors)) if is_updatable(mine) else alpha, theirs)
+
+
+def _check_count(nnet: Nnet, values: Sequence[float]) -> None:
+    expected = num_updatable_components(nnet)
+    if len(values) != expected:
+        raise ShapeError(f"expected a number for each of {expected} updatable components, found {len(values)}")
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def learning_rates(nnet: Nnet) -> list[float]:
+    """Return the learning rate of each updatable component, including its factor. Kaldi: GetLearningRates."""
+    return [component.learning_rate for _, component in updatable_components(nnet)]
+
+
+def set_learning_rates(nnet: Nnet, rates: Sequence[float]) -> None:
+    """Set the learning rate of each updatable component, whatever its factor, in place. Kaldi: SetLearningRates."""
+    _check_count(nnet, rates)
+    values = [_setting("learning rate", rate) for rate in rates]
+    with compiled_form_may_change(nnet):
+        for (_, component), rate in zip(updatable_components(nnet), values, strict=True):
+            component.set_actual_learning_rate(rate)
+
+
+def set_learning_rate_factor(nnet: Nnet, factor: float, names: str = "*") -> int:
+    """Set the factor that later learning rates are multiplied by, in place, and return the number of components."""
+    return _set(nnet, "learning_rate_factor", factor, names)
+
+
+def set_max_change(nnet: Nnet, max_change: float, names: str = "*") -> int:
+    """Set the largest change (2-norm) per minibatch, 0 for no limit, in place, and return the number of components."""
+    return _set(nnet, "max_change", max_change, names)
+
+
+def set_l2_regularize(nnet: Nnet, l2_regularize: float, names: str = "*") -> int:
+    """Set the factor of l2 regularization, 0 for none, in place, and return the number of components."""
+    return _set(nnet, "l2_regularize", l2_regularize, names)
+
+
+def _set(nnet: Nnet, attribute: str, value: float, names: str) -> int:
+    number = _setting(attribute.replace("_", "-"), value)
+    chosen = [component for _, component in updatable_components(nnet, names)]
+    for component in chosen:
+        setattr(component, attribute, number)
+    return len(chosen)
+
+
+def _setting(what: str, value: float) -> float:
+    """Return a setting rounded to float32, as in model files. Raises UsageError for a negative or infinite value."""
+    with np.errstate(over="ignore"):
+        number = float(np.float32(value))
+    if not 0.0 <= number < float("inf"):
+        raise UsageError(f"{what} cannot be {value:g}; expected 0 or more")
+    return number
+
+
+DEFAULT_RATE = 0.001      # Kaldi's learning rate of a component whose config line gives none
+
+
+def freeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
+    """Freeze components, in place, so that later training leaves their parameters unchanged.
+
+    Their learning-rate factor becomes 0, which model files store. Learning rates that are set later, by
+    :func:`nnet3py.train`, a driver, ``nnet3-copy --learning-rate`` or the edit ``set-learning-rate``, are multiplied by
+    it. Neither l2 regularization, nor momentum, nor the orthonormal constraint changes frozen components. They are
+    trained again after :func:`unfreeze`, or after the edit ``set-learning-rate-factor``.
+
+    Statistics, such as those of batch normalization, are no parameters, and are still accumulated.
+
+    >>> nnet3py.freeze(nnet, "tdnn1*")
+    ['tdnn1.affine']
+
+    Parameters
+    ----------
+    nnet : network or acoustic model, changed in place
+    pattern : pattern of component names, or a list of patterns; ``*`` is any text, even none
+
+    Returns
+    -------
+    The names of the components that match, in the network's order.
+
+    Raises
+    ------
+    UsageError : a pattern that matches no component with parameters; the network is unchanged
+    """
+    nnet = network_of(nnet)
+    chosen = _updatable_matches(nnet, pattern)
+    with compiled_form_may_change(nnet):
+        for component in chosen.values():
+            component.freeze()
+    return list(chosen)
+
+
+def unfreeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
+    """Unfreeze components that :func:`freeze` has frozen, in place, so that training changes them again.
+
+    Each gets back its former learning-rate factor, and the learning rate that was set last. Model files do not store
+    former factors: in a network from a file, or after an edit that set a factor to 0, the factor becomes 1, and the
+    learning rate the largest of the components that are not frozen (0.001, Kaldi's default, if all are).
+
+    Parameters
+    ----------
+    nnet : network or acoustic model, changed in place
+    pattern : pattern of component names, or a list of patterns; ``*`` is any text, even none
+
+    Returns
+    -------
+    The names of the components that were frozen, in the network's order.
+
+    Raises
+    ------
+    UsageError : a pattern that matches no component with parameters; the network is unchanged
+    """
+    nnet = network_of(nnet)
+    chosen = {name: component for name, component in _updatable_matches(nnet, pattern).items() if component.is_frozen}
+    rate = max((component.learning_rate / component.learning_rate_factor for _, component in nnet.named_components()
+                if is_updatable(component) and not component.is_frozen), default=0.0) or DEFAULT_RATE
+    with compiled_form_may_change(nnet):
+        for component in chosen.values():
+            component.unfreeze(rate)
+    return list(chosen)
+
+
+def _updatable_matches(nnet: Nnet, pattern: str | Sequence[str]) -> dict[str, UpdatableComponent]:
+    """Return the updatable components that match any pattern. Raises UsageError for a pattern that matches none."""
+    patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+    updatable = {name: component for name, component in nnet.named_components() if is_updatable(component)}
+    if not patterns:
+        raise UsageError("expected a pattern of components' names or several, found an empty list",
+                         "'*' matches all components")
+    matched: set[str] = set()
+    for each in patterns:
+        if not isinstance(each, str):
+            raise UsageError(f"expected a pattern of components' names, a string, found {type(each).__name__}")
+        names = [name for name in nnet.component_names if name_matcher(each).match(name)]
+        if not updatable.keys() & set(names):
+            raise UsageError(*_no_match(each, names, list(updatable)))
+        matched |= updatable.keys() & set(names)
+    return {name: component for name, component in updatable.items() if name in matched}
+
+
+def _no_match(pattern: str, names: list[str], updatable: list[str]) -> tuple[str, str]:
+    """Return error message and hint for a pattern that matches no updatable component."""
+    choices = f"components with parameters are {', '.join(updatable)}" if updatable else (
+        "the network has no component that training changes")
+    if names:
+        return f"{pattern!r} matches no component with parameters, only {', '.join(names)}", choices
+    longer = any(name.startswith(pattern) for name in updatable) and pattern and not pattern.endswith("*")
+    return (f"{pattern!r} matches no component of the network",
+            f"try {pattern + '*'!r}" if longer else did_you_mean(pattern, updatable) or choices)

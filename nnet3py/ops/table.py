@@ -60,10 +60,6 @@ class Device(Memory, Protocol):
         """Its name: "cpu" or "cuda"."""
 
     @property
-    def lacks(self) -> frozenset[str]:
-        """The operations that it has no kernel for: the compiler fuses nothing that needs them."""
-
-    @property
     def random(self) -> Random:
         """Its random stream."""
 

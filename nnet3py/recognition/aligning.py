@@ -19,7 +19,8 @@ from nnet3py.cached_property import cached_property
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.config_line import did_you_mean
-from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoded, Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.lookahead_graph import LookaheadGraph, relabeled
 from nnet3py.decoding.spelling import Spelling
 from nnet3py.decoding.symbols import SymbolTable
@@ -27,7 +28,7 @@ from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.fst.openfst import compose, from_openfst
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.linear import linear_lattice, word_times
+from nnet3py.lattices.paths import linear_lattice, word_times
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder

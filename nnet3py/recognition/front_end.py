@@ -19,7 +19,7 @@ from nnet3py.feat.resample import resample
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.feat.speech_options import KIND_OPTIONS, conf_settings
 from nnet3py.feat.vad import voiced_frames
-from nnet3py.formats.wave_file import FULL_SCALE
+from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.option_fields import OptionValue, defaults

@@ -21,9 +21,9 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.feat.speech import speech_options
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.text_lines import read_integer_lines
+from nnet3py.io.streams import read_integer_lines
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.endpoint import is_silence

@@ -14,16 +14,16 @@ from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
-from nnet3py.lattices.deterministic_lm import ConstArpaLm
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
-from nnet3py.lattices.mbr import minimum_bayes_risk
+from nnet3py.lattices.paths import best_paths, path_of
+from nnet3py.lattices.phone_alignment import Alignment
+from nnet3py.lattices.pruned_composition import ConstArpaLm
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
-from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.lattices.word_errors import minimum_bayes_risk
+from nnet3py.provided import Shown
 from nnet3py.rnnlm.model import RnnLanguageModel
-from nnet3py.shown import Shown
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
@@ -244,9 +244,14 @@ class ResultMaker:
 def aligner(model: TransitionModel, word_boundary: str,
             align_lexicon: str) -> Callable[[CompactLattice], Alignment] | None:
     """What aligns words, by a file ``word_boundary.int`` or ``align_lexicon.int``; None where both are empty names."""
-    from nnet3py.io.text_lines import read_text
-    from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
-    from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
+    from nnet3py.io.streams import read_text
+    from nnet3py.lattices.word_alignment import (
+        WordBoundaries,
+        align_words,
+        align_words_by_lexicon,
+        read_alignment_lexicon,
+        read_word_boundaries,
+    )
 
     if word_boundary:
         boundaries = WordBoundaries(read_word_boundaries(read_text(word_boundary), word_boundary))
@@ -265,7 +270,7 @@ def rescorer(old_grammar: str, new_grammar: str,
     """
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices.lm_rescoring import as_acceptor_of_words, rescored_with_const_arpa, rescored_with_fst
+    from nnet3py.lattices.composition import as_acceptor_of_words, rescored_with_const_arpa, rescored_with_fst
     from nnet3py.transducers.fst_text import read_fst
 
     if not old_grammar:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.formats.wave_file import FULL_SCALE
+from nnet3py.formats.foreign_files import FULL_SCALE
 
 Block = bytes | bytearray | memoryview | np.ndarray
 

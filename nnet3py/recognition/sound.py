@@ -19,7 +19,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.extras import install_command
-from nnet3py.formats.wave_file import FULL_SCALE, has_stream_size, read_wave
+from nnet3py.formats.foreign_files import FULL_SCALE, has_stream_size, read_wave
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import InputStream
 from nnet3py.recognition.sound_container import (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nnet3py.errors import UsageError
-from nnet3py.io.text_lines import read_lines
+from nnet3py.io.streams import read_lines
 from nnet3py.recognition.sound import ENDINGS, STANDARD_INPUT
 
 logger = logging.getLogger(__name__)

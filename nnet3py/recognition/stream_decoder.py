@@ -9,9 +9,8 @@ from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.lattice_decoder import BestPath, Graph, LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.determinize import Determinized
+from nnet3py.lattices.determinize import Determinized, determinize_phone_pruned
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.lattices.phone_determinize import determinize_phone_pruned
 from nnet3py.lattices.states import trimmed
 from nnet3py.recognition.endpoint import EndpointDetector, Situation
 from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState

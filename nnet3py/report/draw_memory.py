@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.compiler.analyze import Analysis
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.computation import CommandType
 from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, PALE, Drawing, text_width
 from nnet3py.report.tables import BYTES, Lifetime, bytes_text, lifetimes
-from nnet3py.runtime.memory_plan import plan_memory
+from nnet3py.runtime.binding import plan_memory
 
 if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.network.descriptor import IfDefined, Leaf, Offset, Part, ReplaceIndex, Round, Source
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
+from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode, InputNode
 from nnet3py.report.svg import (
     BLUE,
     GRAY,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.compiler.build_graph import build_graph
-from nnet3py.compiler.epochs import node_epochs
 from nnet3py.compiler.graph import Graph
-from nnet3py.compiler.node_rules import node_rules
+from nnet3py.compiler.node_rules import node_epochs, node_rules
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.streams import write_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.graph import graph_builder
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import FormatError, UsageError

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.compiler.commands import BACKPROPS, COMMANDS, WITHOUT_CALL, CommandType, Role
-from nnet3py.compiler.describe import CommandPrinter
+from nnet3py.compiler.computation import BACKPROPS, COMMANDS, WITHOUT_CALL, CommandPrinter, CommandType, Role
 from nnet3py.compiler.fuse import fusion_steps
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize.passes import optimization_steps

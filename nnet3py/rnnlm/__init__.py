@@ -1,11 +1,10 @@
-"""Language models that are nnet3 networks: scoring sentences, and lattices. Kaldi: src/rnnlm.
+"""RNN language models that are nnet3 networks: scores of sentences, rescored lattices, training. Kaldi: src/rnnlm.
 
-``word_features.py`` reads word_feats.txt, ``word_embedding.py`` has the vector of each word (``WordEmbedding``).
-``network.py``: ``RnnlmNetwork`` computes histories, a word at a time, any number of them together; a ``History`` has
-the network's state after some words, from which any number of others can be made. ``sentences.py`` scores sentences.
-``histories.py``: which histories are taken for the same. ``on_demand.py``: the model looked up word by word, for pruned
-composition (``HistoryLm``);
-``composition.py``: composed with a whole lattice; ``rescoring.py`` has both for lattices, as Kaldi's programs and
-vosk's rescoring have them. ``model.py``: ``RnnLanguageModel``, a folder of such a model. ``options.py``: light.
+``RnnLanguageModel`` (``model.py``) is a model's folder; ``RnnlmNetwork`` (``network.py``) computes histories, any
+number together, a word at a time; ``rescoring.py`` replaces language model costs in lattices. ``word_embedding.py`` has
+the vectors of words, ``folder.py`` the names of files and the options (light: imported when commands start).
 ``training/`` makes such folders of text.
+
+Nothing here imports ``nnet3py.recognition``, which rescores its results with a ``RnnLanguageModel``. PyTorch could
+train such models, but neither it nor any other library reads Kaldi's folders or composes lattices with their networks.
 """

@@ -1,10 +1,16 @@
-"""Which files a folder with an RNN language model has. Kaldi: what rnnlm/lmrescore.sh expects in <rnnlm-dir>."""
+"""The files of an RNN language model's folder and the model's options. Imports nothing heavy.
+
+Kaldi: the <rnnlm-dir> of rnnlm/lmrescore.sh, and RnnlmComputeStateComputationOptions.
+"""
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from nnet3py.errors import Nnet3Error
+from nnet3py.compiler.optimize_options import OptimizeOptions
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.option_fields import defaults, opt, settings_of
 
 NETWORK = "final.raw"
 _OPTIONS = "special_symbol_opts.conf", "special_symbol_opts.txt"
@@ -14,17 +20,51 @@ _WORDS = "words.txt", "config/words.txt", "../graph/words.txt", "../words.txt"
 _UNKNOWN = "oov.txt", "config/oov.txt"
 
 
-class RnnlmFolder(NamedTuple):
-    """Names of files.
+@dataclass(frozen=True)
+class RnnlmOptions:
+    """Numbers of the special words, and the normalization of probabilities.
 
     Attributes
     ----------
-    network : the raw network
-    embedding : the matrix of vectors, of words or of features
-    features : the features of words; None if ``embedding`` has words
-    options : the conf file with the words at the ends of sentences
-    words : the names of words, in the folder or in that of the recognizer that it belongs to; empty for none
-    unknown : a file with the word that stands for unknown ones; empty for none
+    bos, eos : the numbers of the words that begin and end sentences, ``<s>`` and ``</s>``; -1: not given
+    brk : the number of ``<brk>``, which separates sentences in training; has no effect here
+    normalize : whether scores are normalized (softmax), which takes time. Without normalization, probabilities sum to 1
+        only as well as the model has learned it, and their logarithms may be above 0
+    """
+
+    bos: int = opt("bos-symbol", -1, "Number of the word that begins sentences")
+    eos: int = opt("eos-symbol", -1, "Number of the word that ends sentences")
+    brk: int = opt("brk-symbol", -1, "No effect: number of the word that separates sentences in training")
+    normalize: bool = opt("normalize-probs", False, "Normalize the probabilities of words, which takes time; without, "
+                          "they sum to 1 only as well as the model has learned it")
+
+    def check(self, num_words: int | None = None) -> None:
+        """Raise UsageError if ``bos`` or ``eos`` is missing, or is not the number of one of ``num_words`` words."""
+        for name, word in (("bos", self.bos), ("eos", self.eos)):
+            if word == -1:
+                raise UsageError(f"--{name}-symbol is not given", "a model's special_symbol_opts.txt has its value")
+            if word < 1 or (num_words is not None and word >= num_words):
+                raise UsageError(f"--{name}-symbol={word}: expected a word's number, from 1 to "
+                                 f"{'the last' if num_words is None else num_words - 1}")
+
+
+# Options that special_symbol_opts.conf may have. Those of the computation are accepted, as by vosk, and ignored.
+CONF_DEFAULTS: dict[str, Any] = {
+    **defaults((*settings_of(RnnlmOptions), *settings_of(OptimizeOptions(), "optimization."))),
+    "debug-computation": False, "computation.debug": False}
+
+
+class RnnlmFolder(NamedTuple):
+    """Paths of an RNN language model's files.
+
+    Attributes
+    ----------
+    network : final.raw
+    embedding : the word embedding, or the embedding of features
+    features : word_feats.txt; None if ``embedding`` is a word embedding
+    options : the conf file with the numbers of ``<s>`` and ``</s>``
+    words : words.txt, in the model's folder or in that of the recognizer around it; empty: there is none
+    unknown : oov.txt, with the name of the unknown word; empty: there is none
     """
 
     network: str
@@ -36,10 +76,11 @@ class RnnlmFolder(NamedTuple):
 
 
 def find_rnnlm_files(path: str | os.PathLike[str]) -> RnnlmFolder:
-    """The files of a folder. Nnet3Error that names all that is missing."""
+    """Find the files of a folder; raise Nnet3Error that names all missing files."""
     folder = os.fspath(path)
     if not os.path.isdir(folder):
-        raise Nnet3Error(f"there is no folder {folder} with a language model", f"give the folder that has {NETWORK}")
+        raise Nnet3Error(f"there is no folder {folder} with an RNN language model",
+                         f"give the folder that has {NETWORK}")
 
     def first(*names: str) -> str:
         paths = (os.path.normpath(os.path.join(folder, name)) for name in names)
@@ -52,6 +93,6 @@ def find_rnnlm_files(path: str | os.PathLike[str]) -> RnnlmFolder:
         (NETWORK, network), (f"{_FEATURE_EMBEDDING} or {_WORD_EMBEDDING}", embedding),
         (_FEATURES, "there" if features is None else features), (" or ".join(_OPTIONS), options)) if not name]
     if missing:
-        raise Nnet3Error(f"{folder} has no language model that can be used: there is no {', no '.join(missing)}",
+        raise Nnet3Error(f"{folder} has no usable RNN language model: there is no {', no '.join(missing)}",
                          "its files are named as those of Kaldi's rnnlm/train_rnnlm.sh")
     return RnnlmFolder(network, embedding, features, options, first(*_WORDS), first(*_UNKNOWN))

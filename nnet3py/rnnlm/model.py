@@ -1,4 +1,4 @@
-"""A folder with an RNN language model: ``RnnLanguageModel``."""
+"""``RnnLanguageModel``: scores of sentences and rescored lattices, by the model in a folder."""
 from __future__ import annotations
 
 import math
@@ -14,18 +14,16 @@ from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
-from nnet3py.io.text_lines import read_text
-from nnet3py.lattices.deterministic_lm import ConstArpaLm, DeterministicLm, FstLm
+from nnet3py.io.streams import read_text
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.network.model_file import read_nnet
 from nnet3py.option_fields import with_values
 from nnet3py.option_file import read_conf
-from nnet3py.rnnlm.folder import RnnlmFolder, find_rnnlm_files
-from nnet3py.rnnlm.network import RnnlmNetwork
-from nnet3py.rnnlm.options import CONF_DEFAULTS, RnnlmOptions
+from nnet3py.rnnlm.folder import CONF_DEFAULTS, RnnlmFolder, RnnlmOptions, find_rnnlm_files
+from nnet3py.rnnlm.network import RnnlmNetwork, sentence_log_probs
 from nnet3py.rnnlm.rescoring import rescored_with_rnnlm, rescored_within_beam
-from nnet3py.rnnlm.sentences import sentence_log_probs
 from nnet3py.rnnlm.word_embedding import WordEmbedding
 from nnet3py.transducers.compact_lattice import CompactLattice
 
@@ -36,30 +34,30 @@ _SENTENCES_AT_ONCE = 256
 
 
 class RnnLanguageModel:
-    """A language model that is an nnet3 network, in a folder as Kaldi's and vosk's: scores of sentences and lattices.
+    """An RNN language model of Kaldi's, read from a folder; scores sentences and rescores lattices.
 
     The folder has the network ``final.raw``; ``word_feats.txt`` with ``feat_embedding.final.mat``, or
-    ``word_embedding.final.mat``; ``special_symbol_opts.conf`` (or ``.txt``), with the numbers of the words at the ends
-    of sentences; and perhaps ``words.txt``, there, in ``config/``, in the folder above or in its ``graph/``.
+    ``word_embedding.final.mat``; ``special_symbol_opts.conf`` (or ``.txt``), with the numbers of ``<s>`` and ``</s>``;
+    and perhaps ``words.txt``, there, in ``config/``, in the folder above or in its ``graph/``.
 
     Parameters
     ----------
     folder : the folder
-    words : the file with the names of words; None: the folder's
-    normalize : whether probabilities are divided by their sum over all words; None: as the folder's options say, which
-        do not unless ``--normalize-probs`` is there
+    words : path of a words.txt; None: the folder's
+    normalize : whether probabilities are normalized to sum to 1, which takes time; None: as ``--normalize-probs`` in
+        the folder's options says, by default not
     device : "cpu" or "cuda"
 
     Attributes
     ----------
-    files : the names of the model's files
-    options : the words at the ends of sentences, and whether probabilities are normalized
-    embedding : the vectors of the words
-    network : what computes histories
+    files : RnnlmFolder, the paths of the model's files
+    options : RnnlmOptions, special words and normalization
+    embedding : WordEmbedding, the vectors of the words
+    network : RnnlmNetwork, which computes histories
 
     Raises
     ------
-    Nnet3Error : a file is missing or cannot be read, or the files do not fit each other; says which
+    Nnet3Error : a file is missing or cannot be read, or the files do not fit each other
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, words: str | os.PathLike[str] | None = None,
@@ -81,7 +79,10 @@ class RnnLanguageModel:
 
     @cached_property
     def words(self) -> SymbolTable:
-        """The names of words. UsageError if the model has none, FormatError if they are not the model's."""
+        """Names of words, by number.
+
+        Raises UsageError if there is no words.txt, FormatError if a word has a number that the model lacks.
+        """
         if not self._words_path:
             raise UsageError(f"there is no words.txt with {self.files.network}", "give words=, or numbers of words")
         table = SymbolTable.read(self._words_path)
@@ -94,9 +95,9 @@ class RnnLanguageModel:
 
     @cached_property
     def unknown_word(self) -> int:
-        """The number of the word that stands for unknown ones; 0 if there is none.
+        """Number of the word that stands for unknown words; 0 if there is none.
 
-        The folder's ``oov.txt`` names it, else it is ``<unk>``, ``<UNK>`` or ``[unk]``.
+        The word is named by the folder's ``oov.txt``, or else ``<unk>``, ``<UNK>`` or ``[unk]``.
         """
         names = read_text(self.files.unknown).split()[:1] if self.files.unknown else _UNKNOWN_WORDS
         return next((self.words[name] for name in names if name in self.words), 0)
@@ -106,13 +107,13 @@ class RnnLanguageModel:
 
         Parameters
         ----------
-        sentence : a text with blanks between words, a list of words, or an array or a list of their numbers
+        sentence : words separated by spaces, a list of words, or a list or an array of their numbers
 
         Raises
         ------
-        FormatError : a word that the model lacks, if none stands for unknown ones
+        FormatError : a word that the model lacks, if the model has no unknown word
         ShapeError : a number that is no word's
-        UsageError : words, but the model has no names of them
+        UsageError : words, but the model has no words.txt
         """
         parts: Sequence[str] | Sequence[int] | np.ndarray = sentence.split() if isinstance(sentence, str) else sentence
         if all(isinstance(part, str) for part in parts):
@@ -128,25 +129,25 @@ class RnnLanguageModel:
         return numbers.tolist()
 
     def log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
-        """Compute the natural logarithms of the probabilities of a sentence's words, and of its end.
+        """Compute natural log-probabilities of a sentence's words and of its end.
 
         Parameters
         ----------
-        sentence : as for :meth:`word_ids`, without the words for the beginning and the end
+        sentence : as for :meth:`word_ids`, without ``<s>`` and ``</s>``
 
         Returns
         -------
-        float64 (words + 1,); without normalization they may be above 0
+        float64 (words + 1,), in nats; values above 0 are possible unless probabilities are normalized
 
         Raises as :meth:`word_ids`. Kaldi: rnnlm-sentence-probs.
         """
         return sentence_log_probs(self.network, [self.word_ids(sentence)])[0]
 
     def perplexity(self, sentences: Iterable[Sentence]) -> float:
-        """Compute exp of minus the mean log-probability of all words and ends of sentences.
+        """Compute the perplexity: exp of minus the mean log-probability of all words and ends of sentences.
 
-        Probabilities are normalized for it, whatever the model's options say. Raises as :meth:`word_ids`, and
-        UsageError if there are no sentences.
+        Probabilities are normalized, whatever the model's options say. Raises as :meth:`word_ids`, and UsageError if
+        there are no sentences.
         """
         if isinstance(sentences, str):
             raise UsageError("expected several sentences, found one text", "give a list of sentences")
@@ -162,18 +163,18 @@ class RnnLanguageModel:
     def rescore(self, lattice: CompactLattice, old: str | os.PathLike[str] | DeterministicLm | None = None, *,
                 scale: float = 0.5, acoustic_scale: float = 1.0, max_ngram_order: int = 4,
                 pruning: PrunedCompositionOptions | None = None) -> CompactLattice:
-        """Add the model's costs to a lattice's graph costs, taking off those of the model that it was made with.
+        """Add the model's costs to a lattice's graph costs, and subtract the old language model's costs.
 
         Parameters
         ----------
-        lattice : with Kaldi's acoustic costs, as results of :class:`~nnet3py.recognition.recognizer.Recognizer` have it
-        old : the model that the lattice has the costs of: a file G.carpa (const-ARPA) or G.fst, or such a model. Only
-            paths within a beam are kept, and the result is not determinized. None: costs are only added, on all paths,
-            and the result is determinized
-        scale : the factor of this model's costs, and of the old ones
-        acoustic_scale : of acoustic costs, where paths are compared with the beam; the result's are as the lattice's
-        max_ngram_order : histories with the same last ``max_ngram_order - 1`` words are taken for one; 0: none are
-        pruning : the beam and the most arcs, with ``old``
+        lattice : CompactLattice with unscaled acoustic costs, such as ``Recognizer`` results have
+        old : the language model whose costs the lattice has: the path of a G.carpa (const-ARPA) or G.fst, or the model
+            itself. Only paths within a beam are kept, and the result is not determinized. None: costs are only added,
+            on all paths, and the result is determinized
+        scale : factor of this model's costs and of the old ones
+        acoustic_scale : factor of acoustic costs where paths are compared with the beam; the result's are unscaled
+        max_ngram_order : histories with the same last ``max_ngram_order - 1`` words are merged; 0: none are
+        pruning : beam and limit of arcs, with ``old``; None: the program's defaults
 
         Returns
         -------
@@ -182,7 +183,7 @@ class RnnLanguageModel:
         Raises
         ------
         ShapeError : the lattice has a word that the model lacks
-        LatticeError : it has a cycle
+        LatticeError : the lattice has a cycle
 
         Kaldi: lattice-lmrescore-kaldi-rnnlm-pruned, and, without ``old``, lattice-lmrescore-kaldi-rnnlm.
         """

@@ -1,7 +1,7 @@
-"""Computing a network's output over many utterances at once: chunks of one shape run as one minibatch.
+"""Outputs of a network for many utterances at once: chunks of one shape run as one minibatch.
 
-How utterances are cut is up to a :class:`~nnet3py.runtime.cutting.Cutter`. Here chunks wait until a minibatch is full,
-or until too many wait. :class:`BatchComputer` cuts as ``nnet3-compute-batch`` does. Kaldi: ``NnetBatchComputer``.
+A :class:`~nnet3py.runtime.cutting.Cutter` cuts the utterances. Here chunks wait until a minibatch is full, or until too
+many wait. :class:`BatchComputer` cuts as ``nnet3-compute-batch`` does. Kaldi: ``NnetBatchComputer``.
 """
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.index import sequence_indexes
 from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.runtime.cutting import Chunk, Cutter, EqualChunks, Shape, Utterance
-from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.runtime.computer import ComputerCache
+from nnet3py.runtime.cutting import Chunk, Cutter, EqualChunks, NetworkIo, Shape, Utterance
 from nnet3py.runtime.options import BatchOptions, ComputeOptions
 
 __all__ = ["BatchComputer", "BatchOptions", "MinibatchComputer", "Utterance"]
@@ -29,7 +28,7 @@ Result = np.ndarray | Nnet3Error
 
 
 @dataclass
-class _Pending:
+class _PendingUtterance:
     """An utterance with chunks that have not been computed."""
 
     key: str
@@ -44,17 +43,17 @@ class _Pending:
 
 
 class MinibatchComputer:
-    """Computes outputs of utterances with one network, many chunks at a time.
+    """A computer of utterances' outputs for one network, many chunks at a time.
 
     Parameters
     ----------
     nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
-    options : how utterances are cut and outputs scaled
-    cutter : cuts the utterances
+    options : options of cutting, scaling and compiling
+    cutter : the way of cutting utterances
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
-    max_pending : numbers of features and outputs that may wait before minibatches are run though they are not full
-    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
+    max_pending : float32 numbers of features and outputs that may wait for full minibatches
+    training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
     def __init__(self, nnet: Nnet, options: ComputeOptions, cutter: Cutter, priors: np.ndarray | None, device: str,
@@ -67,8 +66,8 @@ class MinibatchComputer:
         self._computers = ComputerCache(nnet, self.compiler, device=device, debug=options.debug,
                                         capacity=options.compiler.cache_capacity)
         self._max_pending = max_pending
-        self._groups: OrderedDict[Shape, list[tuple[_Pending, Chunk]]] = OrderedDict()
-        self._pending: deque[_Pending] = deque()
+        self._groups: OrderedDict[Shape, list[tuple[_PendingUtterance, Chunk]]] = OrderedDict()
+        self._pending: deque[_PendingUtterance] = deque()
         self._num_pending = 0
 
     def __repr__(self) -> str:
@@ -76,10 +75,10 @@ class MinibatchComputer:
 
     def compute_all(self, utterances: Iterable[Utterance],
                     online_ivector_period: int = 0) -> Iterator[tuple[str, Result]]:
-        """Outputs of utterances, in their order: yields (key, float32 (ceil(frames / subsampling), output dim)).
+        """Yield the outputs of utterances in their order: (key, float32 (ceil(frames / subsampling), output dim)).
 
-        Reads ahead of what it yields, as far as minibatches need. An utterance that cannot be computed because of NaN
-        or infinity yields the error, and so does one that came with an error.
+        Reads ahead of what it yields, as far as minibatches need. For an utterance with NaN or infinity the error is
+        yielded in place of the output, and so is an error that came with an utterance.
 
         Raises, after yielding the utterances before
         ------
@@ -104,11 +103,11 @@ class MinibatchComputer:
             for shape in [shape for shape, chunks in self._groups.items() if len(chunks) >= shape.full_size]:
                 self._run(shape)
             yield from self._finished()
-            while self._num_pending > self._max_pending:       # some must be waiting: all others have been yielded
-                self._run_what_is_waited_for()
+            while self._num_pending > self._max_pending:       # the first one waits: complete ones have been yielded
+                self._run_first_waiting()
                 yield from self._finished()
         while self._groups:
-            self._run_what_is_waited_for()
+            self._run_first_waiting()
             yield from self._finished()
         yield from self._finished()
         if failure is not None:
@@ -117,7 +116,7 @@ class MinibatchComputer:
     def _accept(self, utterance: Utterance, period: int) -> None:
         """Cut an utterance into chunks, which wait for others of the same shape."""
         num_outputs = 0 if utterance.error else -(-len(utterance.feats) // self.options.frame_subsampling_factor)
-        pending = _Pending(utterance.key, np.asarray(utterance.feats),
+        pending = _PendingUtterance(utterance.key, np.asarray(utterance.feats),
                            np.empty((num_outputs, self._io.output_dim), dtype=np.float32), error=utterance.error)
         chunks: list[Chunk] = []
         if pending.error is None:
@@ -133,7 +132,7 @@ class MinibatchComputer:
         for chunk in chunks:
             self._groups.setdefault(chunk.shape, []).append((pending, chunk))
 
-    def _run_what_is_waited_for(self) -> None:
+    def _run_first_waiting(self) -> None:
         """Run a minibatch with the first waiting utterance, full or not."""
         first = next(utterance for utterance in self._pending if utterance.num_waiting)
         self._run(next(shape for shape, chunks in self._groups.items()
@@ -145,7 +144,7 @@ class MinibatchComputer:
         for begin in range(0, len(waiting), shape.full_size):
             self._run_minibatch(shape, waiting[begin:begin + shape.full_size])
 
-    def _run_minibatch(self, shape: Shape, chunks: list[tuple[_Pending, Chunk]]) -> None:
+    def _run_minibatch(self, shape: Shape, chunks: list[tuple[_PendingUtterance, Chunk]]) -> None:
         size = self.cutter.size_for(len(chunks), shape.full_size)
         computer = self._computers.computer(self.request(shape, size))
         features = np.zeros((size, shape.num_inputs, self._io.input_dim), dtype=np.float32)
@@ -166,7 +165,7 @@ class MinibatchComputer:
             utterance.num_waiting -= 1
 
     def request(self, shape: Shape, size: int) -> ComputationRequest:
-        """``size`` sequences, one after the other, of a chunk's input and output rows."""
+        """Return the request for ``size`` sequences, one after the other, of a chunk's input and output rows."""
         inputs = [IoSpecification("input", sequence_indexes(size, shape.first_t + np.arange(shape.num_inputs)))]
         if shape.has_ivector:
             inputs.append(IoSpecification("ivector", sequence_indexes(size, np.zeros(1))))
@@ -174,7 +173,7 @@ class MinibatchComputer:
         return ComputationRequest(inputs, [IoSpecification("output", sequence_indexes(size, output_t))])
 
     def _finished(self) -> Iterator[tuple[str, Result]]:
-        """Hand out the utterances at the front of the queue that are complete."""
+        """Yield the utterances at the front of the queue that are complete."""
         while self._pending and not self._pending[0].num_waiting:
             utterance = self._pending.popleft()
             self._num_pending -= utterance.size
@@ -188,12 +187,12 @@ class MinibatchComputer:
 
 
 class BatchComputer(MinibatchComputer):
-    """Computes outputs of utterances as ``nnet3-compute-batch`` does: see :class:`EqualChunks`.
+    """A computer of utterances' outputs with the chunks of ``nnet3-compute-batch``: see :class:`EqualChunks`.
 
     Parameters
     ----------
     nnet, options, priors, device, training_mode : as for :class:`MinibatchComputer`
-    batch : how chunks are cut and gathered
+    batch : sizes of minibatches, and how short utterances are cut
     """
 
     def __init__(self, nnet: Nnet, options: ComputeOptions | None = None, batch: BatchOptions | None = None,
@@ -205,5 +204,5 @@ class BatchComputer(MinibatchComputer):
 
     def compute(self, utterances: Iterable[Utterance],
                 online_ivector_period: int = 0) -> Iterator[tuple[str, Result]]:
-        """See :meth:`MinibatchComputer.compute_all`."""
+        """Yield outputs: see :meth:`MinibatchComputer.compute_all`."""
         return self.compute_all(utterances, online_ivector_period)

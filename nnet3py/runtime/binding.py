@@ -1,8 +1,12 @@
-"""From a command list to prepared calls: views, index tables and components are resolved once; one call per command.
+"""Binding: from a command list to places in memory and prepared calls, one for each command.
 
 A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the
-forward pass is one stage, the backward pass the next. Running a stage allocates nothing, and only
-components still make decisions.
+forward pass is one stage, the backward pass the next. Views, index tables and components are resolved once; running a
+stage allocates nothing, and only components still make decisions.
+
+A matrix lives from its allocation (or the acceptance of its input) to its deallocation; two matrices that never live at
+the same time may share their place. Matrices that a loop passes to its next round keep places of their own. The plan is
+first-come best-fit over a list of free holes.
 """
 from __future__ import annotations
 
@@ -14,18 +18,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.commands import BACKPROPS, WITHOUT_CALL
-from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
-from nnet3py.compiler.fuse.fusion import Call
-from nnet3py.compiler.fuse.passes import fusion_named
+from nnet3py.compiler.computation import (
+    BACKPROPS,
+    WITHOUT_CALL,
+    Command,
+    CommandType,
+    Computation,
+    SubMatrix,
+)
 from nnet3py.components.base import Component, Memo, Precomputed, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.blas_threads import BlasAlone
-from nnet3py.runtime.component_calls import BackpropCall, PropagateCall
-from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
+from nnet3py.runtime.calls import FUSED_CALLS, BackpropCall, Call, PropagateCall
 from nnet3py.runtime.parameter_store import ParameterStore, host_of, on_device
-from nnet3py.runtime.recorded_calls import RecordedStage, RecordingOps
+from nnet3py.runtime.stage_runners import RecordedStage, RecordingOps
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on their memory is logged
+LEAST_LOGGED = 2**22       # elements of matrices (16 MB) from which on their memory is logged
 
 
 class Arena:
@@ -64,7 +71,7 @@ def _log_memory(ops: Ops, size: int) -> None:
     global _largest_logged
     megabytes = 4 * size / 2**20
     if ops.device != "cuda":
-        if size >= WORTH_SAYING:
+        if size >= LEAST_LOGGED:
             logger.info("The matrices of a minibatch take %.0f MB of memory", megabytes)
         return
     free, total = ops.free_memory()
@@ -76,14 +83,24 @@ def _log_memory(ops: Ops, size: int) -> None:
 
 @dataclass
 class Stage:
-    """What happens between two exchanges with the caller."""
+    """The calls between two exchanges with the caller.
 
-    inputs: dict[str, DeviceArray] = field(default_factory=dict)    # node name -> view to fill
+    Attributes
+    ----------
+    inputs : for each input node the view to fill
+    calls : the prepared calls
+    commands : for each call the number of its command
+    outputs : for each output node the view to read
+    next_stage : the number of the stage to run next; -1: the following one
+    runner : a function that runs the calls in a device's own way; None: one after the other
+    """
+
+    inputs: dict[str, DeviceArray] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
-    commands: list[int] = field(default_factory=list)       # the command that each call belongs to
-    outputs: dict[str, DeviceArray] = field(default_factory=dict)   # node name -> view to read
-    next_stage: int = -1                                    # the number of the stage to run next; -1: the following one
-    runner: Callable[[], None] | None = None                # runs the calls in a device's own way
+    commands: list[int] = field(default_factory=list)
+    outputs: dict[str, DeviceArray] = field(default_factory=dict)
+    next_stage: int = -1
+    runner: Callable[[], None] | None = None
 
     def run(self) -> None:
         """Run all calls."""
@@ -103,13 +120,14 @@ class BoundComputation:
     computation : the command list
     nnet : the network that propagates, or its store on the device
     ops : the operations of the device
-    arena : where the matrices live
+    arena : the memory for the matrices
     update : the network that receives parameter updates, or None
     stats : the network that receives statistics, or None
 
     Raises
     ------
-    Nnet3Error : something that the computation needs is not given, or it is not for the network as it is now
+    Nnet3Error : a network that the computation needs is not given, or the computation is not for the network as it is
+        now
     """
 
     def __init__(self, computation: Computation, nnet: Nnet | ParameterStore, ops: Ops, arena: Arena,
@@ -121,23 +139,23 @@ class BoundComputation:
         self.host = host_of(nnet)
         self.nnet = on_device(nnet, ops)
         self.update, self.stats = (None if network is None else on_device(network, ops) for network in (update, stats))
-        self.networks = list({id(network): network for network in (self.nnet, self.update, self.stats)
-                              if network is not None}.values())
+        self.stores = list({id(store): store for store in (self.nnet, self.update, self.stats)
+                            if store is not None}.values())
         self.plan: MemoryPlan = plan_memory(computation)
-        self.versions = [network.version for network in self.networks]
+        self.versions = [store.version for store in self.stores]
         self._bind()
 
     def stages(self) -> list[Stage]:
-        """The stages, bound again if the arena has moved since.
+        """Return the stages, bound again if the arena has moved since.
 
         Raises
         ------
         Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
-            that only copied its input, such as dropout without a proportion, does something now
+            that only copied its input, such as dropout without a proportion, changes it now
         """
-        if [network.version for network in self.networks] != self.versions:
+        if [store.version for store in self.stores] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
-                             "compile and bind again after structural edits")
+                             "compile and bind again after an edit")
         if not self.computation.fits(self.host):
             raise Nnet3Error("a component that only copied its input, such as dropout without a proportion, was left "
                              "out when this was compiled; now it does something",
@@ -148,9 +166,8 @@ class BoundComputation:
 
     def take_settings(self) -> None:
         """Copy the settings of the networks' components to the device."""
-        for network in self.networks:
-            if isinstance(network, ParameterStore):
-                network.take_settings()
+        for store in self.stores:
+            store.take_settings()
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
@@ -160,9 +177,9 @@ class BoundComputation:
         self._buffer = self.arena.buffer
         self._views: dict[SubMatrix, DeviceArray] = {}
         self._memos: dict[int, Memo] = {}
-        self._num_streams: dict[int, int] = {}   # of random numbers, by component: each call has its own
+        self._num_streams: dict[int, int] = {}   # streams of random numbers by component: each call has its own
         self._stages = [Stage()]
-        self._label = 0, 0
+        self._label = 0, 0                       # the label's stage, and its place among the stage's calls
         self._loop_swaps = self.computation.loop_swaps()
         for c, command in enumerate(self.computation.commands):
             self._bind_command(c, command)
@@ -194,22 +211,24 @@ class BoundComputation:
             stage.commands.append(c)
 
     def _capture_stages(self) -> None:
-        from nnet3py.runtime.cuda_graphs import StageRunner
+        from nnet3py.runtime.stage_runners import StageRunner
 
-        stores = [network for network in self.networks if isinstance(network, ParameterStore)]
         for stage in self._stages:
-            stage.runner = StageRunner(self.ops, stage.calls, stores)
+            stage.runner = StageRunner(self.ops, stage.calls, self.stores)
 
     def _hand_over(self, command: Command) -> Call:
-        """Copy the second matrix to the first, whose place stays the same in every round of the loop."""
+        """Return the call that copies the second matrix to the first at the end of a loop's round.
+
+        The first matrix keeps its place in every round.
+        """
         return self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
 
     def _bind_jump(self, stage: Stage) -> None:
-        """Let the last stage continue with what follows the label, and so have the outputs of that stage."""
+        """Let the last stage continue with the calls after the label, and so have the outputs of that stage."""
         number, place = self._label
         target = self._stages[number]
         if target is stage:
-            raise CompileError("a loop takes no input", "this is a fault of the compiler")
+            raise CompileError("a loop takes no input", "this is a fault of the compiler: please report it")
         stage.calls.extend(target.calls[place:])
         stage.commands.extend(target.commands[place:])
         stage.outputs = target.outputs
@@ -225,7 +244,7 @@ class BoundComputation:
         return self._stages[-1]
 
     def _call(self, command: Command) -> Call | None:
-        """The call that runs a command, None if it needs none."""
+        """Return the call that runs a command, None if it needs none."""
         if command.type == CommandType.PROPAGATE:
             return self._bind_propagate(command)
         if command.type in BACKPROPS:
@@ -236,23 +255,21 @@ class BoundComputation:
             return _ROW_COMMANDS[command.type](self, command)
         if command.type in WITHOUT_CALL:
             return None
-        raise CompileError(f"the runtime has no way to run {command.type.name}")
+        raise CompileError(f"the runtime cannot run a command of type {command.type.name}")
 
     def _bind_fused(self, command: Command) -> Call:
         name, commands = self.computation.parts[command.args[0]]
-        fusion = fusion_named(name)
         parts = [call for part in commands if (call := self._call(part)) is not None]
-        if fusion is None or fusion.operation in self.ops.lacks:
-            raise CompileError(f"the device has no operation for a command of '{name}'",
-                               "compile for it: compiler.compile(request, ops.lacks)")
-        return fusion.bind(self.ops, parts)
+        if name not in FUSED_CALLS:
+            raise CompileError(f"no pass makes fused commands of the name '{name}'", "this is a fault of the compiler")
+        return FUSED_CALLS[name](self.ops, parts)
 
     def view(self, s: int) -> DeviceArray | None:
-        """The matrix view of sub-matrix ``s``, or None for none; equal rectangles give the very same view."""
+        """Return the matrix view of sub-matrix ``s``, None for 0; equal rectangles have the very same view."""
         return self.given_view(s) if s > 0 else None
 
     def given_view(self, s: int) -> DeviceArray:
-        """The same for a sub-matrix that must exist."""
+        """Return the matrix view of a sub-matrix that must exist."""
         sub = self.computation.submatrices[s]
         if sub not in self._views:
             self._views[sub] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
@@ -260,18 +277,18 @@ class BoundComputation:
         return self._views[sub]
 
     def whole_view(self, s: int) -> DeviceArray:
-        """The whole matrix of sub-matrix ``s``; if it has no place of its own, a view of another's."""
+        """Return the whole matrix of sub-matrix ``s``; if it shares the memory of another, a view of that."""
         matrix = self.computation.submatrices[s].matrix
         place = self.computation.places.get(matrix)
         return self.whole_matrix(matrix) if place is None else self.given_view(place)
 
     def whole_matrix(self, matrix: int) -> DeviceArray:
-        """The matrix with number ``matrix``."""
+        """Return the matrix with number ``matrix``."""
         info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
     def _row_offsets(self, pairs: np.ndarray) -> DeviceArray:
-        """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
+        """Return the element offsets in the arena of the rows of (sub-matrix, row) pairs, int64; -1 for (-1, -1)."""
         strides = [info.num_cols for info in self.computation.matrices]
         table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * strides[sub.matrix] + sub.col_offset,
                            strides[sub.matrix]) for sub in self.computation.submatrices], dtype=np.int64)
@@ -281,7 +298,7 @@ class BoundComputation:
     # -- components ------------------------------------------------------------------------------------------------
 
     def _stream(self, component_index: int, count: int) -> int:
-        """The number of the first of ``count`` streams of random numbers that a component has not used yet."""
+        """Return the number of the first of ``count`` streams of random numbers that a component has not used yet."""
         number = self._num_streams.get(component_index, 0)
         self._num_streams[component_index] = number + count
         return number
@@ -311,7 +328,7 @@ class BoundComputation:
                       self._updated_component(command, c), self.view(dx))
 
     def _indexes_of(self, precomputed: int) -> Precomputed:
-        """The precomputed indexes, which never change; a device has copies of their arrays."""
+        """Return the precomputed indexes, which never change, after copying their arrays to the device."""
         indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
         for value in vars(indexes).values() if hasattr(indexes, "__dict__") else ():
             if isinstance(value, np.ndarray):
@@ -319,7 +336,7 @@ class BoundComputation:
         return indexes
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
-        """What a backward command may change: a component of ``update``, or of ``stats`` if it is not trained."""
+        """Return the component that a backward command changes: of ``update``, or of ``stats`` if it is not trained."""
         if command.type == CommandType.BACKPROP_NO_MODEL_UPDATE:
             return None
         if self.nnet.components[c].has(Properties.UPDATABLE):
@@ -379,3 +396,100 @@ _ROW_COMMANDS: dict[CommandType, Callable[[BoundComputation, Command], Call]] = 
     CommandType.ADD_TO_ROWS_MULTI: _add_to_many,
     CommandType.ADD_ROW_RANGES: _row_ranges,
 }
+
+
+# -- the places of matrices in memory ----------------------------------------------------------------------------------
+
+
+ALIGNMENT = 16   # elements: 64 bytes, a cache line, so that no two matrices share one
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The places of matrices in a block of memory.
+
+    Attributes
+    ----------
+    offsets : int64 (matrices,), in elements; -1 for the empty matrix 0
+    size : elements of the block
+    """
+
+    offsets: np.ndarray
+    size: int
+
+
+class _Holes:
+    """The free places of a block that grows at its end: sorted (offset, size), no two of them touching."""
+
+    def __init__(self) -> None:
+        self.holes: list[tuple[int, int]] = []
+        self.end = 0
+
+    def take(self, size: int) -> int:
+        """Return the offset of ``size`` free elements, in the smallest hole that has them, else at the end."""
+        fitting = [hole for hole in self.holes if hole[1] >= size]
+        if not fitting:
+            return self._take_at_end(size)
+        offset, room = min(fitting, key=lambda hole: (hole[1], hole[0]))
+        self.holes.remove((offset, room))
+        if room > size:
+            self.holes.append((offset + size, room - size))
+            self.holes.sort()
+        return offset
+
+    def _take_at_end(self, size: int) -> int:
+        offset = self.end
+        if self.holes and sum(self.holes[-1]) == self.end:
+            offset = self.holes.pop()[0]
+        self.end = offset + size
+        return offset
+
+    def give_back(self, offset: int, size: int) -> None:
+        """Make a place free again; holes that touch become one."""
+        merged = []
+        for start, room in self.holes:
+            if start + room == offset:
+                offset, size = start, size + room
+            elif offset + size == start:
+                size += room
+            else:
+                merged.append((start, room))
+        merged.append((offset, size))
+        self.holes = sorted(merged)
+
+
+def plan_memory(computation: Computation) -> MemoryPlan:
+    """Place the matrices of a computation in one block, by lifetime.
+
+    The computation must have passed the checker: every matrix is allocated once, and freed while it is alive.
+    """
+    matrices, submatrices = computation.matrices, computation.submatrices
+    sizes = [-(-max(m.num_rows * m.num_cols, 1) // ALIGNMENT) * ALIGNMENT for m in matrices]
+    offsets = np.full(len(matrices), -1, dtype=np.int64)
+    alive: set[int] = set()
+    holes = _Holes()
+    loop_swaps = computation.loop_swaps()
+    kept = {submatrices[computation.commands[c].args[0]].matrix for c in loop_swaps}
+
+    def take(matrix: int) -> None:
+        if matrix not in alive:
+            offsets[matrix] = holes.take(sizes[matrix])
+            alive.add(matrix)
+
+    def give_back(matrix: int) -> None:
+        alive.remove(matrix)
+        holes.give_back(int(offsets[matrix]), sizes[matrix])
+
+    for c, command in enumerate(computation.commands):
+        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
+            take(submatrices[command.args[0]].matrix)
+        elif command.type == CommandType.DEALLOC_MATRIX:
+            if submatrices[command.args[0]].matrix not in kept:
+                give_back(submatrices[command.args[0]].matrix)
+        elif command.type == CommandType.SWAP_MATRIX and c not in loop_swaps:
+            # In a loop's swaps, the giver's contents are copied instead, and the taker keeps its place.
+            taker, giver = (submatrices[s].matrix for s in command.args[:2])
+            alive.remove(giver)
+            offsets[taker] = offsets[giver]
+            alive.add(taker)
+    return MemoryPlan(offsets, holes.end)

@@ -1,4 +1,4 @@
-"""BLAS without threads of its own while our threads compute with it, and with a user's number of them after that.
+"""Threads of BLAS: none of its own while our threads compute with it, and the user's number of them after that.
 
 In the process of a command BLAS never has any (``engine/threads.py``).
 """
@@ -11,40 +11,41 @@ from typing import Any
 
 from nnet3py.engine import threads
 
-_rule: Any = None           # int64 (1,), product_rule's
+_rule: Any = None           # int64 (1,), a view of product_rule's words
 
 
 class BlasAlone:
-    """While somebody is in such a context, BLAS computes with the thread that calls it; then all is as it was.
+    """A context in which BLAS computes with the thread that calls it, and has no threads of its own.
 
-    It costs a few microseconds where products go to BLAS, and next to nothing elsewhere.
+    After the last such context the user's number of threads is restored. It costs a few microseconds where products go
+    to BLAS, and next to nothing elsewhere.
     """
 
-    __slots__ = ("_limits",)
+    __slots__ = ("_is_limited",)
 
     def __enter__(self) -> None:
-        self._limits = not threads.process_is_ours() and _calls_blas()
-        if self._limits:
-            _limited.enter()
+        self._is_limited = not threads.process_is_ours() and _calls_blas()
+        if self._is_limited:
+            _limit.enter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        if self._limits:
-            _limited.leave()
+        if self._is_limited:
+            _limit.leave()
 
 
 def _calls_blas() -> bool:
-    """Whether any of our products goes to BLAS, by the rule of this process."""
+    """Return whether any of our products goes to BLAS, by the rule of this process."""
     global _rule
     if _rule is None:
-        from nnet3py.engine import product_rule  # which loads BLAS if it is to be called
+        from nnet3py.engine import product_rule  # loads BLAS if products go there
 
         _rule = product_rule.words[product_rule.RULE:product_rule.RULE + 1]
     return bool(_rule[0])
 
 
-class _Limited:
-    """How many are in the context, and how many threads each library had before the first came."""
+class _BlasLimit:
+    """The number of contexts that are open, and each library's number of threads before the first was."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,7 +54,7 @@ class _Limited:
         self._before: list[int] = []
 
     def enter(self) -> None:
-        """The first one limits every library."""
+        """Count a context; the first one limits every library."""
         with self._lock:
             self._inside += 1
             if self._inside > 1:
@@ -66,14 +67,14 @@ class _Limited:
                     library.set_num_threads(1)
 
     def leave(self) -> None:
-        """The last one gives them back what they had."""
+        """End a context; the last one restores the numbers of threads."""
         with self._lock:
             if self._inside:
                 self._inside -= 1
                 self._restore()
 
     def after_fork(self) -> None:
-        """In a child none of the parent's threads goes on that were inside."""
+        """Restore the numbers of threads in a child process, in which none of the parent's threads goes on."""
         self._lock, self._inside = threading.Lock(), 0
         self._restore()
 
@@ -81,11 +82,11 @@ class _Limited:
         if self._inside:
             return
         for library, count in zip(self._libraries or (), self._before, strict=False):
-            if count != 1 and library.get_num_threads() == 1:      # else somebody has chosen another number meanwhile
+            if count != 1 and library.get_num_threads() == 1:      # else the user has set another number meanwhile
                 library.set_num_threads(count)
         self._before = []
 
 
-_limited = _Limited()
+_limit = _BlasLimit()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limited.after_fork)
+    os.register_at_fork(after_in_child=_limit.after_fork)

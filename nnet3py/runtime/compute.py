@@ -1,4 +1,4 @@
-"""Computing a network's output over whole utterances. Kaldi: ``DecodableNnetSimple``, nnet3-compute.
+"""Outputs of a network for whole utterances. Kaldi: ``DecodableNnetSimple``, nnet3-compute.
 
 Kaldi computes chunk after chunk. The output is the same here, but chunks of one shape, from one utterance or many, run
 as one minibatch.
@@ -9,9 +9,9 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, cast, overload
+from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -20,27 +20,26 @@ from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import ENVIRONMENT
 from nnet3py.errors import ShapeError, UsageError, within
-from nnet3py.network.any_model import AnyModelOrFile, network_of, network_or_file
+from nnet3py.network.callable_model import Array, ComputeSettings, Features, NodeNames, Outputs, Progress
 from nnet3py.network.inference import InferenceForm, for_inference
-from nnet3py.network.model_file import read_nnet
+from nnet3py.network.model_file import AnyModelOrFile, network_of, network_or_file, read_nnet
 from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.batch import MinibatchComputer
-from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, Utterance
-from nnet3py.runtime.options import ComputeOptions
+from nnet3py.runtime.cutting import ChunkAfterChunk, Utterance
+from nnet3py.runtime.options import MAX_PENDING, ComputeOptions
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
 __all__ = ["ComputeOptions", "UtteranceComputer", "compute"]
 
-MOST_COMPUTERS = 4       # each may hold as much memory as the longest utterance needed
+MOST_COMPUTERS = 4       # of a thread; each may hold as much memory as its longest utterance needed
 MOST_MODELS = 4
 
 
 class UtteranceComputer(MinibatchComputer):
-    """Computes outputs of utterances with one network; ``compute_all`` takes many, which is faster.
+    """A computer of utterances' outputs with one network; ``compute_all`` takes many utterances, which is faster.
 
     Parameters
     ----------
@@ -49,8 +48,8 @@ class UtteranceComputer(MinibatchComputer):
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
-    max_pending : numbers of features and outputs that may wait before minibatches are run though they are not full
-    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
+    max_pending : float32 numbers of features and outputs that may wait for full minibatches
+    training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
     def __init__(self, nnet: AnyModelOrFile, options: ComputeOptions | None = None,
@@ -61,12 +60,12 @@ class UtteranceComputer(MinibatchComputer):
                          training_mode)
 
     def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> Array:
-        """:meth:`compute` of one utterance: float (frames, dim) -> float32 (frames, output dim)."""
+        """Compute one utterance, see :meth:`compute`: float (frames, dim) -> float32 (frames, output dim)."""
         return self.compute(feats, ivector)
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> Array:
-        """Output of one utterance.
+        """Compute the output of one utterance.
 
         Parameters
         ----------
@@ -90,8 +89,8 @@ class UtteranceComputer(MinibatchComputer):
         raise result
 
 
-class _Wanted(NamedTuple):
-    """What to compute with a network."""
+class _ComputerKey(NamedTuple):
+    """The arguments of :func:`compute` that need a computer of their own."""
 
     output: str | tuple[str, ...]
     frames_per_chunk: int
@@ -101,24 +100,25 @@ class _Wanted(NamedTuple):
 
 
 @dataclass
-class _Entry:
+class _ComputerEntry:
     network: weakref.ref[Nnet]
     form: InferenceForm
     computer: UtteranceComputer
 
 
-class _Memory(threading.local):
-    """What :func:`compute` keeps in each thread: computers by network and by what is wanted, and networks by file.
+class _ComputerMemory(threading.local):
+    """The computers and networks that :func:`compute` keeps in each thread, by network and request, and by file.
 
-    It is small: the least recently used entries are dropped first, and a network's entries are dropped with it.
+    The memory is small: the least recently used entries are dropped first, and a network's entries are dropped with it.
     """
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[tuple[int, _Wanted], _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[int, _ComputerKey], _ComputerEntry] = OrderedDict()
         self._networks: OrderedDict[str, tuple[tuple[int, ...], Nnet]] = OrderedDict()
 
-    def computer(self, nnet: Nnet, wanted: _Wanted) -> UtteranceComputer:
-        """The computer for ``nnet`` as it is now: made again if its structure, settings or parameters have changed."""
+    def computer(self, nnet: Nnet, wanted: _ComputerKey) -> UtteranceComputer:
+        """Return the computer for ``nnet``, made again if the network's structure, settings or parameters have changed.
+        """
         if wanted.cache_dir is None:
             wanted = wanted._replace(cache_dir=os.environ.get(ENVIRONMENT, ""))
         key = id(nnet), wanted
@@ -126,14 +126,14 @@ class _Memory(threading.local):
         if entry is None or entry.network() is not nnet or not entry.form.is_of(nnet):
             entries = self._entries
             network = weakref.ref(nnet, lambda _: entries.pop(key, None))
-            entry = entries[key] = _Entry(network, *_prepared(nnet, wanted))
+            entry = entries[key] = _ComputerEntry(network, *_new_computer(nnet, wanted))
             while len(self._entries) > MOST_COMPUTERS:
                 self._entries.popitem(last=False)
         self._entries.move_to_end(key)
         return entry.computer
 
     def network(self, path: str) -> Nnet:
-        """The network in a file, read again if the file has changed; anything but a file (a pipe) is read each time."""
+        """Return the network in a file, read again if the file has changed; a pipe is read each time."""
         path = model_in(path)
         try:
             status = os.stat(path)
@@ -151,7 +151,7 @@ class _Memory(threading.local):
         return nnet
 
 
-def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComputer]:
+def _new_computer(nnet: Nnet, wanted: _ComputerKey) -> tuple[InferenceForm, UtteranceComputer]:
     form = InferenceForm(nnet, wanted.output, reads_shared=wanted.device == "cpu")
     options = ComputeOptions(
         frames_per_chunk=wanted.frames_per_chunk, frame_subsampling_factor=wanted.frame_subsampling_factor,
@@ -159,28 +159,10 @@ def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComp
     return form, UtteranceComputer(form.nnet, options, device=wanted.device)
 
 
-_memory = _Memory()
+_memory = _ComputerMemory()
 
 
-Features: TypeAlias = "np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]"
-NodeNames: TypeAlias = "list[str] | tuple[str, ...]"        # not any sequence: a string is one, too
-Array: TypeAlias = "NDArray[np.float32]"
-Outputs: TypeAlias = "Array | dict[str, Array] | dict[str, dict[str, Array]] | list[Array] | list[dict[str, Array]]"
-Progress = Callable[[int, int], object]
-
-
-class ComputeSettings(TypedDict, total=False):
-    """What :func:`compute` can be told by name, besides ``output``."""
-
-    frames_per_chunk: int
-    device: str
-    cache_dir: str | os.PathLike[str] | None
-    frame_subsampling_factor: int | None
-    progress: bool | Progress
-    online_ivector_period: int | None
-
-
-# Arrays are iterable, too: those overloads come first.
+# Arrays are iterable, too: their overloads come first.
 @overload
 def compute(model: AnyModelOrFile, feats: np.ndarray, ivector: np.ndarray | None = None, *, output: str = "output",     # type: ignore[overload-overlap]
             **settings: Unpack[ComputeSettings]) -> Array: ...
@@ -212,7 +194,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
             device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *, output: str | NodeNames = "output",
             frame_subsampling_factor: int | None = None, progress: bool | Progress = False,
             online_ivector_period: int | None = None) -> Outputs:
-    """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
+    """Compute the output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` does.
 
     Preparations are kept, so that the next call with the same network does little but compute. A network whose
     parameters or structure have changed meanwhile is prepared again, and so is a file that has changed.
@@ -223,17 +205,17 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
     feats : float (frames, input dim); or several of them, of any lengths, in a list (or any other iterable) or in a
         dict; or (sequences, frames, input dim)
     ivector : float (ivector dim,), or None if the network has no such input; or online i-vectors, float (count, ivector
-        dim), one every ``online_ivector_period`` frames, of which each chunk takes that of its middle. For several
+        dim), one every ``online_ivector_period`` frames, of which each chunk takes the one of its middle. For several
         features as many, in the same form
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
-    cache_dir : a folder where compiled computations are kept for other processes; None: the one that the environment
+    cache_dir : a folder where compiled computations are kept for other processes; None: the folder that the environment
         variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
     output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
         come from one pass
     frame_subsampling_factor : frames for each row of output; None: as the model's folder says, by
         its options of decoding or the file of that name, which chain models have; else 1
-    progress : True: on a terminal, show how many of several are done; or a function, which gets (done, total)
+    progress : True: on a terminal, show how many of several are done; or a function, which is called with (done, total)
     online_ivector_period : frames from one online i-vector to the next, 10 as Kaldi's programs extract them
 
     Returns
@@ -263,14 +245,14 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
     nodes = output if isinstance(output, str) else tuple(output)
     if not nodes:
         raise UsageError("no node is asked for: output is empty", f"its nodes are {', '.join(nnet.node_names)}")
-    columns = None if isinstance(nodes, str) else _columns(nnet, nodes)
-    computer = _memory.computer(nnet, _Wanted(nodes, frames_per_chunk, frame_subsampling_factor, device, folder))
-    several = _several(feats)
+    columns = None if isinstance(nodes, str) else _node_columns(nnet, nodes)
+    computer = _memory.computer(nnet, _ComputerKey(nodes, frames_per_chunk, frame_subsampling_factor, device, folder))
+    several = _matrices_by_key(feats)
     if several is None:
         vector = None if ivector is None else _ivector_array(ivector)
         alone = _utterance("", np.asarray(feats), vector, online_ivector_period)
         return _by_node(computer.compute(*alone[1:4], online_ivector_period or 0), columns)
-    vectors = _several_ivectors(ivector, several)
+    vectors = _ivectors_by_key(ivector, several)
     utterances = [_utterance(key, np.asarray(matrix), vectors[key], online_ivector_period)
                   for key, matrix in several.items()]
     outputs: dict[str, np.ndarray] = {}
@@ -289,7 +271,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
 
 
 def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: int | None) -> Utterance:
-    """An utterance with one i-vector, or with online ones, which are a matrix."""
+    """Make an utterance with one i-vector, or with online ones, which are a matrix."""
     if ivector is None or ivector.ndim != 2:
         return Utterance(key, feats, ivector)
     if period is None:
@@ -299,8 +281,8 @@ def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: 
     return Utterance(key, feats, None, ivector)
 
 
-def _several(feats: Features) -> dict[str, np.ndarray] | None:
-    """Several matrices by key, or by number; None if it is a single matrix."""
+def _matrices_by_key(feats: Features) -> dict[str, np.ndarray] | None:
+    """Return several matrices by key, or by number; None if there is a single matrix."""
     if isinstance(feats, np.ndarray) and (feats.ndim != 3 or not len(feats)):
         return None
     if isinstance(feats, Mapping):
@@ -312,13 +294,13 @@ def _several(feats: Features) -> dict[str, np.ndarray] | None:
     if not isinstance(feats, Iterable):
         raise ShapeError(f"expected features, float (frames, dim), found {type(feats).__name__}")
     listed = list(feats)
-    if listed and all(np.ndim(rows) < 2 for rows in listed):         # the rows of one
+    if listed and all(np.ndim(rows) < 2 for rows in listed):         # the rows of a single matrix
         return None
     return {str(i): matrix for i, matrix in enumerate(listed)}
 
 
-def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
-    """The i-vector, or None, for each of several matrices."""
+def _ivectors_by_key(ivector: Features | None, several: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
+    """Return the i-vector, or None, for each of several matrices."""
     if ivector is None:
         return dict.fromkeys(several)
     if not isinstance(ivector, Mapping):
@@ -335,7 +317,7 @@ def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray
 
 
 def _ivector_array(ivector: Features) -> np.ndarray:
-    """An i-vector or online ones as they are given. ShapeError for what is no array of numbers."""
+    """Return an i-vector or online ones as an array; ShapeError for anything but numbers."""
     if isinstance(ivector, str):
         raise ShapeError(f"expected an i-vector, float (dim,), found {ivector!r}",
                          f"a node is given by name: output={ivector!r}")
@@ -347,8 +329,8 @@ def _ivector_array(ivector: Features) -> np.ndarray:
                          ) from None
 
 
-def _columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
-    """The columns of each node's values when those of all nodes are side by side."""
+def _node_columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
+    """Return the columns of each node's values when those of all nodes are side by side."""
     ends = np.cumsum([nnet.node_dim(nnet.node_index(name)) for name in nodes]).tolist()
     return {name: slice(begin, end) for name, begin, end in zip(nodes, [0, *ends], ends, strict=False)}
 

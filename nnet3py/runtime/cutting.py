@@ -1,6 +1,6 @@
-"""How utterances are cut into chunks for computing: as in Kaldi or, where that leaves the output unchanged, our way.
+"""Cutting of utterances into chunks for computing: as in Kaldi or, where that leaves the output unchanged, our way.
 
-Chunks are shifted to start at t = 0, so that those of one shape share one compiled computation and run as one
+Chunks are shifted to start at t = 0, so that chunks of one shape share one compiled computation and run as one
 minibatch. Frames before an utterance's first and after its last are copies of these.
 """
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
-from nnet3py.errors import Nnet3Error
-from nnet3py.network.locality import is_local, lookahead_is_at_most
-from nnet3py.network.loops import is_recurrent
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.formats.general import check_finite
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.recurrence import is_local, is_recurrent, lookahead_is_at_most
 from nnet3py.runtime.options import BatchOptions, ComputeOptions
 
 logger = logging.getLogger(__name__)
@@ -24,13 +24,12 @@ logger = logging.getLogger(__name__)
 LONG_CHUNK = 256          # frames; the longest chunk, where it does not matter how an utterance is cut
 CPU_ROWS = 2048           # input rows of a minibatch of a network without recurrence; more would not fit CPU caches
 RECURRENT_CHUNKS = 64     # chunks of a minibatch with recurrence: products of fewer rows are slow
-LENGTHS_PER_OCTAVE = 8    # of chunks that may be lengthened, between one power of two and the next
-RECURRENT_LENGTHS = 4     # the same with recurrence, but in all, so that minibatches are full
-MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wait for a full minibatch
+LENGTHS_PER_OCTAVE = 8    # lengths of chunks that may be lengthened, between one power of two and the next
+RECURRENT_LENGTHS = 4     # lengths of such chunks in all for a network with recurrence, so that minibatches are full
 
 
 class Utterance(NamedTuple):
-    """What is computed.
+    """An utterance to be computed.
 
     Attributes
     ----------
@@ -38,7 +37,7 @@ class Utterance(NamedTuple):
     feats : float (frames, input dim)
     ivector : float (ivector dim,), if the network takes one; or ``online_ivectors``
     online_ivectors : float (count, ivector dim)
-    error : if there is one, nothing is computed, and it is returned in place of the output
+    error : if there is one, nothing is computed, and the error is returned in place of the output
     """
 
     key: str
@@ -49,9 +48,12 @@ class Utterance(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the chunks of a minibatch have in common. Times are in frames, relative to the first output's."""
+    """The properties that the chunks of a minibatch have in common.
 
-    first_t: int             # of the input
+    Times are in frames, relative to the first output's.
+    """
+
+    first_t: int             # time of the first input frame
     num_inputs: int
     num_outputs: int
     has_ivector: bool
@@ -69,7 +71,7 @@ class Chunk(NamedTuple):
 
 
 class Cutter:
-    """Cuts utterances. Subclasses define ``spans`` for one of Kaldi's ways.
+    """A way of cutting utterances. Subclasses define ``spans`` for one of Kaldi's ways.
 
     Parameters
     ----------
@@ -91,9 +93,11 @@ class Cutter:
         self.may_lengthen = lookahead_is_at_most(nnet, self.right_context)
 
     def chunks(self, utterance: Utterance, period: int) -> Iterator[Chunk]:
-        """The chunks of an utterance; ``period`` is the number of frames between online i-vectors.
+        """Yield the chunks of an utterance; ``period`` is the number of frames between online i-vectors.
 
-        Raises Nnet3Error if the utterance goes on too long after its last online i-vector.
+        Raises
+        ------
+        Nnet3Error : the utterance goes on too long after its last online i-vector
         """
         factor = self.options.frame_subsampling_factor
         num_outputs = -(-len(utterance.feats) // factor)
@@ -110,11 +114,14 @@ class Cutter:
             yield Chunk(Shape(-left, num_inputs, size, has_ivector, full_size), begin, first_used, end_used, ivector)
 
     def spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
-        """The chunks of an utterance: first output, end, first output that is used, end of those."""
+        """Yield the chunks of an utterance: first output, end, first output that is used, end of the used ones."""
         raise NotImplementedError
 
     def free_spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
-        """The same where it does not matter how it is cut: few chunks of equal length, as each adds context."""
+        """Yield few chunks of equal length, for networks whose output does not depend on the cutting.
+
+        Each chunk adds context, so few are best.
+        """
         longest = max(self.outputs_per_chunk, LONG_CHUNK // self.options.frame_subsampling_factor)
         num_chunks = -(-num_outputs // longest)
         size = self._rounded(-(-num_outputs // num_chunks)) if num_chunks else 1
@@ -122,7 +129,7 @@ class Cutter:
             yield begin, begin + size, begin, min(begin + size, num_outputs)
 
     def _rounded(self, num_outputs: int) -> int:
-        """The number of outputs, or a few more, so that few lengths occur."""
+        """Return the number of outputs, or a few more, so that few lengths occur."""
         units = -(-num_outputs // self.unit)
         step = 1 << max(units.bit_length() - LENGTHS_PER_OCTAVE.bit_length(), 0)
         return -(-units // step) * step * self.unit
@@ -134,15 +141,16 @@ class Cutter:
         return min(-(-num_outputs // step) * step, self.outputs_per_chunk)
 
     def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
-        """Chunks of ``num_inputs`` rows in a full minibatch; ``is_usual``: without the context of an edge."""
+        """Return the chunks of ``num_inputs`` rows in a full minibatch; ``is_usual``: without the context of an edge.
+        """
         raise NotImplementedError
 
     def size_for(self, count: int, full_size: int) -> int:
-        """The size of a minibatch for ``count`` chunks; few sizes occur, since each has to be compiled."""
+        """Return the size of a minibatch for ``count`` chunks; few sizes occur, since each has to be compiled."""
         raise NotImplementedError
 
     def _ivector(self, utterance: Utterance, period: int, begin: int, end: int) -> np.ndarray | None:
-        """The i-vector for frames begin..end-1: the constant one, or the online one of their middle."""
+        """Return the i-vector for frames begin..end-1: the constant one, or the online one of their middle."""
         online = utterance.online_ivectors
         if online is None:
             return utterance.ivector
@@ -154,7 +162,8 @@ class Cutter:
         return np.asarray(online[min(middle // period, last_row)])
 
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
-        """The frame whose i-vector is wanted, and the one that must not be too long after the last i-vector."""
+        """Return the frame whose i-vector is wanted, and the frame that must not be too long after the last i-vector.
+        """
         raise NotImplementedError
 
 
@@ -219,11 +228,11 @@ class EqualChunks(Cutter):
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
         factor = self.options.frame_subsampling_factor
         frame = (begin // factor + (end - begin) // factor // 2) * factor
-        return frame, min(frame, num_frames - 1)      # where a short utterance is continued, its last frame counts
+        return frame, min(frame, num_frames - 1)      # in the padding of a short utterance, its last frame counts
 
 
 def _rounded_frames_per_chunk(nnet: Nnet, options: ComputeOptions) -> int:
-    """``frames_per_chunk``, rounded up so that all chunks are alike; logs that."""
+    """Return ``frames_per_chunk``, rounded up so that all chunks are alike; logs the change."""
     factor, modulus = options.frame_subsampling_factor, nnet.modulus()
     unit = math.lcm(factor, modulus)
     wanted = options.frames_per_chunk
@@ -233,3 +242,74 @@ def _rounded_frames_per_chunk(nnet: Nnet, options: ComputeOptions) -> int:
                   f"nnet shift-invariance modulus = {modulus} and --frame-subsampling-factor={factor}")
         logger.info(f"Increasing --frames-per-chunk from {wanted} to {rounded} to make it a multiple of {reason}")
     return rounded
+
+
+# -- inputs and outputs of a network -----------------------------------------------------------------------------------
+
+
+class NetworkIo:
+    """The dimensions of a simple network, checks of its inputs, and the scaling of its outputs.
+
+    Parameters
+    ----------
+    nnet : a network with ``input``, ``output`` and perhaps ``ivector``
+    priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
+    acoustic_scale : the factor of outputs
+
+    Raises
+    ------
+    ShapeError : the numbers of priors and of the network's outputs differ
+    """
+
+    def __init__(self, nnet: Nnet, priors: np.ndarray | None = None, acoustic_scale: float = 1.0) -> None:
+        self.input_dim, self.output_dim = nnet.input_dim("input"), nnet.output_dim("output")
+        self.ivector_dim = max(nnet.input_dim("ivector"), 0)
+        self._acoustic_scale = np.float32(acoustic_scale)
+        self._log_priors = None
+        if priors is not None and len(priors):
+            if len(priors) != self.output_dim:
+                raise ShapeError(f"the model has {len(priors)} priors for {self.output_dim} outputs")
+            self._log_priors = np.log(np.asarray(priors, dtype=np.float32))
+
+    def check_features(self, feats: np.ndarray) -> None:
+        """Raise ShapeError or NumericError unless the features are finite, (frames, input dim)."""
+        if feats.ndim != 2 or feats.shape[1] != self.input_dim:
+            width = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
+            raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
+                             f"{width}", None if feats.ndim == 2 else "give a matrix (frames, dim), or several ones")
+        check_finite(feats, "the feature matrix")
+
+    def check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
+        """Raise an error unless the i-vectors that the network needs are given, finite and of its dimension.
+
+        Parameters
+        ----------
+        ivector : float (ivector dim,), or None
+        online_ivectors : float (count, ivector dim), one every ``period`` frames, or None; not both
+        """
+        if ivector is not None and online_ivectors is not None:
+            raise UsageError("a constant i-vector and online i-vectors cannot both be given")
+        if online_ivectors is not None and period <= 0:
+            raise UsageError(f"--online-ivector-period={period} must be 1 or more")
+        given, num_axes = (ivector, 1) if ivector is not None else (online_ivectors, 2)
+        dim = 0 if given is None else given.shape[-1] if given.ndim == num_axes else f"{given.ndim}-dimensional"
+        if dim != self.ivector_dim:
+            raise ShapeError(f"Neural net expects 'ivector' features with dimension {self.ivector_dim} but you "
+                             f"provided {dim}", "give or leave out ivector= (or --ivectors, --online-ivectors)")
+        if given is not None:
+            check_finite(np.atleast_2d(given), "the i-vector")
+
+    def finish(self, output: np.ndarray) -> np.ndarray:
+        """Subtract log priors from, and scale, the network's output (frames, output dim), in place; returns it.
+
+        Raises
+        ------
+        NumericError : NaN in the output
+        """
+        if np.isnan(output).any():
+            raise NumericError("the network's output has NaN", "has its training diverged?")
+        if self._log_priors is not None:
+            output -= self._log_priors
+        if self._acoustic_scale != 1.0:
+            output *= self._acoustic_scale
+        return output

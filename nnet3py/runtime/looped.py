@@ -1,7 +1,7 @@
-"""Computing a network's output over a stream of frames, a chunk at a time, as they arrive.
+"""Outputs of a network over a stream of frames, a chunk at a time, as they arrive.
 
-What later chunks need from earlier ones is kept, so no frame is computed twice, a recurrence continues where it was,
-and memory does not grow. Streams that are ready at the same time can be computed together (``compute_chunks``). Kaldi:
+The rows that later chunks need are kept, so no frame is computed twice, a recurrence continues where it was, and memory
+does not grow. Streams that are ready at the same time can be computed together (``compute_chunks``). Kaldi:
 ``DecodableNnetSimpleLooped``, ``DecodableNnetLoopedOnline``.
 """
 from __future__ import annotations
@@ -14,32 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3py.advice import Advising, elsewhere
-from nnet3py.compiler.carried import carried_state, num_sequences
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.computation import Computation
-from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.fuse import fuse
-from nnet3py.compiler.looped import find_looped, looped_chunk_size, looped_requests, with_ivector_period
+from nnet3py.compiler.looped import (
+    carried_state,
+    find_looped,
+    looped_chunk_size,
+    looped_requests,
+    num_sequences,
+    with_ivector_period,
+)
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.shortcut import expand_computation
 from nnet3py.errors import CompileError, Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import for_inference
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
-from nnet3py.runtime.chunk_batch import ChunkBatch
-from nnet3py.runtime.frame_buffer import FrameBuffer
-from nnet3py.runtime.network_io import NetworkIo
-from nnet3py.runtime.recorded_calls import RecordingOps
-from nnet3py.runtime.stream_states import StreamState, StreamStates
-from nnet3py.runtime.waiting_line import WaitingLine
+from nnet3py.runtime.chunk_batch import ChunkBatch, StreamState, StreamStates, WaitingLine
+from nnet3py.runtime.cutting import NetworkIo
+from nnet3py.runtime.stage_runners import RecordingOps
 
 if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
 DEFAULT_FRAMES_PER_CHUNK = 20
 DEFAULT_MAX_BATCH = 8                           # streams
-BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)      # that computations are made for; a batch may have gaps
+BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)      # streams of compiled computations; a batch may have gaps
 
 
 class Chunk(NamedTuple):
@@ -47,11 +50,12 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    state : the stream's
-    feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` says
+    state : the stream's state
+    feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` names
     ivector : float (ivector dim,); None: zero, or the network takes none
-    result : gets what the stream carries after the chunk, and ``state`` is left as it is, so that a stream can go on in
-        more than one way; None: ``state`` is changed
+    result : a state that gets the stream's state after the chunk, while ``state`` is left as it is, so that a stream
+        can go
+        on in more than one way; None: ``state`` is changed
     """
 
     state: StreamState
@@ -69,15 +73,16 @@ class LoopedComputer(Advising):
         test mode (:func:`nnet3py.network.inference.for_inference`)
     frames_per_chunk : frames of input after which there is output; rounded up to a multiple that the network can repeat
     extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context
-    frame_subsampling_factor : frames of input for each row of output; None: as the folder says from which
-        the network was read, else 1
+    frame_subsampling_factor : frames of input for each row of output; None: as the folder of the network's file says,
+        else 1
     acoustic_scale : the factor of outputs
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
-    optimize : what the optimizer may do
+    optimize : options of the optimizer
     device : "cpu" or "cuda"
-    debug : log every command as it runs
-    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
-    cache_dir : a folder where the compiled computation is kept for other processes; None: the one that the environment
+    debug : whether to log every command as it runs
+    training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
+    cache_dir : a folder where the compiled computation is kept for other processes; None: the folder that the
+        environment
         variable NNET3PY_COMPUTATION_CACHE names; "": none
     max_batch : the most streams that are computed together
 
@@ -138,7 +143,7 @@ class LoopedComputer(Advising):
                 f"left, {self.right_context} right>")
 
     def _compiled(self) -> Computation:
-        """A computation that can be extended to any number of sequences, else one for a single sequence."""
+        """Return a computation that can be extended to any number of sequences, else one for a single sequence."""
         try:
             computation = self._find(2)
             expand_computation(computation, self.nnet, 1)
@@ -152,31 +157,31 @@ class LoopedComputer(Advising):
         return find_looped(self.nnet, requests, self._options, self._cache_dir)
 
     def _batch(self, size: int) -> ChunkBatch:
-        """The computer of chunks of ``size`` streams; made at first use."""
+        """Return the computer of chunks of ``size`` streams; made at first use."""
         if size not in self._batches:
             computation = self._plain
             if size != num_sequences(computation):
                 computation = expand_computation(computation, self.nnet, size)
-            computation = fuse(computation, self.nnet, self._options, self._ops.lacks)
+            computation = fuse(computation, self.nnet, self._options)
             self._batches[size] = ChunkBatch(computation, self._carried, self.nnet, self._ops, self._arena,
                                              self._states, self._debug)
             computation.invalidate_caches()
         return self._batches[size]
 
     def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """:meth:`compute` of a whole utterance: float (frames, dim) -> float32 (rows, output dim)."""
+        """Compute a whole utterance, see :meth:`compute`: float (frames, dim) -> float32 (rows, output dim)."""
         return self.compute(feats, ivector)
 
     def stream(self) -> LoopedStream:
-        """A new stream, at its start."""
+        """Return a new stream, at its start."""
         return LoopedStream(self)
 
     def new_state(self) -> StreamState:
-        """What a new stream carries from chunk to chunk, for :meth:`compute_chunks`."""
+        """Return the state of a new stream, for :meth:`compute_chunks`."""
         return StreamState(self._states)
 
     def frames_of_chunk(self, number: int) -> tuple[int, int]:
-        """The first frame of input of a stream's chunk, and the one after its last.
+        """Return the first frame of input of a stream's chunk, and the frame after its last.
 
         Frames below 0 are copies of frame 0, and those after a stream's last frame copies of that.
         """
@@ -212,7 +217,7 @@ class LoopedComputer(Advising):
             raise ShapeError(f"the next chunk takes {end - first} frames, found {len(chunk.feats)}")
 
     def _compute(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
-        """The results of :meth:`compute_chunks`. Only one thread at a time is here."""
+        """Return the results of :meth:`compute_chunks`. Only one thread at a time is here."""
         outputs: dict[int, np.ndarray | NumericError] = {}
         groups: dict[int, list[int]] = {}
         for i, chunk in enumerate(chunks):
@@ -225,7 +230,7 @@ class LoopedComputer(Advising):
         return [outputs[i] for i in range(len(chunks))]
 
     def _run(self, number: int, chunks: Sequence[Chunk]) -> list[np.ndarray]:
-        """The network's output for each chunk, float32 (rows, output dim)."""
+        """Return the network's output for each chunk, float32 (rows, output dim)."""
         self._ops.random.begin_minibatch(0, self._num_batches)
         self._num_batches += 1
         inputs = {"input": [chunk.feats for chunk in chunks]}
@@ -254,7 +259,7 @@ class LoopedComputer(Advising):
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> NDArray[np.float32]:
-        """Output of one whole utterance, by the same chunks.
+        """Compute the output of one whole utterance, by the same chunks.
 
         Parameters
         ----------
@@ -284,7 +289,7 @@ class LoopedComputer(Advising):
 
 
 class LoopedStream(Advising):
-    """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
+    """A stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
 
     >>> stream = nnet3py.LoopedComputer(nnet).stream()
     >>> rows = [stream.accept(feats[:35]), stream.accept(feats[35:]), stream.finish()]
@@ -294,11 +299,11 @@ class LoopedStream(Advising):
 
     Parameters
     ----------
-    looped : what computes it, and any number of other streams
+    looped : the computer of this stream, and of any number of others
 
     Attributes
     ----------
-    num_frames : taken so far
+    num_frames : frames taken so far
     """
 
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
@@ -321,7 +326,7 @@ class LoopedStream(Advising):
         self._waiting.forget(self._waiting.end)
         self._last = np.zeros((0, self._looped.io.input_dim), np.float32)
         self._ivector: np.ndarray | None = None
-        self._ivector_at: Callable[[int], np.ndarray | None] | None = None      # by the frame after a chunk's last
+        self._ivector_at: Callable[[int], np.ndarray | None] | None = None      # by the frame after a chunk's end
         self.num_frames = 0
         self._is_finished = False
 
@@ -333,7 +338,8 @@ class LoopedStream(Advising):
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
     def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """:meth:`accept` more frames: float (frames, dim) -> float32 (rows, output dim), what has become ready."""
+        """Accept more frames, see :meth:`accept`: float (frames, dim) -> float32 (rows, output dim) that became ready.
+        """
         return self.accept(feats, ivector)
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
@@ -391,7 +397,7 @@ class LoopedStream(Advising):
         if self._is_finished:
             return
         num_chunks = self._state.num_chunks
-        while self._looped.frames_of_chunk(num_chunks)[1] <= self.num_frames:      # those that are waiting
+        while self._looped.frames_of_chunk(num_chunks)[1] <= self.num_frames:      # chunks that wait to be computed
             num_chunks += 1
         self._is_finished = True
         per_chunk = self._looped.frames_per_chunk // self._looped.frame_subsampling_factor
@@ -404,7 +410,8 @@ class LoopedStream(Advising):
         self._waiting.append(np.broadcast_to(frame, (count, frame.shape[1])))
 
     def pending_chunk(self) -> Chunk | None:
-        """The next chunk, if its frames have arrived; its matrix is valid until more frames are taken."""
+        """Return the next chunk, None if its frames have not arrived; its matrix is valid until more frames are taken.
+        """
         first, end = self._looped.frames_of_chunk(self._state.num_chunks)
         waiting, count = self._waiting, end - first
         if waiting.end - waiting.first < count or (self._is_finished and self.num_outputs >= self._num_rows):
@@ -415,7 +422,7 @@ class LoopedStream(Advising):
     def accept_output(self, chunk: Chunk, output: np.ndarray | NumericError) -> np.ndarray:
         """Take the result for the pending chunk; returns the rows that belong to this stream's output.
 
-        float32 (rows, output dim), both; a NumericError in its place is raised.
+        Both are float32 (rows, output dim); a NumericError in place of the result is raised.
         """
         self._waiting.forget(self._waiting.first + len(chunk.feats))
         if isinstance(output, NumericError):
@@ -431,12 +438,12 @@ class LoopedStream(Advising):
         return -(-self.num_frames // self._looped.frame_subsampling_factor)
 
     def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """All output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
+        """Compute all output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
 
         ``feats`` float (frames, input dim), as many as the chunk takes: the first with left and right context, later
         ones the following frames. ``ivector`` and errors as :meth:`accept`.
         """
-        if self._looped.io.ivector_dim and ivector is None:        # others are checked with the features
+        if self._looped.io.ivector_dim and ivector is None:        # a given i-vector is checked with the features
             self._looped.io.check_ivectors(None, None, 0)
         output, = self._looped.compute_chunks([Chunk(self._state, feats, ivector)])
         if isinstance(output, NumericError):
@@ -444,8 +451,56 @@ class LoopedStream(Advising):
         return output
 
     def _computed(self) -> np.ndarray:
-        """The output of all chunks whose frames have arrived."""
+        """Compute all chunks whose frames have arrived; returns their output."""
         outputs = [np.zeros((0, self._looped.io.output_dim), np.float32)]
         while (chunk := self.pending_chunk()) is not None:
             outputs.append(self.accept_output(chunk, self._looped.compute_chunks([chunk])[0]))
         return np.concatenate(outputs)
+
+
+# -- frames of a stream ------------------------------------------------------------------------------------------------
+
+
+class FrameBuffer:
+    """Rows of float32, numbered from 0 as they arrive; old ones are dropped. Memory is reused.
+
+    Attributes
+    ----------
+    first, end : numbers of the oldest row that is kept, and of the next one to come
+    """
+
+    def __init__(self, dim: int) -> None:
+        self._rows = np.empty((64, dim), dtype=np.float32)
+        self._place = 0              # the place of row ``first`` in the memory
+        self.first = self.end = 0
+
+    def append(self, rows: np.ndarray) -> None:
+        """Add float (rows, dim)."""
+        count = self.end - self.first
+        if self._place + count + len(rows) > len(self._rows):
+            kept = self._rows[self._place:self._place + count]
+            if 2 * (count + len(rows)) > len(self._rows):
+                self._rows = np.empty((2 * (count + len(rows)), self._rows.shape[1]), dtype=np.float32)
+            self._rows[:count] = kept.copy()
+            self._place = 0
+        begin = self._place + count
+        self._rows[begin:begin + len(rows)] = rows
+        self.end += len(rows)
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the rows with these numbers, float32 (numbers, dim), new; none of them may have been dropped."""
+        rows: np.ndarray = self._rows[numbers - self.first + self._place]
+        return rows
+
+    def between(self, first: int, end: int) -> np.ndarray:
+        """Return a view of rows, float32 (end - first, dim), valid until rows are added; none may have been dropped."""
+        begin = first - self.first + self._place
+        return self._rows[begin:begin + end - first]
+
+    def forget(self, before: int) -> None:
+        """Drop the rows before number ``before``."""
+        before = min(max(before, self.first), self.end)
+        self._place += before - self.first
+        self.first = before
+        if self.first == self.end:
+            self._place = 0

@@ -7,7 +7,7 @@ from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
-MAX_PENDING = 32 * 2**20  # float32 numbers
+MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wait for a full minibatch
 
 
 @dataclass
@@ -47,7 +47,10 @@ class ComputeOptions:
                 raise UsageError(f"--{name}={value} must be {least} or more")
 
     def extra_context(self, is_first: bool, is_last: bool) -> tuple[int, int]:
-        """A chunk's left and right context beyond what the network needs, in frames; it may be both first and last."""
+        """Return a chunk's left and right context beyond what the network needs, in frames.
+
+        A chunk may be both first and last.
+        """
         initial, final = self.extra_left_context_initial, self.extra_right_context_final
         return (initial if is_first and initial >= 0 else self.extra_left_context,
                 final if is_last and final >= 0 else self.extra_right_context)
@@ -99,7 +102,7 @@ class XvectorOptions:
             raise UsageError(f"--min-chunk-size={self.min_chunk_size} must be 1 or more")
         if not self.pad_input and 0 < self.chunk_size < self.min_chunk_size:
             raise UsageError(f"--chunk-size={self.chunk_size} is less than --min-chunk-size={self.min_chunk_size}",
-                             "no chunk would be long enough; use --pad-input=true or another size")
+                             "no chunk would be long enough: use --pad-input=true or another size")
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,25 @@
-"""A network's arrays in device memory: one :class:`ParameterStore` per network and device, for all bound to it.
+"""Storage of a network's arrays for the operations of a device: a :class:`ParameterStore` for each network and device.
 
-The store has copies of all arrays that kernels read or write: those that components declare as ``PARAMETERS`` and
-``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its components are copies of the
-network's with views of these in place of arrays. All else is the network's, on the host:
+All that is bound to a network takes its components from the network's store, and trainers change parameters through
+the store, so that they need not know the device. On the CPU a :class:`HostStore` is the network itself. A
+:class:`DeviceStore` has copies, in device memory, of all arrays that kernels read or write: those that components
+declare as ``PARAMETERS`` and ``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its
+components are copies of the network's with views of these vectors in place of arrays. Everything else is on the host:
 
 - **settings** (learning rates, proportions, test modes) go from the host to the store's components before each run
   (:meth:`ParameterStore.take_settings`), never back: components change none while they run;
 - **the state of natural gradient**, and marks of what was ever stored, are objects that both share;
 - **arrays** are not watched: after changing one on the host call :meth:`ParameterStore.push`, and before reading
   what the device has changed call :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
-- **the structure**: a store of an older version is invalid, and what was bound to it refuses to run.
+- **the structure**: a store of an older version is invalid, and what was bound to it refuses to run;
+- **results** that the host need not wait for: :meth:`ParameterStore.when_done` takes what is to be done with them.
 """
 from __future__ import annotations
 
 import copy
+import math
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -62,7 +67,7 @@ def _placed(host: Component) -> list[_Placed]:
 
 
 def _leaves(group: Sequence[_Placed]) -> Iterator[_Placed]:
-    """Those that hold arrays: a component without children."""
+    """Yield the components that hold arrays, which have no children."""
     return (placed for placed in group if not placed.host.children)
 
 
@@ -123,19 +128,157 @@ class _Arrays:
             array[...] = packed[start:start + array.size].reshape(array.shape)
 
 
-class ParameterStore:
-    """The part of a network that is on a device; made by :func:`on_device`.
+def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
+    """Return the factors that keep a change of parameters within limits on its 2-norm.
+
+    Kaldi: ``UpdateNnetWithMaxChange``. ``ops/cuda/store.py`` has the same for devices (``limit_changes``).
+
+    Parameters
+    ----------
+    squares : float64 (components,), the sum of squares of each component's change
+    limits : float64 (components,), the limit of each component's change times ``scale``; 0: no limit, NaN: the
+        component is not trained
+    global_limit : the limit of the whole change times ``scale``, after the components' limits; 0: no limit
+    scale : the factor by which the change will be multiplied, 0 or more
+
+    Returns
+    -------
+    float64 (components + 1,) : a factor for each component, 0 for one that is not trained, then the factor of the
+    whole change, NaN if the change is infinite
+    """
+    sizes = np.sqrt(squares) * scale
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = np.where((limits != 0.0) & (sizes > limits), limits / sizes, 1.0)
+        factors[np.isnan(limits)] = 0.0
+        size = scale * math.sqrt((factors * factors * squares).sum())
+    global_factor = 1.0
+    if global_limit != 0.0 and size > global_limit:      # a NaN size passes, as in Kaldi
+        global_factor = math.nan if math.isinf(size) else global_limit / size
+    return np.append(factors, global_factor)
+
+
+class ParameterStore(ABC):
+    """A network's components for the operations of a device; made by :func:`on_device`.
 
     Attributes
     ----------
     host : the network
-    components : one for each of the network's, in its order; they compute with the device's arrays
     """
 
+    def __init__(self, host: Nnet) -> None:
+        self.host = host
+        self._reports: list[Callable[[], object]] = []
+
+    @property
+    @abstractmethod
+    def components(self) -> list[Component]:
+        """Components that compute with the device's arrays, one for each of the network's, in its order."""
+
+    @property
+    def version(self) -> int:
+        """The version of the network, which structural edits raise."""
+        return self.host.version
+
+    @property
+    def component_names(self) -> list[str]:
+        """The names of the network's components."""
+        return self.host.component_names
+
+    @abstractmethod
+    def push(self) -> None:
+        """Copy all arrays from the host to the device, and take the host's settings."""
+
+    @abstractmethod
+    def pull(self) -> None:
+        """Copy parameters and statistics from the device into the host's arrays, in place."""
+
+    @abstractmethod
+    def take_settings(self) -> None:
+        """Copy the settings of the host's components to the store's."""
+
+    @abstractmethod
+    def scale_components(self, factors: np.ndarray) -> None:
+        """Multiply parameters and statistics of each component by its factor, float (components,), in place."""
+
+    @abstractmethod
+    def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
+        """Add to each component its factor, float (components,), times that of another store of this device."""
+
+    @abstractmethod
+    def add_limited(self, change: ParameterStore, limits: np.ndarray, global_limit: float, scale: float,
+                    momentum: float) -> Callable[[], np.ndarray]:
+        """Add ``scale`` times ``change`` within limits, then multiply ``change`` by ``momentum``, without waiting.
+
+        Parameters
+        ----------
+        change : a store of this device; components that are not trained stay as they are
+        limits, global_limit : as for :func:`limiting_factors`
+        momentum : the factor of the change that remains; 0 for a change that is infinite, which is not added
+
+        Returns
+        -------
+        A function that waits for the device and returns what :func:`limiting_factors` does.
+        """
+
+    def when_done(self, report: Callable[[], object]) -> None:
+        """Keep ``report`` for :meth:`run_reports`, or call it at once if there is nothing to wait for."""
+        self._reports.append(report)
+
+    def num_reports(self) -> int:
+        """Return how many reports are kept."""
+        return len(self._reports)
+
+    def run_reports(self, count: int | None = None) -> None:
+        """Call the reports that are kept, or the ``count`` oldest, each once."""
+        count = len(self._reports) if count is None else count
+        reports, self._reports = self._reports[:count], self._reports[count:]
+        for report in reports:
+            report()
+
+
+class HostStore(ParameterStore):
+    """The store of a network on the CPU: the network's own components and arrays."""
+
+    @property
+    def components(self) -> list[Component]:
+        return self.host.components
+
+    def push(self) -> None:
+        pass
+
+    def pull(self) -> None:
+        pass
+
+    def take_settings(self) -> None:
+        pass
+
+    def scale_components(self, factors: np.ndarray) -> None:
+        self.host.scale_components(factors)
+
+    def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
+        self.host.add_components(factors, other.host)
+
+    def add_limited(self, change: ParameterStore, limits: np.ndarray, global_limit: float, scale: float,
+                    momentum: float) -> Callable[[], np.ndarray]:
+        factors = limiting_factors(change.host.squares(), limits, global_limit, abs(scale))
+        is_finite = not math.isnan(factors[-1])
+        if is_finite:
+            self.host.add_components(factors[:-1] * scale * factors[-1], change.host)
+        change.host.scale_components(np.where(np.isnan(limits), 1.0, momentum if is_finite else 0.0))
+        return lambda: factors
+
+    def when_done(self, report: Callable[[], object]) -> None:
+        report()
+
+
+class DeviceStore(ParameterStore):
+    """The store of a network on a GPU, with copies of its arrays in device memory."""
+
     def __init__(self, host: Nnet, ops: Ops) -> None:
-        self.host, self.ops, self._version = host, ops, host.version
+        super().__init__(host)
+        self.ops, self._version = ops, host.version
         self._groups = [_placed(component) for component in host.components]
-        self.components: list[Component] = [group[0].here for group in self._groups]
+        self._components = [group[0].here for group in self._groups]
         self._parameters = _Arrays(ops, self._groups, "PARAMETERS", np.float32)
         self._statistics = _Arrays(ops, self._groups, "STATISTICS", np.float64)
         self._arrays = self._parameters, self._statistics
@@ -146,23 +289,16 @@ class ParameterStore:
         self.push()
 
     @property
-    def version(self) -> int:
-        """The network's."""
-        return self.host.version
-
-    @property
-    def component_names(self) -> list[str]:
-        """The network's."""
-        return self.host.component_names
+    def components(self) -> list[Component]:
+        return self._components
 
     def fits(self, nnet: Nnet, ops: Ops) -> bool:
-        """Whether it is the store of this network, in its current version, for these operations."""
+        """Return whether the store is of this network, in its current version, for these operations."""
         return self.host is nnet and self._version == nnet.version and self.ops is ops
 
     # -- host and device ---------------------------------------------------------------------------------------------
 
     def push(self) -> None:
-        """Copy all arrays from the host to the device, and take its settings."""
         for arrays in self._arrays:
             arrays.push()
         for group in self._groups:
@@ -173,12 +309,10 @@ class ParameterStore:
         self.take_settings()
 
     def pull(self) -> None:
-        """Copy parameters and statistics from the device into the host's arrays, in place."""
         for arrays in self._arrays:
             arrays.pull()
 
     def take_settings(self) -> None:
-        """Copy the host's settings to the store's components."""
         for group in self._groups:
             for placed in group:
                 placed.take_settings()
@@ -186,28 +320,20 @@ class ParameterStore:
     # -- arithmetic on components --------------------------------------------------------------------------------------
 
     def scale_components(self, factors: np.ndarray) -> None:
-        """As :meth:`Nnet.scale_components`, but fractions of counts, which Kaldi cuts off, are kept."""
+        """Scale as :meth:`Nnet.scale_components` does, but keep fractions of counts, which Kaldi cuts off."""
         for arrays in self._arrays:
             arrays.segments.scale(arrays.factors(factors))
 
     def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
-        """As :meth:`Nnet.add_components`, but fractions of counts, which Kaldi cuts off, are kept."""
+        """Add as :meth:`Nnet.add_components` does, but keep fractions of counts, which Kaldi cuts off."""
+        assert isinstance(other, DeviceStore)
         for arrays, theirs in zip(self._arrays, other._arrays, strict=True):
             arrays.segments.add(arrays.factors(factors), theirs.segments)
         self._merge_marks(other, factors != 0.0)
 
     def add_limited(self, change: ParameterStore, limits: np.ndarray, global_limit: float, scale: float,
                     momentum: float) -> Callable[[], np.ndarray]:
-        """Add ``scale`` times a change within limits, then multiply the change with ``momentum``; no waiting.
-
-        Parameters
-        ----------
-        limits : float64, of each component; 0 for none, NaN for one that is not trained and does not change
-
-        Returns
-        -------
-        A function that waits for the factors, see ``max_change.limiting_factors``.
-        """
+        assert isinstance(change, DeviceStore)
         from nnet3py.ops.cuda.graphs import Replays
 
         if self._additions is None or change is not self._changed_by:    # captured launches hold its arrays' addresses
@@ -218,7 +344,7 @@ class ParameterStore:
         self._merge_marks(change, ~np.isnan(limits))
         return self.ops.read_later(self._applied)
 
-    def _queue_addition(self, change: ParameterStore, global_limit: float, scale: float, momentum: float) -> None:
+    def _queue_addition(self, change: DeviceStore, global_limit: float, scale: float, momentum: float) -> None:
         from nnet3py.ops.cuda.store import limit_changes
 
         parameters = change._parameters.segments
@@ -229,7 +355,7 @@ class ParameterStore:
             arrays.segments.add(factors, theirs.segments)
             theirs.segments.scale(remaining)
 
-    def _merge_marks(self, other: ParameterStore, added: np.ndarray) -> None:
+    def _merge_marks(self, other: DeviceStore, added: np.ndarray) -> None:
         """Mark as stored in each sum what was stored in either component, where the second was ``added``."""
         for c in np.flatnonzero(added):
             for mine, theirs in zip(self._groups[c], other._groups[c], strict=True):
@@ -237,24 +363,27 @@ class ParameterStore:
                     mine.host.stored |= theirs.host.stored    # type: ignore[attr-defined]
 
 
-_made: weakref.WeakKeyDictionary[Nnet, weakref.ref[ParameterStore]] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[Nnet, weakref.ref[DeviceStore]] = weakref.WeakKeyDictionary()
 
 
-def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> Nnet | ParameterStore:
-    """What to take components from for the operations of a device: the network on the CPU, else its store.
+def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> ParameterStore:
+    """Return the store that has a network's components for the operations of a device.
 
-    A store serves everything bound to the network, as long as anything is; after structural edits there is a new one.
+    On a GPU a store serves everything bound to the network, as long as anything is; after structural edits there is a
+    new one.
     """
-    if ops.device == "cpu" or isinstance(nnet, ParameterStore):
+    if isinstance(nnet, ParameterStore):
         return nnet
+    if ops.device == "cpu":
+        return HostStore(nnet)
     reference = _made.get(nnet)
     store = reference() if reference is not None else None
     if store is None or not store.fits(nnet, ops):
-        store = ParameterStore(nnet, ops)
+        store = DeviceStore(nnet, ops)
         _made[nnet] = weakref.ref(store)
     return store
 
 
 def host_of(nnet: Nnet | ParameterStore) -> Nnet:
-    """The network on the host."""
+    """Return the network, given itself or its store."""
     return nnet.host if isinstance(nnet, ParameterStore) else nnet

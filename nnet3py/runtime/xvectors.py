@@ -1,4 +1,4 @@
-"""One vector for each utterance: an x-vector, which a network with a layer of statistics pooling computes.
+"""X-vectors: one vector for each utterance, from a network with a layer of statistics pooling.
 
 Long utterances are cut into chunks, whose vectors are averaged. Kaldi: nnet3-xvector-compute,
 nnet3-xvector-compute-batched.
@@ -12,31 +12,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
-from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.statistics_pooling import StatisticsPoolingComponent
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.index import sequence_indexes
 from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.runtime.cutting import CPU_ROWS, Utterance
-from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.runtime.computer import ComputerCache
+from nnet3py.runtime.cutting import CPU_ROWS, NetworkIo, Utterance
 from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
 
 MAX_PENDING = 256      # utterances that may wait for a minibatch of full chunks
 
 
-class _Chunks:
-    """Computes the vectors of chunks of one length, some at a time."""
+class _ChunkComputer:
+    """A computer of the vectors of chunks of one length, some at a time."""
 
     def __init__(self, nnet: Nnet, compiler: CachingCompiler, device: str, debug: bool) -> None:
         self.io = NetworkIo(nnet)
         self._computers = ComputerCache(nnet, compiler, device=device, capacity=compiler.capacity, debug=debug)
 
     def compute(self, chunks: np.ndarray) -> np.ndarray:
-        """float32 (chunks, output dim) for float (chunks, frames, input dim); NumericError for NaN in it."""
+        """Return float32 (chunks, output dim) for float (chunks, frames, input dim); NumericError for NaN in it."""
         count, num_frames = chunks.shape[:2]
         request = ComputationRequest([IoSpecification("input", sequence_indexes(count, np.arange(num_frames)))],
                                      [IoSpecification("output", sequence_indexes(count, np.zeros(1)))])
@@ -47,7 +46,7 @@ class _Chunks:
 
 
 @dataclass
-class _Pending:
+class _PendingUtterance:
     """An utterance with chunks that have not been computed."""
 
     key: str
@@ -56,20 +55,20 @@ class _Pending:
     error: Nnet3Error | None = None
 
 
-class _Queue:
+class _UtteranceQueue:
     """The utterances that have not been returned yet; subclasses compute their chunks."""
 
-    def __init__(self, chunks: _Chunks) -> None:
+    def __init__(self, chunks: _ChunkComputer) -> None:
         self._chunks = chunks
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_PendingUtterance] = deque()
 
-    def _enter(self, key: str, num_chunks: int) -> _Pending:
-        pending = _Pending(key, np.zeros(self._chunks.io.output_dim, np.float32), num_chunks)
+    def _append(self, key: str, num_chunks: int) -> _PendingUtterance:
+        pending = _PendingUtterance(key, np.zeros(self._chunks.io.output_dim, np.float32), num_chunks)
         self._pending.append(pending)
         return pending
 
     def _finished(self) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
-        """Hand out the utterances at the front of the queue that are complete."""
+        """Yield the utterances at the front of the queue that are complete."""
         while self._pending and not self._pending[0].num_waiting:
             utterance = self._pending.popleft()
             yield utterance.key, utterance.error or self._finish(utterance.vector)
@@ -81,8 +80,8 @@ class _Queue:
             return error
 
 
-class XvectorComputer(_Queue):
-    """Computes the vectors of utterances. Full chunks, of one utterance or of many, are computed some at a time.
+class XvectorComputer(_UtteranceQueue):
+    """A computer of the vectors of utterances. Full chunks, of one utterance or of many, are computed some at a time.
 
     Parameters
     ----------
@@ -90,8 +89,8 @@ class XvectorComputer(_Queue):
     options : see :class:`XvectorOptions`
     optimize, compiler : options of the compiler
     device : "cpu" or "cuda"
-    debug : log every command as it runs
-    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
+    debug : whether to log every command as it runs
+    training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
     def __init__(self, nnet: Nnet, options: XvectorOptions | None = None, optimize: OptimizeOptions | None = None,
@@ -100,11 +99,12 @@ class XvectorComputer(_Queue):
         self.options, nnet = options or XvectorOptions(), for_inference(nnet, training_mode)
         self.options.check()
         self.compiler = CachingCompiler.with_options(nnet, optimize, compiler)
-        super().__init__(_Chunks(nnet, self.compiler, device, debug))
-        self._full: list[tuple[_Pending, np.ndarray, np.float32]] = []      # full chunks that wait, and their weights
+        super().__init__(_ChunkComputer(nnet, self.compiler, device, debug))
+        # Full chunks that wait, and their weights.
+        self._full: list[tuple[_PendingUtterance, np.ndarray, np.float32]] = []
 
     def compute(self, feats: np.ndarray) -> np.ndarray:
-        """The vector of one utterance: the mean of those of its chunks, weighted by their lengths.
+        """Compute the vector of one utterance: the mean of those of its chunks, weighted by their lengths.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class XvectorComputer(_Queue):
         """Yield (key, vector) in the order of ``utterances``; i-vectors are not used.
 
         Errors of :meth:`compute` for one utterance, except a ShapeError, are yielded in its place, as is an error
-        that an utterance came with. What is raised comes after the utterances before it were yielded.
+        that an utterance came with. Other errors are raised after the utterances before were yielded.
         """
         self._full.clear()
         self._pending.clear()
@@ -163,7 +163,7 @@ class XvectorComputer(_Queue):
                                        f"{self.options.min_chunk_size}", "use --pad-input=true")
             except NumericError as found:
                 error = found
-        pending = self._enter(utterance.key, len(chunks))
+        pending = self._append(utterance.key, len(chunks))
         pending.error = error
         total = sum(map(len, chunks))
         for chunk in chunks:
@@ -180,7 +180,7 @@ class XvectorComputer(_Queue):
             self._run(self._full)
             self._full.clear()
 
-    def _run(self, chunks: list[tuple[_Pending, np.ndarray, np.float32]]) -> None:
+    def _run(self, chunks: list[tuple[_PendingUtterance, np.ndarray, np.float32]]) -> None:
         """Compute chunks of one length."""
         vectors = self._chunks.compute(np.stack([chunk for _, chunk, _ in chunks]))
         for (pending, _, weight), vector in zip(chunks, vectors, strict=True):
@@ -188,21 +188,21 @@ class XvectorComputer(_Queue):
             pending.num_waiting -= 1
 
     def _cut(self, feats: np.ndarray) -> list[np.ndarray]:
-        """The chunks of an utterance; the last may be shorter. Those that are too short are left out."""
+        """Return the chunks of an utterance; the last may be shorter. Chunks that are too short are left out."""
         size = self.options.chunk_size
         size = len(feats) if size == -1 else min(size, len(feats))
         chunks = [feats[begin:begin + size] for begin in range(0, len(feats), size)]
         return [chunk for chunk in chunks if self.options.pad_input or len(chunk) >= self.options.min_chunk_size]
 
     def _padded(self, chunk: np.ndarray) -> np.ndarray:
-        """The chunk, made as long as the least one with copies of its first and last frames."""
+        """Return the chunk, made as long as the least one with copies of its first and last frames."""
         missing = max(0, self.options.min_chunk_size - len(chunk))
         frames = np.arange(-(missing // 2), len(chunk) + missing - missing // 2)
         return chunk[np.clip(frames, 0, len(chunk) - 1)]
 
 
 def pooling_context(nnet: Nnet) -> tuple[int, int]:
-    """Frames of left and right context that the layers before the pooling of statistics take from every chunk.
+    """Return the left and right context that the layers before statistics pooling take from every chunk, in frames.
 
     Kaldi measures it with ``SetRequireDirectInput``.
     """
@@ -214,15 +214,15 @@ def pooling_context(nnet: Nnet) -> tuple[int, int]:
     return compute_simple_nnet_context(measured)
 
 
-class BatchedXvectorComputer(_Queue):
-    """Computes the vectors of utterances from chunks of one length, those of many utterances at a time.
+class BatchedXvectorComputer(_UtteranceQueue):
+    """A computer of the vectors of utterances from chunks of one length, those of many utterances at a time.
 
     Parameters
     ----------
     nnet : the network, left unchanged: a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`BatchedXvectorOptions`
     device : "cpu" or "cuda"
-    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
+    training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
 
     Raises
     ------
@@ -240,16 +240,16 @@ class BatchedXvectorComputer(_Queue):
             raise UsageError(f"--chunk-size={self.options.chunk_size} must be more than the network's context, "
                              f"{self.left_context} + {self.right_context} frames")
         self.compiler = CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
-        super().__init__(_Chunks(nnet, self.compiler, device, self.options.debug))
+        super().__init__(_ChunkComputer(nnet, self.compiler, device, self.options.debug))
         self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._chunks.io.input_dim),
                                dtype=np.float32)
-        self._in_batch: list[tuple[_Pending, np.float32]] = []      # with the weights of their chunks
+        self._in_batch: list[tuple[_PendingUtterance, np.float32]] = []      # utterances, and their chunks' weights
 
     def compute(self, utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
         """Yield (key, vector) in the order of ``utterances``: (key, float (frames, input dim)), not empty.
 
         The vector, float32 (output dim,), is the mean of those of the utterance's chunks. Utterances shorter than a
-        chunk are left out if they are not padded. For one with NaN or infinity, or whose vector has NaN, the
+        chunk are left out if they are not padded. For an utterance with NaN or infinity, or whose vector has NaN, the
         NumericError is yielded. Raises ShapeError as :class:`XvectorComputer` does.
         """
         self._pending.clear()
@@ -266,7 +266,7 @@ class BatchedXvectorComputer(_Queue):
         starts = chunk_starts(len(feats), self.options.chunk_size, self._context, self.options.pad_input)
         if not starts:
             return
-        pending = self._enter(key, len(starts))
+        pending = self._append(key, len(starts))
         try:
             self._chunks.io.check_features(feats)
         except NumericError as error:
@@ -288,7 +288,7 @@ class BatchedXvectorComputer(_Queue):
 
 
 def chunk_starts(num_frames: int, chunk_size: int, context: int, pad_input: bool = True) -> list[int]:
-    """The first frames of the chunks of an utterance; none for one that is too short and not padded.
+    """Return the first frames of the chunks of an utterance; none for one that is too short and not padded.
 
     A chunk pools ``chunk_size - context`` frames. If these do not add up to the utterance's length, chunks overlap or
     have gaps between them, whichever weights all frames more evenly. Kaldi: SplitUtteranceIntoChunks.
@@ -309,6 +309,6 @@ def chunk_starts(num_frames: int, chunk_size: int, context: int, pad_input: bool
 
 
 def _even_pieces(total: int, count: int) -> list[int]:
-    """``count`` numbers that add up to ``total`` and differ by one at most, the smaller ones first."""
+    """Return ``count`` numbers that add up to ``total`` and differ by one at most, the smaller ones first."""
     each, more = divmod(total, count)
     return [each] * (count - more) + [each + 1] * more

@@ -10,13 +10,15 @@ import numpy as np
 from nnet3py.cached_property import cached_property
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.den_fst import check_system
-from nnet3py.chain.end_to_end import end_to_end_supervision
-from nnet3py.chain.make_supervision import SupervisionMaker
-from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.normalize import Normalizer
+from nnet3py.chain.normalization import Normalizer, normalization_fst
 from nnet3py.chain.options import SupervisionOptions
-from nnet3py.chain.proto_supervision import proto_from_lattice, proto_from_phones
-from nnet3py.egs.supervision import Supervision
+from nnet3py.chain.supervision import (
+    SupervisionMaker,
+    end_to_end_supervision,
+    proto_from_lattice,
+    proto_from_phones,
+)
+from nnet3py.egs.chain_example import Supervision
 from nnet3py.errors import ShapeError, within
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel

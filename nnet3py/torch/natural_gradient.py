@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from nnet3py import extras
-from nnet3py.components.layer_fields import default_rank_in, default_rank_out
-from nnet3py.components.layer_gradient import natural_gradient_step
-from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.natural_gradient import OnlineNaturalGradient, natural_gradient_step
+from nnet3py.components.updatable import default_rank_in, default_rank_out
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.network.whole_model import check_ratio, constrain_matrix
+from nnet3py.runtime.parameter_store import limiting_factors
 from nnet3py.torch.memory import matrix_of, operations_for, wait
-from nnet3py.training.max_change import limiting_factors
 
 if TYPE_CHECKING:
     import torch as _torch

@@ -1,20 +1,13 @@
-"""Training: objectives, the minibatch loop, limits on changes, combination and diagnostics.
+"""Training: minibatches, objectives, the trainer and its limits, diagnostics, and averages of models.
 
-``objective.py``, ``trainer.py``, ``max_change.py``, ``averaging.py``, ``diagnostics.py``, ``combination.py``
-(averages of the last models), ``progress.py`` (between two models), ``transitions.py`` (transition probabilities and
-priors from alignments), ``example_outputs.py`` and ``lda_accumulator.py`` (outputs in training mode, their LDA
-statistics). ``trainer.py`` has ``MinibatchTrainer``, what training on any kind of example shares; a kind of example
-says what is computed for it (``_request``, ``_inputs``, ``_parts``) and sets derivatives (``_process_outputs``). Chain
-training: ``chain/denominator.py`` (``DenominatorComputation(ops, graph, leaky).compute(output, num_sequences, deriv,
-scale)``) and ``chain/numerator.py`` are put together in ``chain_objective.py``; ``chain_outputs.py`` computes all
-outputs of an example with it, for ``chain_trainer.py`` and ``chain_diagnostics.py``. ``combine_nnets`` takes a function
-that makes diagnostics, so it serves both kinds of training.
+The most important names: ``MinibatchTrainer`` (``trainer.py``), which training on any kind of example shares and of
+which ``NnetTrainer``, ``ChainTrainer`` and ``DiscriminativeTrainer`` are the kinds; ``train`` (``train.py``), whole
+trainings from Python on anything that ``training_data.py`` makes minibatches from; and ``Trainer``
+(``array_trainer.py``), for training loops that users write. A trainer for a new kind of example defines ``_request``,
+``_inputs``, ``_node_rows`` and ``_process_outputs``, which sets derivatives. ``objectives.py`` has the objectives of
+outputs, ``loss_function.py`` losses in their place; ``max_change.py`` limits changes; ``diagnostics.py`` measures
+networks and combines the last models; ``trainer_state.py`` has the state with which a training goes on.
 
-``train.py``: ``train(nnet, data, …)`` from Python, on anything that ``training_data.py`` makes minibatches from: arrays
-(``targets.py`` says in which forms), tensors (``tensors.py``), tables, examples, archives. ``gradients.py``:
-derivatives of one utterance.
-
-Losses of one's own: ``loss_function.py`` calls one and checks what it returns, ``output_objectives.py`` puts it in the
-place of an output's objective, for ``NnetTrainer`` and ``NnetDiagnostics``. Loops of one's own: ``array_trainer.py``
-(``Trainer``), with ``array_minibatches.py`` (arrays as inputs, context included) and ``trainer_state.py``.
+Imports nothing of ``drivers/`` and ``cli/``. Trainers work through ``runtime/parameter_store.py`` and never ask for the
+device. PyTorch's optimizers lack Kaldi's natural gradient and max-change; ``nnet3py.torch`` brings these to it.
 """

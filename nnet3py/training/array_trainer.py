@@ -1,4 +1,4 @@
-"""Training step by step on arrays or tensors: loops of one's own. Kaldi's part of a step is that of ``trainer.py``."""
+"""Training step by step on arrays or tensors, for training loops that users write. ``trainer.py`` has the steps."""
 from __future__ import annotations
 
 import math
@@ -17,38 +17,45 @@ from nnet3py.config_line import did_you_mean
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
-from nnet3py.network.any_model import AnyModel, network_of
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
-from nnet3py.training.array_minibatches import ArrayInputs, supervision_of
-from nnet3py.training.options import TrainerOptions, TrainerSettings
-from nnet3py.training.output_objectives import (
+from nnet3py.training.objectives import (
     Frames,
     LossLike,
+    LossTarget,
     OutputObjectives,
-    Wanted,
     kaldi_derivative,
     loss_objective,
 )
-from nnet3py.training.tensors import as_array, is_array
-from nnet3py.training.trainer import MinibatchTrainer, Part
+from nnet3py.training.options import TrainerOptions, TrainerSettings
+from nnet3py.training.targets import as_array, is_array
+from nnet3py.training.trainer import MinibatchTrainer, NodeRows
+from nnet3py.training.training_data import ArrayInputs, supervision_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from nnet3py.training.data_types import Array
+    from nnet3py.training.minibatches import Array
 
 
 @dataclass(frozen=True)
 class _Output:
-    """An output of a minibatch, and what trains it: what a loss is given, or the supervision of its own objective."""
+    """An output of a minibatch, with the target of a loss or the supervision of the node's own objective.
+
+    Attributes
+    ----------
+    name, indexes : as those of ``NnetIo``
+    frames : how the rows are arranged
+    target, supervision : one of them is None; both are before the targets are known
+    """
 
     name: str
     indexes: np.ndarray
     frames: Frames
-    wanted: Wanted | None = None
+    target: LossTarget | None = None
     supervision: GeneralMatrix | None = None
 
 
@@ -60,16 +67,22 @@ class _Minibatch:
 
 @dataclass(frozen=True)
 class _Forward:
-    """A minibatch between the forward and the backward pass."""
+    """A minibatch between the forward and the backward pass.
+
+    Attributes
+    ----------
+    is_single : the features have no axis of sequences
+    has_one_name : one output was asked for, by its name, and not a list of outputs
+    """
 
     minibatch: _Minibatch
     computer: Computer
-    is_single: bool            # features without the axis of sequences
-    has_one_name: bool         # one output was asked for, by its name
+    is_single: bool
+    has_one_name: bool
 
 
 class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
-    """The trainer for these minibatches; ``values`` are the losses of the outputs in the last one."""
+    """Trainer on minibatches of arrays; ``values`` has the losses of the outputs in the last minibatch, by name."""
 
     def __init__(self, nnet: Nnet, options: TrainerOptions, objectives: OutputObjectives) -> None:
         super().__init__(nnet, options)
@@ -84,16 +97,16 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
     def _inputs(self, eg: _Minibatch) -> Iterable[NnetIo]:
         return eg.inputs
 
-    def _parts(self, eg: _Minibatch) -> Iterable[Part]:
+    def _node_rows(self, eg: _Minibatch) -> Iterable[NodeRows]:
         return chain(eg.inputs, eg.outputs)
 
     def _process_outputs(self, computer: Computer, eg: _Minibatch, suffix: str) -> None:
         for io in eg.outputs:
             output, deriv = computer.output_view(io.name), computer.input_view(io.name)
-            if io.wanted is not None:
+            if io.target is not None:
                 with within(f"minibatch {self.num_minibatches}"):
                     objective, self.values[io.name] = loss_objective(
-                        self._objectives.losses[io.name], io.name, computer.ops, io.wanted, output, deriv)
+                        self._objectives.losses[io.name], io.name, computer.ops, io.target, output, deriv)
             else:
                 assert io.supervision is not None
                 objective = self._objectives.queue_own(computer.ops, io.name, io.supervision, output, deriv)()
@@ -109,7 +122,7 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
         return computer
 
     def backward(self, computer: Computer, eg: _Minibatch, derivatives: Mapping[str, np.ndarray]) -> None:
-        """Run the other half, with derivatives of objectives, float32 (rows, dim) by output."""
+        """Run the second half of a step, with derivatives of objectives, float32 (rows, dim) by output."""
         for name, derivative in derivatives.items():
             computer.accept_input(name, derivative)
         with BlasAlone():
@@ -118,10 +131,10 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
 
 
 class Trainer(Advising):
-    """Trains a network in place, step by step, on arrays or tensors of your own: for loops of your own.
+    """Trainer of a network, in place, step by step on arrays or tensors, for a training loop that you write.
 
     A step is one of ``nnet3-train``: natural gradient, max-change, momentum, l2, the orthonormal constraint.
-    :func:`nnet3py.train` makes the loop; :class:`nnet3py.NnetTrainer` takes examples, such as those of archives.
+    :func:`nnet3py.train` has a loop already; :class:`nnet3py.NnetTrainer` takes examples, such as those of archives.
 
     >>> trainer = nnet3py.Trainer(nnet, learning_rate=0.005, loss=torch.nn.CrossEntropyLoss(), momentum=0.5)
     >>> for feats, classes in loader:
@@ -130,19 +143,19 @@ class Trainer(Advising):
 
     Parameters
     ----------
-    nnet : changed in place
-    loss : in place of the objective of the output nodes: a :class:`nnet3py.Loss`, or a function or module that makes
-        one; a dict of these by the names of outputs. None: the nodes' objectives
-    learning_rate : None: the network's own; each component multiplies it by its factor
+    nnet : the network, which is changed in place
+    loss : a loss to minimize in place of the objective of the output nodes: a :class:`nnet3py.Loss`, or a function or
+        module to make one of; or a dict of these by the names of outputs. None: the nodes' objectives
+    learning_rate : the rate, which each component multiplies by its factor; None: the components' own rates
     frame_subsampling_factor : frames of features for each row of output
-    padding : repeat the first and the last frame as often as the network looks beyond them; False: features bring
-        these frames, so that outputs have fewer
-    options : :class:`nnet3py.TrainerOptions`
-    settings : of these options, by name: ``momentum=0.5, max_param_change=1.0, device="cuda"``
+    padding : repeat the first and the last frame as often as the network looks beyond them; False: features contain
+        these frames, so that outputs have fewer frames
+    options : options of the training, :class:`nnet3py.TrainerOptions`
+    settings : attributes of the options by name: ``momentum=0.5, max_param_change=1.0, device="cuda"``
 
     Raises
     ------
-    UsageError : options, losses or outputs that there are not, or that make no sense
+    UsageError : options, losses or outputs that do not exist, or that make no sense
     Nnet3Error : a network with other inputs than ``input`` and ``ivector``
     """
 
@@ -178,23 +191,23 @@ class Trainer(Advising):
 
     @property
     def nnet(self) -> Nnet:
-        """The network, with all that it has learned so far."""
+        """The network, trained as far as the last step."""
         self._trainer.synchronize()
         return self._trainer.nnet
 
     @property
     def num_steps(self) -> int:
-        """Steps so far."""
+        """The number of steps so far."""
         return self._trainer.num_minibatches
 
     @property
     def learning_rate(self) -> float:
-        """The rate that was set last, which may be set before each step; NaN where the network's own are used."""
+        """The rate that was set last, NaN where the components' own rates are used; it may be set before each step."""
         return self._rate
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        """Set it, times each component's factor. UsageError for 0 or less."""
+        """Set the rate, which each component multiplies by its factor. UsageError for 0 or less."""
         if not 0.0 < rate < math.inf:
             raise UsageError(f"learning_rate={rate} must be above 0", "nnet3py.freeze keeps components as they are")
         self._rate = float(rate)
@@ -210,34 +223,34 @@ class Trainer(Advising):
         Parameters
         ----------
         feats : float (sequences, frames, dim), or (frames, dim) of one sequence
-        target : for the frames of the output: integers (sequences, frames), classes, -1 for a frame that does not
-            count; numbers (sequences, frames, width); or anything else that the loss takes. Of one sequence without
-            the first axis. A dict by the names of outputs trains several, or others than ``output``
-        ivector : float (sequences, ivector dim), where the network has that input
-        num_frames : what the mean of a loss is over; None: the frames that count
+        target : for the frames of the output: classes, integers (sequences, frames), -1 for a frame that does not
+            count; numbers (sequences, frames, width); or anything else that the loss takes. For one sequence without
+            the first axis. A dict by the names of outputs trains several outputs, or others than ``output``
+        ivector : float (sequences, ivector dim), where the network has an input ``ivector``
+        num_frames : the number of frames over which the loss is a mean; None: the frames that count
 
         Returns
         -------
-        The loss before the step, as the function has it; or minus the objective per frame. Sums over outputs.
+        The loss before the step, as the function returns it; or minus the objective per frame. Sums over outputs.
 
         Raises
         ------
         ShapeError : arrays whose shapes do not fit the network or each other
         NumericError : NaN or infinity in them, in the loss or its derivative; the parameters are as they were
-        UsageError : a loss that does not return what it should; classes for an output that is no log-softmax, without
-            a loss
+        UsageError : a loss that does not return a value and a derivative; classes for an output that is no
+            log-softmax, without a loss
         """
         feats = np.asarray(as_array(feats))
         targets = dict(target) if isinstance(target, Mapping) else {"output": target}
-        inputs, outputs = self._arranged(feats, ivector, tuple(targets))
+        inputs, outputs = self._inputs_and_outputs(feats, ivector, tuple(targets))
 
         def check(array: np.ndarray) -> None:
             self._inputs[tuple(targets)].check_targets(array, outputs[0].frames, feats.shape[-2])
 
         targets = {name: self._target(name, each, feats.ndim == 2, check) for name, each in targets.items()}
-        wanted = [self._output(io, targets[io.name], num_frames) for io in outputs]
+        supervised = [self._output(io, targets[io.name], num_frames) for io in outputs]
         self._pending, self._trainer.values = None, {}
-        self._trainer.train(_Minibatch(inputs, wanted))
+        self._trainer.train(_Minibatch(inputs, supervised))
         return sum(self._trainer.values.values())
 
     @overload
@@ -249,16 +262,16 @@ class Trainer(Advising):
 
     def forward(self, feats: Array, ivector: Array | None = None, outputs: str | list[str] | tuple[str, ...] = "output"
                 ) -> NDArray[np.float32] | dict[str, NDArray[np.float32]]:
-        """Compute outputs in training mode, for :meth:`backward`, which takes the step.
+        """Compute outputs in training mode; :meth:`backward` then takes the step.
 
         Parameters
         ----------
         feats, ivector : as for :meth:`step`
-        outputs : the name of an output, or several
+        outputs : the name of an output, or a list of names
 
         Returns
         -------
-        float32 (sequences, frames, dim), or (frames, dim) if that is what ``feats`` is; of several outputs a dict
+        float32 (sequences, frames, dim), or (frames, dim) if ``feats`` is of one sequence; for a list of names a dict
 
         Raises
         ------
@@ -270,7 +283,7 @@ class Trainer(Advising):
                              "use step, or backstitch_training_scale=0")
         names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         feats = np.asarray(as_array(feats))
-        minibatch = _Minibatch(*self._arranged(feats, ivector, names))
+        minibatch = _Minibatch(*self._inputs_and_outputs(feats, ivector, names))
         self._pending = None
         computer = self._trainer.forward(minibatch)
         self._pending = pending = _Forward(minibatch, computer, feats.ndim == 2, isinstance(outputs, str))
@@ -284,15 +297,16 @@ class Trainer(Advising):
 
         Parameters
         ----------
-        derivative : of a loss with respect to the output, float (sequences, frames, dim) or (frames, dim), as that is;
-            of several outputs a dict by name, where those that are missing have none
-        num_frames : what the loss is a mean over; None: all frames of the output; 1: nothing, it is a sum
+        derivative : the derivative of a loss with respect to the output, of the output's shape, float (sequences,
+            frames, dim) or (frames, dim); for a list of outputs a dict by name, where a missing derivative is 0
+        num_frames : the number of frames over which the loss is a mean; None: all frames of the output; 1: the loss is
+            a sum
 
         Raises
         ------
         UsageError : there was no forward since the last step
-        ShapeError : another shape than the output's
-        NumericError : NaN or infinity; the parameters are as they were
+        ShapeError : a derivative of another shape than the output
+        NumericError : NaN or infinity in a derivative; the parameters are as they were
         """
         pending = self._pending
         if pending is None:
@@ -308,7 +322,7 @@ class Trainer(Advising):
         self._trainer.backward(pending.computer, pending.minibatch, rows)
 
     def _derivative(self, io: _Output, derivative: Any, pending: _Forward, num_frames: float | None) -> np.ndarray:
-        """The derivative of an output as an objective's, float32 (rows, dim)."""
+        """Return the derivative of an objective from that of a loss, float32 (rows, dim)."""
         frames, dim = io.frames, self._trainer.nnet.output_dim(io.name)
         shape = (frames.num_sequences, frames.num_frames, dim)[1 if pending.is_single else 0:]
         if derivative is None:
@@ -320,8 +334,9 @@ class Trainer(Advising):
         check_finite(rows, f"the derivative of '{io.name}'")
         return kaldi_derivative(rows, -float(len(rows) if num_frames is None else num_frames))
 
-    def _arranged(self, feats: Any, ivector: Any, names: tuple[str, ...]) -> tuple[list[NnetIo], list[_Output]]:
-        """The inputs of a minibatch, and the outputs of these names without what trains them."""
+    def _inputs_and_outputs(self, feats: Any, ivector: Any,
+                            names: tuple[str, ...]) -> tuple[list[NnetIo], list[_Output]]:
+        """Return the inputs of a minibatch, and the outputs of these names, still without targets."""
         nnet = self._trainer.nnet
         outputs = [node.name for i, node in enumerate(nnet.nodes) if nnet.is_output(i)]
         for name in names:
@@ -336,18 +351,18 @@ class Trainer(Advising):
         return inputs, [_Output(name, indexes, frames) for name in names]
 
     def _output(self, io: _Output, target: Any, num_frames: float | None) -> _Output:
-        """An output with what trains it; ``target`` is an array (sequences, frames, …), or something for the loss."""
+        """Return an output with its target, an array (sequences, frames, …), or any object for the loss."""
         loss = self._objectives.losses.get(io.name)
         if loss is not None and (loss.classes is not False or not is_array(target)):
-            return replace(io, wanted=Wanted.of_array(io.frames, target, num_frames))
+            return replace(io, target=LossTarget.of_array(io.frames, target, num_frames))
         with within(f"the targets of '{io.name}'"):
             matrix = supervision_of(self._trainer.nnet, io.name, target, loss is not None)
         if loss is None:
             return replace(io, supervision=matrix)
-        return replace(io, wanted=Wanted.of_array(io.frames, io.frames.sequences(to_dense(matrix)), num_frames))
+        return replace(io, target=LossTarget.of_array(io.frames, io.frames.sequences(to_dense(matrix)), num_frames))
 
     def _target(self, name: str, target: Any, is_single: bool, check: Callable[[np.ndarray], None]) -> Any:
-        """Targets as an array (sequences, frames, …), float32 or int64; or what only the loss knows, as it is."""
+        """Return targets as an array (sequences, frames, …), float32 or int64; an object for the loss as it is."""
         if name in self._objectives.losses and not is_array(target):
             return target
         array = np.asarray(as_array(target))
@@ -359,11 +374,11 @@ class Trainer(Advising):
     # -- the end, and going on ---------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """All that changes in a training, copies by name: ``np.savez("state.npz", **trainer.state_dict())``.
+        """Return copies of all arrays that a training changes: ``np.savez("state.npz", **trainer.state_dict())``.
 
-        Parameters, float32 (rows, cols) or (dim,), and statistics of the network, momentum, the estimates of natural
-        gradient, random numbers, the number of steps, the learning rate. Not in it: options, the loss, averages for
-        the log.
+        These are parameters, float32 (rows, cols) or (dim,), and statistics of the network, momentum, the estimates of
+        natural gradient, the state of random numbers, the number of steps, and the learning rate. Options, the loss and
+        the averages for the log are not part of the state.
         """
         return {**self._trainer.state(), "training.learning_rate": np.array(self._rate)}
 
@@ -384,7 +399,10 @@ class Trainer(Advising):
             self.learning_rate = rate
 
     def finish(self) -> Nnet:
-        """Log the average objectives and what was limited, and return the network. The end of a ``with`` does so."""
+        """Log the average objectives and how often changes were limited; return the network.
+
+        The end of a ``with`` block does the same.
+        """
         self._trainer.log_totals()
         return self._trainer.nnet
 

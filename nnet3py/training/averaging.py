@@ -1,44 +1,56 @@
-"""Weighted averages of networks. Kaldi: ``nnet3-average``."""
+"""Arithmetic on whole networks of a training: weighted averages, and the change between two networks.
+
+Kaldi: ``nnet3-average``, ``nnet3-show-progress``.
+"""
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import component_dot_products, format_per_component, num_updatable_components
+
+if TYPE_CHECKING:
+    from nnet3py.egs.example import NnetExample
+    from nnet3py.training.options import DiagnosticOptions
 
 logger = logging.getLogger(__name__)
 
 
 def normalized_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """``weights``, or equal ones, scaled to a sum of 1; warns if they are off by more than 1 %.
+    """Return ``weights`` scaled to a sum of 1, equal weights for None; warn if the sum is off by more than 1 %.
 
     Raises
     ------
-    UsageError : not one weight per model, or they are not finite or sum to 0
+    UsageError : not one weight for each model, weights that are not finite or sum to 0
     """
     if weights is None:
         return [1.0 / count] * count
     if len(weights) != count:
-        raise UsageError(f"{len(weights)} weights were given for {count} models")
+        raise UsageError(f"found {len(weights)} weights, expected one for each of {count} models")
     total = sum(weights)
     if not math.isfinite(total):
         raise UsageError(f"the weights of the models are not all finite numbers: {list(weights)}")
     if total == 0.0:
-        raise UsageError("the weights of the models sum to 0")
+        raise UsageError("the weights of the models sum to 0, so they cannot be scaled to a sum of 1")
     if abs(total - 1.0) > 0.01:
         logger.warning(f"Normalizing weights to sum to one, sum was {total:.6g}")
     return [weight / total for weight in weights]
 
 
 def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -> Nnet:
-    """Sum of ``weights[i]`` times network i, statistics included; configuration and learning rates are the first one's.
+    """Return the sum of ``weights[i]`` times network i, statistics included, with the first one's learning rates.
 
     Parameters
     ----------
-    nnets : (name, network) pairs, taken one at a time so that two networks are in memory at once
-    weights : one per network
+    nnets : (name, network) pairs, read one at a time so that two networks are in memory at once
+    weights : a weight for each network
 
     Raises
     ------
@@ -62,6 +74,73 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
 
 
 def _structure(nnet: Nnet) -> list[tuple[object, ...]]:
-    """What the components of networks must have in common so that the networks can be added."""
+    """Return the properties of components that networks must have in common to be added."""
     return [(type(c).__name__, c.input_dim, c.output_dim, [value.shape for value in c.parameters().values()])
             for c in nnet.components]
+
+
+def _place(line: int) -> dict[str, object]:
+    return kaldi_place("main", "nnet3-show-progress.cc", line)
+
+
+def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segments: int = 1,
+                      options: DiagnosticOptions | None = None) -> list[float]:
+    """Return by how much each updatable component's change raised the objective per frame, to first order; log it.
+
+    The straight line from ``old`` to ``new`` is cut into segments; derivatives are those in the middle of each segment.
+
+    Parameters
+    ----------
+    egs : merged examples; the objective is the one of their output named ``output``
+    num_segments : the number of segments, 1 or more
+
+    Raises
+    ------
+    UsageError : no segments, or no examples
+    Nnet3Error : networks of different structure, or examples that do not fit them
+    """
+    from nnet3py.training.diagnostics import NnetDiagnostics  # slow to load
+
+    if num_segments < 1:
+        raise UsageError(f"--num-segments={num_segments} must be 1 or more")
+    if not egs:
+        raise UsageError("No examples read.", "is the archive empty?")
+    changes = np.zeros(num_updatable_components(old))
+    for segment in range(num_segments):
+        position = (segment + 0.5) / num_segments
+        nnet = new.copy()
+        nnet.scale(position)
+        nnet.add(1.0 - position, old)
+        gradient = nnet.as_gradient()
+        diagnostics = NnetDiagnostics(nnet, options, gradient=gradient)
+        for eg in egs:
+            diagnostics.compute(eg)
+        diagnostics.log_totals()
+        totals = diagnostics.outputs.get("output")
+        if totals is None or not totals.weight:
+            raise Nnet3Error("the examples have no supervision for 'output', so there is no objective to look at")
+        logger.info(f"At position {position:.6g}, objf per frame is {totals.objective / totals.weight:.6g}",
+                    extra=_place(115))
+        diagnostics.compiler.log_time()
+        change = np.subtract(component_dot_products(gradient, new), component_dot_products(gradient, old))
+        changes += change / (totals.weight * num_segments)
+    logger.info(f"Total objf change per component is {format_per_component(old, changes.tolist())}",
+                extra=_place(128))
+    return [float(change) for change in changes]
+
+
+def log_parameter_changes(old: Nnet, new: Nnet) -> Nnet:
+    """Log each updatable component's change, size and relative change (2-norms), and return ``old`` minus ``new``.
+
+    Raises ShapeError for networks of different structure.
+    """
+    difference = old.copy()
+    difference.add(-1.0, new)
+    changed, before, after = (np.sqrt(component_dot_products(nnet, nnet)) for nnet in (difference, old, new))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = changed / before
+    for line, what, values in ((143, "Parameter differences per layer are ", changed),
+                               (153, "Norms of parameter matrices from <new-nnet-in> are ", after),
+                               (157, "Relative parameter differences per layer are ", relative)):
+        logger.info(what + format_per_component(old, values.tolist()), extra=_place(line))
+    return difference

@@ -1,18 +1,28 @@
-"""The LF-MMI objective of a network's output: numerator minus denominator. Kaldi: ``ComputeChainObjfAndDeriv``."""
+"""The LF-MMI objective: of one output (``ComputeChainObjfAndDeriv`` in Kaldi), and of all outputs of chain examples.
+
+The objective of an output is its numerator minus its denominator. Beside an output NAME the network may have an output
+NAME-xent, which is trained with cross-entropy on the numerator's posteriors (``xent_regularize``).
+"""
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nnet3py.chain.den_graph import DenominatorGraph
-from nnet3py.chain.denominator import LIMIT, DenominatorComputation
+from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
+from nnet3py.chain.denominator import LIMIT, DenominatorComputation, scratch_doubles
 from nnet3py.chain.numerator import check_supervision, queued_numerator
-from nnet3py.chain.scratch import scratch_doubles
-from nnet3py.egs.supervision import Supervision
+from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision, Supervision
+from nnet3py.egs.example import NnetIo
+from nnet3py.errors import Nnet3Error, ShapeError, within
+from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.log import kaldi_place
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.computer import Computer
+from nnet3py.training.example_computation import HIDDEN, XENT
 from nnet3py.training.options import ChainOptions
 
 if TYPE_CHECKING:
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
+
 
 FAILED_OBJECTIVE = -10.0     # per frame, for a minibatch whose computation failed
 RANGE_CHECK_INTERVAL = 100   # on average, minibatches between two checks of the output's range
@@ -37,14 +48,14 @@ class ChainObjective(NamedTuple):
 
 
 class ChainObjectiveComputation:
-    """Computes objectives for one denominator graph.
+    """Computation of LF-MMI objectives with one denominator graph.
 
     Parameters
     ----------
     ops : the device's operations
     graph : the denominator graph, with as many pdfs as the output has columns
     options : see :class:`ChainOptions`
-    seed : of the penalty on values out of range, which is applied in half of the minibatches
+    seed : seed of the choice of minibatches, half of all, in which values out of range are penalized
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
@@ -55,11 +66,11 @@ class ChainObjectiveComputation:
 
     def compute(self, supervision: Supervision, output: DeviceArray, deriv: DeviceArray | None = None,
                 numerator_deriv: DeviceArray | None = None) -> ChainObjective:
-        """The objective of one output, and its derivative into ``deriv``.
+        """Compute the objective of one output, and its derivative into ``deriv``.
 
         Parameters
         ----------
-        supervision : of all sequences of the minibatch
+        supervision : the supervision of all sequences of the minibatch
         output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
         deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
         numerator_deriv : device matrix (rows, pdfs) to set to the numerator's part of the derivative, or None
@@ -120,3 +131,143 @@ class ChainObjectiveComputation:
             returned += f" and numerator computation returned {str(numerator_ok).lower()}"
         logger.warning(f"Objective function is {value:.6g} and {returned}, setting objective function to "
                        f"{FAILED_OBJECTIVE:g} per frame.", extra=_PLACE)
+
+
+LWF_POSTERIORS = HIDDEN + "LWF-posteriors"    # input with posteriors of another model, for learning without forgetting
+
+Graphs = Callable[[str], DenominatorGraph]    # of an output's name
+
+
+def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
+    """Return a function that gives all outputs the same denominator graph, whose pdfs are those of the node ``output``.
+
+    Raises
+    ------
+    Nnet3Error : the network has no such node, or the file holds no graph of its pdfs
+    """
+    num_pdfs = nnet.output_dim("output") if "output" in nnet.node_names else -1
+    if num_pdfs < 0:
+        raise Nnet3Error("the network has no output node named 'output', which chain training needs",
+                         "networks for several languages are trained by nnet3-chain-train2")
+    graph = read_den_graph(den_fst, num_pdfs)
+    return lambda name: graph
+
+
+def graph_folder(nnet: Nnet, folder: str) -> Graphs:
+    """Return a function that reads ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, each graph once."""
+    graphs: dict[str, DenominatorGraph] = {}
+
+    def find(name: str) -> DenominatorGraph:
+        if name not in graphs:
+            graphs[name] = read_den_graph(f"{folder}/{name.removeprefix('output-')}.den.fst", nnet.output_dim(name))
+        return graphs[name]
+
+    return find
+
+
+class OutputSums(NamedTuple):
+    """Sums over the frames of an output: weight, objective, and the auxiliary objective, which is the l2 term."""
+
+    name: str
+    weight: float
+    objective: float
+    aux_objective: float = 0.0
+
+
+class ChainOutputs:
+    """Computation of the objectives of all outputs of chain examples.
+
+    Parameters
+    ----------
+    ops : the device's operations
+    graphs : returns the denominator graph of an output, by its name
+    options : see :class:`ChainOptions`
+    apply_deriv_weights : multiply derivatives by the examples' weights
+    seed : seed of random choices
+    """
+
+    def __init__(self, ops: Ops, graphs: Graphs, options: ChainOptions, apply_deriv_weights: bool = True,
+                 seed: int = 0) -> None:
+        options.check()
+        self.options = options
+        self._ops, self._graphs, self._seed = ops, graphs, seed
+        self._apply_deriv_weights = apply_deriv_weights
+        self._objectives: dict[int, ChainObjectiveComputation] = {}
+        self._frame_step = 0
+
+    def process(self, computer: Computer, eg: NnetChainExample, with_derivatives: bool) -> Iterator[OutputSums]:
+        """Compute the objectives of an example's outputs, and set their derivatives if ``with_derivatives``.
+
+        ``computer`` has run forward. Yields the sums of each output, of NAME-xent before those of NAME.
+
+        Raises
+        ------
+        Nnet3Error : a supervision does not fit its output, or is not normalized
+        """
+        for supervised in eg.outputs:
+            with within(f"output '{supervised.name}'"):
+                self._check_times(supervised)
+                yield from self._process_output(computer, eg, supervised, with_derivatives)
+
+    def _process_output(self, computer: Computer, eg: NnetChainExample, supervised: NnetChainSupervision,
+                        with_derivatives: bool) -> Iterator[OutputSums]:
+        ops, options, xent_name = self._ops, self.options, supervised.name + XENT
+        output = computer.output_view(supervised.name)
+        check_supervision(supervised.supervision, tuple(output.shape))
+        deriv = computer.input_view(supervised.name) if with_derivatives else None
+        xent_deriv = None
+        if options.xent_regularize:
+            xent_deriv = computer.input_view(xent_name) if with_derivatives else ops.scratch(*output.shape)
+        objective = self._objective(supervised.name).compute(supervised.supervision, output, deriv, xent_deriv)
+        if xent_deriv is not None:
+            yield OutputSums(xent_name, objective.weight, ops.sum_product(computer.output_view(xent_name), xent_deriv))
+        if deriv is not None:
+            self._add_lwf(deriv, eg, supervised)
+            if self._apply_deriv_weights and len(supervised.deriv_weights):
+                with ops.staged(np.asarray(supervised.deriv_weights, np.float32)) as (weights,):
+                    for matrix in (deriv, xent_deriv):
+                        if matrix is not None:
+                            ops.mul_rows_vec(matrix, matrix, weights)
+            if xent_deriv is not None:
+                ops.copy_mat(xent_deriv, xent_deriv, options.xent_regularize)
+        yield OutputSums(supervised.name, objective.weight, objective.value, objective.l2_term)
+
+    def _objective(self, name: str) -> ChainObjectiveComputation:
+        graph = self._graphs(name)
+        if id(graph) not in self._objectives:
+            self._objectives[id(graph)] = ChainObjectiveComputation(self._ops, graph, self.options, self._seed)
+        return self._objectives[id(graph)]
+
+    def _check_times(self, supervised: NnetChainSupervision) -> None:
+        """Check that all examples have the same time between output frames: the frame subsampling factor."""
+        num_sequences = supervised.supervision.num_sequences
+        if len(supervised.indexes) <= num_sequences:
+            return
+        step = int(supervised.indexes[num_sequences, 1]) - int(supervised.indexes[0, 1])
+        self._frame_step = self._frame_step or step
+        if step != self._frame_step:
+            raise Nnet3Error(f"the times of its frames are {step} apart, those of earlier examples {self._frame_step}",
+                             "the examples were made with different --frame-subsampling-factor")
+
+    def _add_lwf(self, deriv: DeviceArray, eg: NnetChainExample, supervised: NnetChainSupervision) -> None:
+        """Add the posteriors that come with an example for learning without forgetting."""
+        scale = self.options.lwf_scale + self.options.lwf_den_scale
+        if not scale:
+            return
+        posteriors_of_lwf = [io for io in eg.inputs if io.name == LWF_POSTERIORS]
+        if not posteriors_of_lwf:
+            raise Nnet3Error(f"--lwf-scale and --lwf-den-scale need examples with an input {LWF_POSTERIORS}",
+                             "nnet3-chain-add-post-to-egs adds it")
+        posteriors = self._ops.scratch(*deriv.shape)
+        self._ops.copy_in(posteriors, _by_frame(posteriors_of_lwf[0], deriv.shape))
+        self._ops.add_mat(deriv, posteriors, scale)
+
+
+def _by_frame(io: NnetIo, shape: tuple[int, ...]) -> np.ndarray:
+    """Return posteriors in the order of an output's rows: frame after frame, and within a frame all sequences."""
+    matrix = to_dense(io.features)
+    if matrix.shape != shape:
+        raise ShapeError(f"the input {io.name} has {matrix.shape[0]} rows and {matrix.shape[1]} columns, the output "
+                         f"{shape[0]} and {shape[1]}", "were the posteriors computed with another network?")
+    check_finite(matrix, f"the input {io.name}")
+    return matrix[np.lexsort((io.indexes[:, 0], io.indexes[:, 1]))]

@@ -1,22 +1,34 @@
-"""Objective and accuracy of a network on examples. Kaldi: ``NnetComputeProb``."""
+"""Objective and accuracy of a network on examples, and the average of the last models that has the best objective.
+
+Kaldi: ``NnetComputeProb``, ``nnet3-combine``. The averages compared are those of the first model alone, of the first
+two, of the first three, and so on; callers give the newest model first.
+"""
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.formats.general import GeneralMatrix, to_dense
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.errors import UsageError, within
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.training.example_request import example_request
-from nnet3py.training.options import DiagnosticOptions
-from nnet3py.training.output_objectives import OutputObjectives
+from nnet3py.network.whole_model import (
+    has_batchnorm,
+    set_batchnorm_test_mode,
+    set_dropout_test_mode,
+    zero_component_stats,
+)
+from nnet3py.runtime.computer import ComputerCache
+from nnet3py.training.example_computation import example_request
+from nnet3py.training.objectives import OutputObjectives
+from nnet3py.training.options import CombineOptions, DiagnosticOptions
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -24,31 +36,41 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
 _PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts that report accuracies search for it
 
 
 @dataclass
 class OutputDiagnostics:
-    """Totals of one output over all examples seen."""
+    """Totals of one output over all examples so far.
+
+    Attributes
+    ----------
+    objective_kind : "linear" or "quadratic", as the output node says
+    weight, objective : sums over frames
+    accuracy_weight, num_correct : weight of the frames whose accuracy counts, and of the correct ones among them
+    per_dim_accuracy : float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
+    """
 
     objective_kind: str
     weight: float = 0.0
     objective: float = 0.0
     accuracy_weight: float = 0.0
     num_correct: float = 0.0
-    per_dim_accuracy: np.ndarray | None = None   # of the last example only, as Kaldi has it; -1: no weight there
+    per_dim_accuracy: np.ndarray | None = None
 
 
 class NnetDiagnostics:
-    """Accumulates objectives and accuracies of a network.
+    """Accumulator of objectives and accuracies of a network.
 
     Parameters
     ----------
-    nnet : used as it is: set its test modes before
+    nnet : the network, used as it is: set its test modes before
     options : see :class:`DiagnosticOptions`
-    gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None where none are wanted
-    compiler : of ``nnet`` or of a network that it was copied from, to share what is compiled; None for its own
-    objectives : of the outputs, of ``nnet`` or of a network that it was copied from; None: those of the output nodes
+    gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None: no derivatives
+    compiler : the compiler of ``nnet`` or of a network that it was copied from, to share computations; None: a new one
+    objectives : the objectives of the outputs of ``nnet`` or of a network that it was copied from; None: those of the
+        output nodes
     """
 
     def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None, gradient: Nnet | None = None,
@@ -105,12 +127,12 @@ class NnetDiagnostics:
             totals.per_dim_accuracy = np.divide(hits, mass, out=np.full(dim, -1.0), where=mass != 0)
 
     def totals(self) -> tuple[float, float]:
-        """Objective and weight, each summed over all outputs. Kaldi: NnetComputeProb::GetTotalObjective."""
+        """Return objective and weight, each summed over all outputs. Kaldi: NnetComputeProb::GetTotalObjective."""
         return (sum(output.objective for output in self.outputs.values()),
                 sum(output.weight for output in self.outputs.values()))
 
     def log_totals(self) -> bool:
-        """Log one line of objective, and of accuracy, per output; True if some output had any weight."""
+        """Log lines of objective and accuracy for each output; return whether some output had any weight."""
         for name, totals in self.outputs.items():
             what = "log-likelihood" if totals.objective_kind == "linear" else "objective"
             logger.info(f"Overall {what} for '{name}' is {_ratio(totals.objective, totals.weight):.6g} per frame, over "
@@ -127,14 +149,14 @@ class NnetDiagnostics:
 
 
 def best_classes(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's most wanted class (int64; the first of equals) and its total weight (float64)."""
+    """Return the class of largest weight in each row (int64; the first of equals) and the rows' weights (float64)."""
     if not isinstance(supervision, SparseMatrix):
         dense = to_dense(supervision)
         return dense.argmax(axis=1), dense.sum(axis=1, dtype=np.float64)
     num_rows = supervision.shape[0]
     rows = np.repeat(np.arange(num_rows), np.diff(supervision.row_starts))
     weights = np.bincount(rows, weights=supervision.values, minlength=num_rows)
-    # Sorted by row, then by falling value, then by position: a row's first entry is its best.
+    # Sorted by row, then by falling value, then by position: the first entry of a row is its largest.
     order = np.lexsort((np.arange(len(rows)), -supervision.values, rows))
     best = np.zeros(num_rows, dtype=np.int64)
     present, first = np.unique(rows, return_index=True)
@@ -144,3 +166,130 @@ def best_classes(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
 
 def _ratio(numerator: float, denominator: float) -> float:
     return numerator / denominator if denominator else float("nan")
+
+
+_MAIN = kaldi_place("main", "nnet3-combine.cc", 190)
+_RECOMPUTE = kaldi_place("RecomputeStats", "nnet-utils.cc", 552)
+
+
+class Diagnostics(Protocol):
+    """Accumulator of objectives of a network on examples of one kind."""
+
+    def compute(self, eg: Any, /) -> None:
+        """Add one example."""
+
+    def totals(self) -> tuple[float, float]:
+        """Return objective and weight, each summed over all outputs."""
+
+    def log_totals(self) -> bool:
+        """Log a line for each output; return whether some output had any weight."""
+
+
+# Makes the diagnostics of a network, from its compiler (None: a new one) and whether component statistics are stored.
+MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
+
+
+class Combination(NamedTuple):
+    """The best average, its number of models, and the objectives per frame of the first model and of the average."""
+
+    nnet: Nnet
+    num_models: int
+    first_objective: float
+    best_objective: float
+
+
+def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[object],
+                  options: CombineOptions | None = None,
+                  make_diagnostics: MakeDiagnostics | None = None) -> Combination:
+    """Find the number of models whose plain average has the best objective; recompute batch-norm statistics for it.
+
+    Parameters
+    ----------
+    nnets : (name, network) pairs, newest first, read one at a time; the first network is changed in place
+    count : the number of networks
+    egs : merged examples, all in memory
+    options : see :class:`CombineOptions`
+    make_diagnostics : makes accumulators for examples that are not frame-level; None: the examples are frame-level
+
+    Raises
+    ------
+    UsageError : no models, no examples, or an option that makes no sense
+    Nnet3Error : networks of different structure, or examples that do not fit them
+    """
+    options = options or CombineOptions()
+    options.check()
+    if count < 1:
+        raise UsageError("no models to combine")
+    if not egs:
+        raise UsageError("no examples to combine models on", "is the archive of validation examples empty?")
+    make_diagnostics = make_diagnostics or _frame_level(options)
+    models = iter(nnets)
+    _, average = next(models)
+    evaluator = _Evaluator(average, egs, options, make_diagnostics)
+    objective = first_objective = best_objective = evaluator.objective(average)
+    logger.info(f"objective function using the last model is {objective:.6g}", extra=_MAIN)
+    best, best_count = average.copy(), 1
+    every = -(-count // options.max_objective_evaluations)
+    for n, (name, nnet) in enumerate(models, 1):
+        with within(name):
+            average.scale(n / (n + 1.0))
+            average.add(1.0 / (n + 1.0), nnet)
+        if n % every and n != count - 1:
+            continue
+        objective = evaluator.objective(average)
+        logger.info(f"Combining last {n + 1} models, objective function is {objective:.6g}", extra=_MAIN)
+        if objective > best_objective:
+            best, best_count, best_objective = average.copy(), n + 1, objective
+    logger.info(f"Combining {best_count} nnets, objective function changed from {first_objective:.6g} to "
+                f"{best_objective:.6g}", extra=_MAIN)
+    if has_batchnorm(best):
+        recompute_stats(best, egs, make_diagnostics)
+    evaluator.compiler.log_time()
+    return Combination(best, best_count, first_objective, best_objective)
+
+
+def _frame_level(options: CombineOptions) -> MakeDiagnostics:
+    """Return what makes diagnostics of frame-level examples; accuracies are only logged with new statistics."""
+    return lambda nnet, compiler, store_stats: NnetDiagnostics(nnet, DiagnosticOptions(
+        compute_accuracy=store_stats, store_component_stats=store_stats, optimize=options.optimize,
+        compiler=options.compiler, device=options.device), compiler=compiler)
+
+
+def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDiagnostics) -> None:
+    """Gather the statistics of ``nnet`` again from examples, in place, and log its objectives. Kaldi: RecomputeStats.
+
+    Components are not put in test mode, so batch normalization sees each example for itself.
+    """
+    logger.info("Recomputing stats on nnet (affects batch-norm)", extra=_RECOMPUTE)
+    zero_component_stats(nnet)
+    diagnostics = make_diagnostics(nnet, None, True)
+    for eg in egs:
+        diagnostics.compute(eg)
+    diagnostics.log_totals()
+    logger.info("Done recomputing stats.", extra=_RECOMPUTE)
+
+
+class _Evaluator:
+    """Computation of objectives of networks of one structure on the same examples; compiled once."""
+
+    def __init__(self, nnet: Nnet, egs: Sequence[object], options: CombineOptions,
+                 make_diagnostics: MakeDiagnostics) -> None:
+        self._egs, self._make_diagnostics = egs, make_diagnostics
+        self._form = nnet.copy()     # the compiler's network; its parameters are not used
+        if options.batchnorm_test_mode:
+            set_batchnorm_test_mode(self._form, True)
+        if options.dropout_test_mode:
+            set_dropout_test_mode(self._form, True)
+        self.compiler = CachingCompiler.with_options(self._form, options.optimize, options.compiler)
+
+    def objective(self, nnet: Nnet) -> float:
+        """Return the objective per frame over all outputs; minus infinity if it is not finite."""
+        tested = self._form.copy()
+        tested.scale(0.0)
+        tested.add(1.0, nnet)
+        diagnostics = self._make_diagnostics(tested, self.compiler, False)
+        for eg in self._egs:
+            diagnostics.compute(eg)
+        total, weight = diagnostics.totals()
+        objective = total / weight if weight else math.nan
+        return objective if math.isfinite(objective) else -math.inf

@@ -10,41 +10,41 @@ from numpy.typing import NDArray
 
 from nnet3py.advice import arguments_elsewhere
 from nnet3py.compiler import compile
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.base import Component, with_children
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.network.any_model import AnyModelOrFile, network_or_file
 from nnet3py.network.inference import compute_only
+from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 from nnet3py.network.model_place import subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.network_io import NetworkIo
-from nnet3py.training.objective import compute_objective
+from nnet3py.runtime.cutting import NetworkIo
+from nnet3py.training.objectives import compute_objective
 from nnet3py.training.targets import Targets, as_supervision
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class _InputAndNnet(NamedTuple):
-    """What :class:`Gradients` unpack as."""
+    """The pair as which :class:`Gradients` unpack."""
 
     input: NDArray[np.float32]
     nnet: Nnet
 
 
 class Gradients(_InputAndNnet):
-    """What :func:`gradients` found; unpacks as ``input, nnet``.
+    """Result of :func:`gradients`; unpacks as ``input, nnet``.
 
     Attributes
     ----------
-    input : float32 (frames, input dim), the derivative with respect to the features
+    input : the derivative with respect to the features, float32 (frames, input dim)
     nnet : a network of the same form whose parameters are the derivatives: ``nnet["tdnn1.affine"].parameters()``
-    output : float32 (rows, dim), the network's output
+    output : the network's output, float32 (rows, dim)
     value : the loss or objective; NaN where ``output_deriv`` was given
-    ivector : float32 (ivector dim,), the derivative for the i-vector; None without one
+    ivector : the derivative with respect to the i-vector, float32 (ivector dim,); None without i-vector
     """
 
     output: NDArray[np.float32]
@@ -72,9 +72,9 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
               output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Targets | None = None,
               ivector: np.ndarray | None = None, output: str = "output", frame_subsampling_factor: int | None = None,
               training_mode: bool = False, device: str = "cpu") -> Gradients:
-    """Derivatives with respect to features and parameters, for one utterance computed in one piece.
+    """Compute derivatives with respect to features and parameters, for one utterance computed in one piece.
 
-    The derivative is that of a ``loss``, of the objective that training has with ``targets``, or, with
+    The derivatives are those of a ``loss``, of the objective that training has with ``targets``, or, with
     ``output_deriv``, of the sum of ``output_deriv`` times the output. Exactly one of the three is given.
 
     >>> found = nnet3py.gradients(nnet, feats, targets=classes)
@@ -82,17 +82,17 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
 
     Parameters
     ----------
-    model : a network, an acoustic model, or the file of one; left as it is
-    feats : float (frames, input dim)
-    output_deriv : float (rows, dim), the derivative at the output
+    model : a network, an acoustic model, or the file of one; it does not change
+    feats : features, float (frames, input dim)
+    output_deriv : the derivative at the output, float (rows, dim)
     loss : a function of the output, float32 (rows, dim), that returns the loss and its derivative, of the same shape
     targets : as for :func:`nnet3py.training.targets.as_targets`; the objective is that of the output node, a sum over
         rows: the larger, the better
-    ivector : float (ivector dim,), where the network has that input
-    output : the node, an output or any other
-    frame_subsampling_factor : frames for each row of output; None: what the model's folder says, else 1
-    training_mode : batch-norm with the utterance's own statistics, and dropout, as they are set in the network; else
-        both in test mode, as :func:`nnet3py.compute` has them
+    ivector : the i-vector, float (ivector dim,), where the network has an input ``ivector``
+    output : the name of the node, an output or any other
+    frame_subsampling_factor : frames for each row of output; None: the factor in the model's folder, else 1
+    training_mode : True: batch-norm with the utterance's own statistics, and dropout, as they are set in the network;
+        False: both in test mode, as in :func:`nnet3py.compute`
     device : "cpu" or "cuda"
 
     Returns
@@ -100,15 +100,15 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
     Gradients : ``.input``, float32 (frames, input dim); ``.nnet``, whose parameters are the derivatives; ``.output``,
         ``.value``, ``.ivector``
 
-    Frames before the first and after the last are copies of these; their derivatives are added to the originals'.
-    Self-repair, which training adds to derivatives of nonlinearities, is left out.
+    Frames before the first and after the last are copies of these two; their derivatives are added to those of the
+    originals. Self-repair, which training adds to derivatives of nonlinearities, is left out.
 
     Raises
     ------
     UsageError : none or several of ``output_deriv``, ``loss`` and ``targets``
     ShapeError : arrays whose shapes do not fit the network
     NumericError : NaN or infinity in them
-    Nnet3Error : no such node in the network, a file that cannot be read
+    Nnet3Error : a node that the network does not have, a file that cannot be read
     """
     if sum(given is not None for given in (output_deriv, loss, targets)) != 1:
         raise UsageError("expected one of output_deriv, loss and targets",
@@ -156,7 +156,7 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
 
 
 def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
-    """A copy whose only output is the one that is asked for."""
+    """Return a copy of the network whose only output is the node ``output``."""
     form = nnet.copy()
     form.nodes = [copy.copy(node) for node in nnet.nodes]
     form.components, form.component_names = list(form.components), list(form.component_names)
@@ -170,7 +170,7 @@ def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
 
 
 def _switch_off_self_repair(component: Component) -> None:
-    """Turn off what training adds to keep units from being always off or on: it is not part of the derivative."""
+    """Turn off self-repair, which training adds to keep units from saturating: it is not part of the derivative."""
     if hasattr(component, "self_repair_scale"):
         component.self_repair_scale = np.float32(0.0)
     if hasattr(component, "self_repair_config"):           # of an LSTM: thresholds, then scales
@@ -194,7 +194,7 @@ def _objective(form: Nnet, values: np.ndarray, targets: Targets) -> tuple[float,
 
 
 def _whole(nnet: Nnet, gradient: Nnet) -> Nnet:
-    """The gradient with all components of the network; zero for those that the node does not need."""
+    """Return the gradient with all components of the network, 0 for those that the node does not need."""
     whole = nnet.as_gradient()
     for name, component in gradient.named_components():
         whole.components[whole.component_index(name)] = component

@@ -1,4 +1,4 @@
-"""A loss of one's own: a function of numpy arrays, or a function or module of torch, called and checked."""
+"""Losses that users give: functions of numpy arrays, or functions or modules of torch, called and checked."""
 from __future__ import annotations
 
 import functools
@@ -10,42 +10,41 @@ import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.general import check_finite
-from nnet3py.training.targets import NO_TARGET
-from nnet3py.training.tensors import as_array, import_torch, is_array, is_module, is_tensor
+from nnet3py.training.targets import NO_TARGET, as_array, import_torch, is_array, is_module, is_tensor
 
 if TYPE_CHECKING:
-    from nnet3py.training.data_types import LossFunction
+    from nnet3py.training.minibatches import LossFunction
 
 _PAIR = "(value, derivative), a number and an array of the output's shape"
 _DIVERGED = "has the training diverged? try a lower learning rate; or does the loss take the logarithm of 0?"
 
 
 class Loss:
-    """A loss of your own, which :func:`nnet3py.train` and :class:`nnet3py.Trainer` minimize.
+    """A loss that you give, which :func:`nnet3py.train` and :class:`nnet3py.Trainer` minimize.
 
-    They make a ``Loss`` of a function by themselves; make it yourself to say more about the function:
+    Both make a ``Loss`` of a function; make the ``Loss`` yourself to choose its settings:
 
     >>> nnet3py.train(nnet, feats, classes, loss=nnet3py.Loss(focal_loss, tensors=True))
 
     Parameters
     ----------
-    function : is called as ``function(output, target)`` for each minibatch of N sequences of T frames. ``output`` is
+    function : called as ``function(output, target)`` for each minibatch of N sequences of T frames. ``output`` is
         float32 (N, T, dim). ``target`` is int64 (N, T), where the targets are classes, -1: the frame does not count;
-        else float32 (N, T, width). It returns the value and the derivative with respect to the output, an array of its
-        shape; or, where it computes with ``tensors``, the value alone, a tensor of one number.
-        Losses of torch itself, such as ``torch.nn.CrossEntropyLoss()``, are given the frames that count as rows:
+        else float32 (N, T, width). The function returns the value and the derivative with respect to the output, an
+        array of the output's shape; or, where it computes with ``tensors``, the value alone, a tensor of one number.
+        Losses of torch itself, such as ``torch.nn.CrossEntropyLoss()``, are called with the frames that count as rows:
         float32 (rows, dim), int64 (rows,) or float32 (rows, width)
-    tensors : whether it is given tensors of torch, which then finds the derivative; None: whether it is a module or a
-        function of torch itself
+    tensors : whether the function is called with tensors of torch, which then computes the derivative; None: True for a
+        module or a function of torch itself
     reduction : "mean" if the value is per frame, a mean over the frames that count; "sum" if it is a sum over them.
         Derivatives of a mean are multiplied by the number of frames, so that learning rates are those of Kaldi, whose
         derivatives are sums. None: the ``reduction`` of a loss of torch, else "mean"
     classes : whether targets of examples, of which at most one per frame is not 0, are given as classes, int64 (N, T);
-        False: as rows of numbers, float32 (N, T, dim). None: what the first minibatch's are
+        False: as rows of numbers, float32 (N, T, dim). None: as classes if those of the first minibatch can be
 
     Raises
     ------
-    UsageError : what cannot be called, a reduction that does not exist
+    UsageError : an object that cannot be called, a reduction that does not exist
     """
 
     def __init__(self, function: LossFunction, *, tensors: bool | None = None, reduction: str | None = None,
@@ -74,20 +73,20 @@ class Loss:
 
     def __call__(self, output: np.ndarray, target: object, *, where: str = "the output",
                  with_derivative: bool = True) -> tuple[float, np.ndarray | None]:
-        """The value, and the derivative with respect to the output, as the function has them.
+        """Return the value, and the derivative with respect to the output, as the function computes them.
 
         Parameters
         ----------
         output : float32 (N, T, dim); the function may change it
         target : int64 (N, T), float32 (N, T, width), or anything else that the function takes
-        where : whose loss it is, in messages
-        with_derivative : False: the derivative is not wanted, and None
+        where : the name of the output in messages
+        with_derivative : False: the derivative is not computed, and None is returned for it
 
         Raises
         ------
-        UsageError : the function does not return what it should
+        UsageError : the function does not return a value and a derivative
         ShapeError : a value that is more than one number, a derivative of another shape than the output's
-        NumericError : NaN or infinity in either
+        NumericError : NaN or infinity in value or derivative
         """
         what = f"the loss {self.name} of {where}"
         value, derivative = (self._of_tensors if self.tensors else self._of_arrays)(output, target, what,
@@ -148,7 +147,7 @@ class Loss:
 
 
 def _rows(output: Any, target: Any) -> tuple[Any, Any]:
-    """The frames that count as rows, which losses of torch itself want: they look for classes in the second axis."""
+    """Return the frames that count as rows: losses of torch itself have their classes on the second axis."""
     output = output.flatten(0, 1)
     if not is_tensor(target):
         return output, target
@@ -160,13 +159,13 @@ def _rows(output: Any, target: Any) -> tuple[Any, Any]:
 
 
 def _is_of_torch(function: Any) -> bool:
-    """Whether a function, or the class of a module, is torch's own."""
+    """Return whether a function, or the class of a module, is defined in torch."""
     module = getattr(type(function) if is_module(function) else function, "__module__", None) or ""
     return module.split(".")[0] == "torch"
 
 
 def _reduction_of(function: Any) -> str:
-    """What a loss of torch says of itself; "batchmean" is a mean over rows."""
+    """Return the ``reduction`` of a loss of torch, else "mean"; torch's "batchmean" is a mean over rows."""
     named = function.keywords.get("reduction") if isinstance(function, functools.partial) else None
     reduction = named or getattr(function, "reduction", None) or "mean"
     return "mean" if reduction == "batchmean" else str(reduction)

@@ -1,7 +1,7 @@
 """Adding a minibatch's change to the model, limited in size. Kaldi: ``UpdateNnetWithMaxChange``.
 
-Each updatable component's change is cut to the component's own ``max-change``; what remains of all of them together is
-cut to the global limit. Both limits are on the 2-norm of the change.
+The change of each updatable component is cut to the component's own ``max-change``, then the change of all components
+together to the global limit. Both limits are on the 2-norm of the change.
 """
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class MaxChangeStats:
-    """How often the limits were active."""
+    """Counts of how often the limits on changes were active.
+
+    Attributes
+    ----------
+    num_minibatches : minibatches counted
+    num_global : minibatches in which the global limit was active
+    num_per_component : the same for the limit of each component, by name
+    """
 
     num_minibatches: int = 0
     num_global: int = 0
     num_per_component: dict[str, int] = field(default_factory=dict)
 
     def lines(self, component_names: list[str]) -> list[str]:
-        """The trainer's closing lines on max-change: one for each limit that was ever active."""
+        """Return the trainer's closing lines on max-change: one for each limit that was ever active."""
         percent = 100.0 / max(self.num_minibatches, 1)
         counts = [(name, self.num_per_component.get(name, 0)) for name in component_names]
         lines = [f"For {name}, per-component max-change was enforced {count * percent:.6g} % of the time."
@@ -39,85 +46,39 @@ class MaxChangeStats:
         return lines
 
 
-def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max_change_scale: float, scale: float,
-                           stats: MaxChangeStats, of_components: bool = True) -> bool:
-    """Add ``scale`` times ``delta`` to ``nnet``, in place, within the limits.
+def update_with_max_change(nnet: ParameterStore, delta: ParameterStore, max_param_change: float,
+                           max_change_scale: float, scale: float, momentum: float, stats: MaxChangeStats,
+                           of_components: bool = True) -> Callable[[], bool]:
+    """Add ``scale`` times ``delta`` to ``nnet``, in place, within the limits; then multiply ``delta`` by ``momentum``.
 
     Parameters
     ----------
-    max_param_change : the global limit; 0 for none
+    max_param_change : the global limit; 0: none
     max_change_scale : multiplies every limit
     scale : multiplies the change
+    momentum : the factor of ``delta``'s trainable components; they become 0 if the change is not applied
     stats : counts how often limits were active
-    of_components : components' own limits hold; otherwise there is only the global one, and the log differs
+    of_components : the components' own limits hold; otherwise there is only the global one, and the log differs
 
     Returns
     -------
-    False if the change is infinite and was therefore not applied.
-    """
-    limits = component_limits(delta, of_components) * max_change_scale
-    factors = limiting_factors(delta.squares(), limits, max_param_change * max_change_scale, abs(scale))
-    applied = _report(delta, factors, max_param_change, stats, of_components)
-    if applied:
-        nnet.add_components(factors[:-1] * scale * factors[-1], delta)
-    return applied
-
-
-def queue_update(nnet: ParameterStore, delta: ParameterStore, max_param_change: float, max_change_scale: float,
-                 scale: float, momentum: float, stats: MaxChangeStats,
-                 of_components: bool = True) -> Callable[[], None]:
-    """The same on a device, without the host waiting for it; then ``delta`` is multiplied by ``momentum``.
-
-    Parameters
-    ----------
-    momentum : what remains of ``delta``'s trainable components; 0 for a change that is not applied
-
-    Returns
-    -------
-    A function to call once when the device has done it, which counts and logs.
+    A function to call once when the device has finished: it counts, logs, and returns False if the change is infinite
+    and was therefore not applied.
     """
     limits = component_limits(delta.host, of_components) * max_change_scale
-    counts = nnet.add_limited(delta, limits, max_param_change * max_change_scale, scale, momentum)
-
-    def report() -> None:
-        _report(delta.host, counts(), max_param_change, stats, of_components)
-
-    return report
+    factors = nnet.add_limited(delta, limits, max_param_change * max_change_scale, scale, momentum)
+    return lambda: _report(delta.host, factors(), max_param_change, stats, of_components)
 
 
 def component_limits(delta: Nnet, of_components: bool = True) -> np.ndarray:
-    """The limit of each component, float64; 0 for none, NaN for one that is not trained."""
+    """Return the limit of each component, float64 (components,); 0: none, NaN: the component is not trained."""
     return np.array([component.max_change * of_components if is_updatable(component) else math.nan
                      for component in delta.components])
 
 
-def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
-    """The factors of components, 0 for one not trained, and last that of the whole; NaN for an infinite change.
-
-    Parameters
-    ----------
-    squares : float64, sums of squares of each component's change
-    limits : float64, of each component's change times ``scale``
-    global_limit : of the whole change times ``scale`` that is then left; 0 for none
-    """
-    sizes = np.sqrt(squares) * scale
-    with np.errstate(invalid="ignore", divide="ignore"):
-        factors = np.where((limits != 0.0) & (sizes > limits), limits / sizes, 1.0)
-        factors[np.isnan(limits)] = 0.0
-        size = scale * math.sqrt((factors * factors * squares).sum())
-    return np.append(factors, _global_factor(size, global_limit))
-
-
-def _global_factor(size: float, limit: float) -> float:
-    """What the change must be multiplied by to stay within ``limit`` (0: none); NaN if its size is infinite."""
-    if limit == 0.0 or not size > limit:   # a NaN size passes, as in Kaldi
-        return 1.0
-    return math.nan if math.isinf(size) else limit / size
-
-
 def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: MaxChangeStats,
             of_components: bool) -> bool:
-    """Count and log which limits were active; returns whether the change is applied."""
+    """Count and log which limits were active; return whether the change is applied."""
     stats.num_minibatches += 1
     trained = [c for c, component in enumerate(delta.components) if is_updatable(component)]
     limited = [c for c in trained if factors[c] < 1.0]

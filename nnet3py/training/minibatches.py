@@ -1,19 +1,22 @@
-"""Minibatches made on the fly from features and targets in tables or arrays, without example files in between."""
+"""Sources of minibatches, and the types of what networks are trained on.
+
+Minibatches are made on the fly from features and targets in tables, or from examples in memory, without example files
+in between.
+"""
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.egs.example import NnetExample
-from nnet3py.egs.make import ExampleMaker
-from nnet3py.egs.merger import ExampleMerger
-from nnet3py.egs.minibatch_size import MinibatchSizes
+from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
+from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
 from nnet3py.egs.options import SplitOptions
-from nnet3py.egs.reorder import shuffle
-from nnet3py.egs.splitter import UtteranceSplitter
+from nnet3py.egs.raw_example import shuffle
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
@@ -25,13 +28,55 @@ from nnet3py.training.options import MinibatchOptions
 logger = logging.getLogger(__name__)
 
 
+class Minibatches(Protocol):
+    """A source of minibatches, pass after pass."""
+
+    def minibatches(self, seed: int) -> Iterator[NnetExample]:
+        """Yield the minibatches of one pass, in an order that depends on ``seed``."""
+
+
+if TYPE_CHECKING:        # torch may be missing
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+    import torch
+    from numpy.typing import NDArray
+    from torch.utils.data import DataLoader, Dataset
+
+    from nnet3py.training.targets import Targets as ArrayTargets
+
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    Targets: TypeAlias = ArrayTargets | torch.Tensor
+    # Features and targets of an utterance, perhaps with an i-vector.
+    Utterance: TypeAlias = tuple[Array, Targets] | tuple[Array, Targets, Array | None]
+    # Features, targets and perhaps i-vectors of several utterances: by name, or in lists.
+    Utterances: TypeAlias = (
+        tuple[Mapping[str, Array], Mapping[str, Targets]]
+        | tuple[Mapping[str, Array], Mapping[str, Targets], Mapping[str, Array]]
+        | tuple[list[Array], list[Array]] | tuple[list[Array], list[Array], list[Array]])
+    Examples: TypeAlias = Iterable[NnetExample] | Iterable[tuple[str, NnetExample]]
+    # Rspecifiers: of an archive of examples; of features and targets.
+    Archives: TypeAlias = str | tuple[str, str]
+    OfTorch: TypeAlias = DataLoader[object] | Dataset[object]
+    TrainingData: TypeAlias = (
+        Utterance | Iterable[Utterance] | Mapping[str, Utterance] | Utterances | Examples | Archives | OfTorch
+        | Minibatches)
+    # The first argument of train, where targets may be the second; and these targets.
+    FeaturesOrData: TypeAlias = TrainingData | Array | Mapping[str, Array] | list[Array]
+    TargetsOfAll: TypeAlias = Targets | Mapping[str, Targets] | list[Array] | str
+    # Losses that users give: of arrays, with the derivative; of tensors.
+    LossFunction: TypeAlias = (
+        Callable[[NDArray[np.float32], np.ndarray], tuple[float, np.ndarray]]
+        | Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | torch.nn.Module)
+
+
 class ExampleMinibatches:
     """Examples held in memory, and shuffled into minibatches for each pass.
 
     Parameters
     ----------
-    examples : of one sequence each, to be merged; or minibatches, which are only shuffled
-    minibatch_size : rules for how many are merged, ``64``, ``1:64``
+    examples : examples of one sequence each, to be merged; or minibatches, which are only shuffled
+    minibatch_size : rules for the number of examples in a minibatch, ``64``, ``1:64``
     """
 
     def __init__(self, examples: Iterable[NnetExample], minibatch_size: str) -> None:
@@ -40,11 +85,11 @@ class ExampleMinibatches:
 
     @property
     def num_examples(self) -> int:
-        """Examples in memory, of one sequence each or minibatches, as they were given."""
+        """The number of examples in memory, of one sequence each or minibatches, as they were given."""
         return len(self._examples)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass over the examples in an order that depends on ``seed``.
+        """Yield the minibatches of one pass, in an order that depends on ``seed``.
 
         Examples that are left over at the end of a pass and too few for ``minibatch_size`` are not used in it.
 
@@ -65,14 +110,14 @@ class ExampleMinibatches:
 
 
 def is_minibatch(example: NnetExample) -> bool:
-    """Whether an example holds several sequences."""
+    """Return whether an example holds several sequences."""
     return any(len(io.indexes) and io.indexes[-1, 0] > 0 for io in example.io)
 
 
 def example_maker(nnet: Nnet, options: MinibatchOptions, num_classes: int | None = None) -> ExampleMaker:
-    """Cuts utterances into examples for a network, with the context that it needs unless the options give another.
+    """Return a maker of examples for a network, with the context that it needs unless the options give another.
 
-    ``num_classes`` are those of targets; None: as many as the network's output has.
+    ``num_classes`` is the number of classes of targets; None: the dimension of the network's output.
     """
     left, right = compute_simple_nnet_context(nnet)
     splitter = UtteranceSplitter(SplitOptions.parse(
@@ -86,9 +131,9 @@ class TableMinibatches(ExampleMinibatches):
 
     Parameters
     ----------
-    nnet : says how much context the examples need and how many classes there are
+    nnet : the network, which determines the context and the number of classes
     feats : rspecifier of features
-    targets : rspecifier of integer vectors, one class per frame, or of matrices
+    targets : rspecifier of integer vectors, one class for each frame, or of matrices
     options : see :class:`MinibatchOptions`
 
     Raises
@@ -118,7 +163,7 @@ class TableMinibatches(ExampleMinibatches):
                              f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
 
     def _add(self, maker: ExampleMaker, utterance: str, features: GeneralMatrix, label: np.ndarray) -> bool:
-        """Keep the examples of one utterance; False, with a warning, if it cannot be used."""
+        """Keep the examples of one utterance; return False, with a warning, if the utterance cannot be used."""
         if not maker.splitter.lengths_match(utterance, features.shape[0], len(label), tolerance=2):
             return False
         self._check_dim(utterance, "features", features.shape, self._input_dim)

@@ -1,21 +1,79 @@
-"""Targets of an output, given as plain arrays: classes, dense values, sparse weights."""
+"""Targets and features as plain arrays or tensors of PyTorch, which is not imported to recognize them."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from nnet3py.errors import ShapeError
-from nnet3py.formats.general import GeneralMatrix, check_finite
+from nnet3py import extras
+from nnet3py.components.base import Component
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.structure import ComponentNode, node_dependencies
+from nnet3py.network.whole_model import is_a
+
+
+def import_torch() -> Any:
+    """Return the torch package. Raises Nnet3Error with the command that installs it."""
+    return extras.load("torch", "a loss that computes with tensors needs", "torch")
+
+
+def _is_of(value: Any, module: str, name: str) -> bool:
+    """Return whether a value is an instance of a class of torch, which has none if torch was not imported."""
+    loaded = sys.modules.get(module)
+    kind = getattr(loaded, name, None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a value is a tensor of torch."""
+    return _is_of(value, "torch", "Tensor")
+
+
+def is_module(value: Any) -> bool:
+    """Return whether a value is a module of torch."""
+    return _is_of(value, "torch.nn", "Module")
+
+
+def is_loader(value: Any) -> bool:
+    """Return whether a value is a ``DataLoader`` of torch, whose items are minibatches."""
+    return _is_of(value, "torch.utils.data", "DataLoader")
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is a numpy array or a tensor."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def as_array(value: Any) -> Any:
+    """Return a tensor as a numpy array, float32 for any type of floats; anything else as it is.
+
+    The array shares the tensor's memory where possible.
+    """
+    if not is_tensor(value):
+        return value
+    tensor = value.detach().cpu()
+    if tensor.is_sparse:
+        tensor = tensor.to_dense()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+
+def items_of(data: Any) -> Any:
+    """Return an iterable of the items of a data set of torch that is indexed by numbers; anything else as it is."""
+    if _is_of(data, "torch.utils.data", "Dataset") and not isinstance(data, Iterable):
+        return (data[number] for number in range(len(data)))
+    return data
+
 
 NO_TARGET = -1       # the class of a frame to be ignored
 
 
 class RowsOfScipy(Protocol):
-    """What is used of scipy's sparse matrices by rows."""
+    """The interface of scipy's sparse matrices by rows (csr), as far as it is used here."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -32,21 +90,21 @@ class SparseOfScipy(Protocol):
     """Any of scipy's sparse matrices."""
 
     def tocsr(self) -> RowsOfScipy:
-        """The same by rows."""
+        """Return the matrix by rows."""
 
 
 Targets: TypeAlias = np.ndarray | Sequence[float] | Sequence[Sequence[float]] | SparseMatrix | SparseOfScipy
 
 
 def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
-    """Targets of an output as posteriors, or as a matrix if they are dense.
+    """Return targets of an output as posteriors, or as a matrix if they are dense.
 
     Parameters
     ----------
-    targets : int (rows,), the class of each row, -1 for a row that does not count; or float (rows, dim); or a sparse
-        matrix of that shape, a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
+    targets : the class of each row, int (rows,), -1 for a row that does not count; or float (rows, dim); or a sparse
+        matrix (rows, dim), a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
     num_rows, dim : shape of the output
-    where : their name in messages
+    where : the name of the targets in messages
 
     Returns
     -------
@@ -68,7 +126,7 @@ def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targ
     if array.ndim == 1 and dim == 1:
         array = array[:, None]
     if array.dtype.kind not in "fiub":
-        raise ShapeError(f"{where}: expected {_wanted(num_rows, dim)}; found {array.dtype} {array.shape}",
+        raise ShapeError(f"{where}: expected {_expected(num_rows, dim)}; found {array.dtype} {array.shape}",
                          "np.asarray(targets, dtype=np.int32) or np.float32 may make numbers of them")
     _check_shape(array.shape, str(array.dtype), num_rows, dim, where)
     check_finite(array, where)
@@ -76,7 +134,7 @@ def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targ
 
 
 def are_classes(targets: Targets) -> bool:
-    """Whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
+    """Return whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         return False
     try:
@@ -87,7 +145,7 @@ def are_classes(targets: Targets) -> bool:
 
 
 def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:
-    """The same as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
+    """Return targets as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
     wanted = as_targets(targets, num_rows, dim, where)
     if isinstance(wanted, np.ndarray):
         return wanted
@@ -95,7 +153,7 @@ def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the 
 
 
 def target_width(targets: Targets) -> int:
-    """The columns that a matrix of targets, of any kind that ``as_targets`` takes, has at least."""
+    """Return the least number of columns of a matrix of targets, which are of any kind that ``as_targets`` takes."""
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         return int((targets if isinstance(targets, SparseMatrix) else targets.tocsr()).shape[1])
     if are_classes(targets):
@@ -123,8 +181,62 @@ def _from_scipy(targets: SparseOfScipy) -> SparseMatrix:
 
 def _check_shape(shape: tuple[int, ...], kind: str, num_rows: int, dim: int, where: str) -> None:
     if shape != (num_rows, dim):
-        raise ShapeError(f"{where}: expected {_wanted(num_rows, dim)}; found {kind} {shape}")
+        raise ShapeError(f"{where}: expected {_expected(num_rows, dim)}; found {kind} {shape}")
 
 
-def _wanted(num_rows: int, dim: int) -> str:
+def _expected(num_rows: int, dim: int) -> str:
     return f"integers ({num_rows},) for classes below {dim}, or numbers ({num_rows}, {dim}), dense or sparse"
+
+
+# Behind a log-softmax these keep its output log-probabilities, apart from constants and masked values.
+_KEEPING = ("NoOpComponent", "FixedScaleComponent", "FixedBiasComponent", "PerElementScaleComponent",
+            "PerElementOffsetComponent", "ScaleAndOffsetComponent", "PermuteComponent", "ClipGradientComponent",
+            "BackpropTruncationComponent", "DropoutComponent", "GeneralDropoutComponent",
+            "SpecAugmentTimeMaskComponent", "SumBlockComponent")
+
+
+def check_class_output(nnet: Nnet, name: str = "output") -> None:
+    """Refuse an output whose objective would grow without limit on classes: ``linear``, but not of log-probabilities.
+
+    Components that users have defined may be normalized, and pass.
+
+    Raises
+    ------
+    UsageError : such an output
+    """
+    output = nnet.node_index(name)
+    if nnet.descriptor_of(output).objective != "linear":
+        return
+    ends: list[str] = []
+    seen: set[int] = set()
+    ahead = [output]
+    while ahead:
+        i = ahead.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        node = nnet.nodes[i]
+        if isinstance(node, ComponentNode):
+            component = _last(nnet.component_of(i))
+            if _is_normalized(component):
+                return
+            if not is_a(component, *_KEEPING):
+                kind = type(component).__name__
+                ends.append(f"{'an' if kind[0] in 'AEIO' else 'a'} {kind} in {node.name!r}")
+                continue
+        ahead += node_dependencies(nnet, i)
+    raise UsageError(
+        f"the targets are classes, for which {name!r} must be log-probabilities: expected a log-softmax at its end, "
+        f"found {' and '.join(sorted(ends)) or 'none'}. The objective would grow without limit",
+        f"add a LogSoftmaxComponent dim={nnet.output_dim(name)} before the output-node (xconfig's output-layer has "
+        "one); for regression on classes set objective=quadratic in the output-node's line; or give the loss that you "
+        "mean: nnet3py.train(…, loss=torch.nn.CrossEntropyLoss())")
+
+
+def _last(component: Component) -> Component:
+    """Return the component whose output a component has: in a composite the last one inside."""
+    return _last(component.children[-1]) if component.children else component
+
+
+def _is_normalized(component: Component) -> bool:
+    return is_a(component, "LogSoftmaxComponent") or not type(component).__module__.startswith("nnet3py.")

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar, overload
 
 import numpy as np
@@ -16,38 +16,38 @@ from nnet3py import log
 from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.network.any_model import AnyModel, network_of
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
-from nnet3py.shown import Shown
-from nnet3py.training.data_types import Minibatches
+from nnet3py.provided import Shown
 from nnet3py.training.diagnostics import NnetDiagnostics
+from nnet3py.training.minibatches import Minibatches
+from nnet3py.training.objectives import LossLike, OutputObjectives
 from nnet3py.training.options import DiagnosticOptions, MinibatchOptions, TrainerOptions
-from nnet3py.training.output_objectives import LossLike, OutputObjectives
 from nnet3py.training.trainer import NnetTrainer
 from nnet3py.training.training_data import training_data
 
 if TYPE_CHECKING:
-    from nnet3py.training.data_types import FeaturesOrData, TargetsOfAll, TrainingData
+    from nnet3py.training.minibatches import FeaturesOrData, TargetsOfAll, TrainingData
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A pass over the training data. Objectives are per frame, sums over outputs, the larger the better.
+    """Results of a pass over the training data.
 
-    With losses in their place, they are minus the losses.
+    Objectives are per frame, sums over outputs, the larger the better; where a loss is minimized, minus the loss.
 
     Attributes
     ----------
-    epoch : 1 for the first
-    learning_rate : NaN where the network's own rates are used
-    objective : mean over the pass, while the network changed
-    validation_objective, validation_accuracy : after the pass, in test mode; NaN without validation data. Accuracy is
-        the fraction of frames whose largest output is the largest target
-    num_minibatches : in this pass
-    seconds : that it took, validation included
+    epoch : the number of the pass, 1 for the first
+    learning_rate : the rate of the pass; NaN where the components' own rates are used
+    objective : the mean objective over the pass, while the network changed
+    validation_objective, validation_accuracy : objective and accuracy on the validation data after the pass, in test
+        mode; NaN without validation data. Accuracy is the fraction of frames whose largest output is the largest target
+    num_minibatches : the number of minibatches in this pass
+    seconds : the duration of the pass, validation included
     """
 
     epoch: int
@@ -69,16 +69,16 @@ COLUMNS = tuple(column.name for column in fields(Epoch))
 
 @dataclass
 class History(Advising, Shown):
-    """What :func:`train` did, an :class:`Epoch` for each pass.
+    """Record of a training by :func:`train`, with an :class:`Epoch` for each pass.
 
-    ``history["objective"]`` is an array (epochs,) of that attribute; ``best`` counts in it. ``history[-1]`` is the last
-    epoch, and iteration gives one after the other.
+    ``history["objective"]`` is an array (epochs,) of this attribute of all epochs. ``history[-1]`` is the last epoch,
+    and iteration yields all epochs in order.
 
     Attributes
     ----------
-    epochs : one for each pass
-    best : the number of the epoch whose parameters the network has: with ``patience`` the one with the best validation
-        objective, else the last; 0 before the first has ended
+    epochs : the results of each pass
+    best : the number of the epoch, from 1 on, whose parameters the network has: with ``patience`` the epoch with the
+        best validation objective, else the last; 0 before the first pass has ended
     checkpoints : the files that were written
     """
 
@@ -108,7 +108,7 @@ class History(Advising, Shown):
         return np.array([getattr(epoch, name) for epoch in self.epochs])
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """All attributes by name, each float64 (epochs,)."""
+        """Return all attributes of the epochs by name, each float64 (epochs,)."""
         return {name: self[name] for name in COLUMNS}
 
     def __len__(self) -> int:
@@ -118,7 +118,6 @@ class History(Advising, Shown):
         return iter(self.epochs)
 
     def __repr__(self) -> str:
-        """A line for each pass."""
         count = f"{len(self)} pass{'es' if len(self) != 1 else ''}"
         return "\n".join([f"<History: {count}, the network is as after pass {self.best}>",
                           *map(str, self.epochs)])
@@ -126,13 +125,13 @@ class History(Advising, Shown):
 
 @dataclass
 class Progress:
-    """What a callback is given after each pass.
+    """Progress of a training, the argument of callbacks after each pass.
 
     Attributes
     ----------
-    epoch : the pass that has ended
-    nnet : the network as it is now; a callback may change its parameters
-    history : all passes so far
+    epoch : the results of the pass that has ended
+    nnet : the network, whose parameters a callback may change
+    history : the results of all passes so far
     """
 
     epoch: Epoch
@@ -144,7 +143,7 @@ Callback = Callable[[Progress], object]
 
 
 def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> float:
-    """The learning rate of pass ``number`` of ``count`` (0 is the first): from ``first`` falling towards ``final``.
+    """Return the rate of pass ``number`` (0: the first) of ``count``, which falls from ``first`` towards ``final``.
 
     If ``final`` is not above 0, the rate stays the same.
     """
@@ -177,24 +176,26 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
     ----------
     nnet : a network, or an acoustic model, whose network is trained; changed in place
     data : features and targets, arrays or tensors of PyTorch; or one argument: a list of (feats, targets), a data set
-        or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or those of two tables: see
-        :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers (frames, dim),
-        dense or sparse; with a loss of any width
-    loss : what is minimized in place of the objective of the output node: a function (output, target), which gives its
-        value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which says more; for all outputs, or a dict
-        by their names. Objectives in the history are then minus the loss
-    validation : one such argument, or a pair, for what objective and accuracy are measured on, after each pass
-    num_epochs : passes over the data
-    learning_rate : of the first pass, None: the network's own; each component multiplies it by its factor
-    final_learning_rate : towards which it falls exponentially, None: it stays
-    minibatch_size : examples, or frames for a network that has no context; what is left over is a smaller minibatch
+        or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or the rspecifiers of two
+        tables: see :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers
+        (frames, dim), dense or sparse; with a loss, of any width
+    loss : a loss to minimize in place of the objective of the output node: a function (output, target) that returns
+        value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which has more settings; for all outputs, or
+        a dict by their names. Objectives in the history are then minus the loss
+    validation : data of the same forms, a pair for features and targets, on which objective and accuracy are measured
+        after each pass
+    num_epochs : the number of passes over the data
+    learning_rate : the rate of the first pass, which each component multiplies by its factor; None: the components' own
+    final_learning_rate : the rate towards which the rate falls exponentially; None: the rate stays the same
+    minibatch_size : the number of examples, or of frames for a network without context, in a minibatch; the last one
+        may be smaller
     minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` is ignored here
-    options : of the trainer; ``options.srand`` seeds dropout and the order of the data
+    options : options of the trainer; ``options.srand`` seeds dropout and the order of the data
     callbacks : one function or several, called after each pass with a :class:`Progress`; the training ends if one
         returns True
-    patience : passes without a better validation objective after which the training ends, with the network as it was
-        after the best pass; 0: it never ends early
-    checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
+    patience : the number of passes without a better validation objective after which the training ends, with the
+        network as it was after the best pass; 0: the training never ends early
+    checkpoints : a folder, made if it is missing, for the network after each pass as ``1.raw``, ``2.raw``, …:
         files for ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model``
 
     Returns
@@ -204,7 +205,7 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
     Raises
     ------
     UsageError : options that make no sense, or no data; classes as targets of an output that is no log-softmax, without
-        a loss; a loss that does not return what it should
+        a loss; a loss that does not return a value and a derivative
     ShapeError : data whose dimensions are not the network's
     NumericError : NaN or infinity in the data, in the trained network, or in a loss or its derivative
     Nnet3Error : files that cannot be read or written
@@ -214,12 +215,12 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
         raise UsageError(f"expected data, or features and targets, found {len(data)} arguments",
                          "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
-    held = _held(minibatches or MinibatchOptions(), minibatch_size)
+    minibatches = replace(minibatches or MinibatchOptions(), minibatch_size=f"1:{minibatch_size}")
     objectives = OutputObjectives(nnet, loss)
     has_loss = "output" in objectives.losses
-    source = training_data(nnet, data if len(data) == 2 else data[0], held, has_loss)
-    validator = None if validation is None else _Validator(training_data(nnet, validation, held, has_loss), options,
-                                                           objectives)
+    source = training_data(nnet, data if len(data) == 2 else data[0], minibatches, has_loss)
+    validator = None if validation is None else _Validator(training_data(nnet, validation, minibatches, has_loss),
+                                                           options, objectives)
     folder = None if checkpoints is None else _folder(checkpoints)
     trainer, history, best = NnetTrainer(nnet, options, objectives), History(), None
     for number in range(num_epochs):
@@ -267,7 +268,7 @@ def _totals(trainer: NnetTrainer) -> tuple[float, float]:
 
 
 class _Validator:
-    """Objective and accuracy on held-out data; what is compiled for them is kept."""
+    """Measurement of objective and accuracy on held-out data; computations are compiled once."""
 
     def __init__(self, source: Minibatches, options: TrainerOptions, objectives: OutputObjectives) -> None:
         self._egs, self._objectives = list(source.minibatches(0)), objectives
@@ -276,7 +277,7 @@ class _Validator:
         self._compiler: CachingCompiler | None = None
 
     def measure(self, nnet: Nnet) -> tuple[float, float]:
-        """Objective per frame, and accuracy, of a copy of the network in test mode."""
+        """Return objective per frame and accuracy of a copy of the network in test mode."""
         if self._form is None:
             self._form = nnet.copy()
             set_batchnorm_test_mode(self._form, True)
@@ -295,10 +296,6 @@ class _Validator:
                 sum(output.num_correct for output in outputs) / counted if counted else math.nan)
 
 
-def _held(minibatches: MinibatchOptions, size: int) -> MinibatchOptions:
-    settings = {column.name: getattr(minibatches, column.name) for column in fields(minibatches)}
-    return MinibatchOptions(**{**settings, "minibatch_size": f"1:{size}"})
-
 
 def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, final_learning_rate: float | None,
            patience: int, validation: TrainingData | None) -> None:
@@ -312,7 +309,7 @@ def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, fi
         if not holds:
             raise UsageError(f"{name}={value} must be {wanted}")
     if final_learning_rate is not None and learning_rate is None:
-        raise UsageError("final_learning_rate needs learning_rate")
+        raise UsageError("final_learning_rate needs learning_rate", "give learning_rate, the rate of the first pass")
     if patience and validation is None:
         raise UsageError(f"patience={patience} needs validation data")
 

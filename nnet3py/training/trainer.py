@@ -1,9 +1,9 @@
 """Training a network on examples, one minibatch each. Kaldi: ``NnetTrainer``.
 
-:class:`MinibatchTrainer` holds what training on any kind of example has in common.
+:class:`MinibatchTrainer` is the base of trainers for all kinds of examples.
 
 The model propagates and gathers statistics; a second network of the same form, ``delta``, collects the change of a
-minibatch (natural gradient and learning rates included) and, with momentum, what remains of earlier ones.
+minibatch (natural gradient and learning rates included) and, with momentum, the rest of earlier changes.
 """
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import to_dense
 from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
-from nnet3py.network.any_model import AnyModel, network_of
-from nnet3py.network.nnet import Nnet
+from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.whole_model import (
     constrain_orthonormal,
     freeze_natural_gradient,
@@ -34,15 +33,12 @@ from nnet3py.network.whole_model import (
 )
 from nnet3py.ops import get_ops
 from nnet3py.runtime.blas_threads import BlasAlone
-from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.runtime.parameter_store import ParameterStore, on_device
-from nnet3py.training.example_request import example_request
-from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change
-from nnet3py.training.objective import Objective
-from nnet3py.training.objective_stats import ObjectiveStats
+from nnet3py.runtime.computer import Computer, ComputerCache
+from nnet3py.runtime.parameter_store import on_device
+from nnet3py.training.example_computation import example_request
+from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
+from nnet3py.training.objectives import LossLike, Objective, ObjectiveStats, OutputObjectives
 from nnet3py.training.options import TrainerOptions
-from nnet3py.training.output_objectives import LossLike, OutputObjectives
 from nnet3py.training.trainer_state import (
     State,
     draws_of,
@@ -56,16 +52,16 @@ from nnet3py.training.trainer_state import (
 logger = logging.getLogger(__name__)
 
 
-class Part(Protocol):
-    """A part of an example: the input of a node, or the supervision of one."""
+class NodeRows(Protocol):
+    """The rows that an example has for one node: the features of an input, or the supervision of an output."""
 
     @property
     def name(self) -> str:
-        """The node's name."""
+        """The name of the node."""
 
     @property
     def indexes(self) -> np.ndarray:
-        """int32 (rows, 3): n, t, x."""
+        """The index (n, t, x) of each row, int32 (rows, 3)."""
 
 
 Eg = TypeVar("Eg")      # the kind of example
@@ -73,27 +69,37 @@ Eg = TypeVar("Eg")      # the kind of example
 
 @dataclass(frozen=True)
 class _Step:
-    """One forward-backward pass and the update that follows it."""
+    """Settings of one forward-backward pass and the update that follows it.
 
-    suffix: str             # of the names that the objectives are recorded under
+    Attributes
+    ----------
+    suffix : ending of the outputs' names in the averages of objectives
+    max_change_scale : factor of all limits on the change
+    scale : factor with which the change is added to the model
+    l2_scale : factor of l2 regularization; 0: none in this step
+    orthonormal : whether the orthonormal constraint follows
+    scales_batchnorm : whether batch normalization's statistics are scaled
+    """
+
+    suffix: str
     max_change_scale: float
-    scale: float            # the change is added to the model times this
-    l2_scale: float         # 0: no l2 regularization in this step
+    scale: float
+    l2_scale: float
     orthonormal: bool
     scales_batchnorm: bool
 
 
 class MinibatchTrainer(ABC, Generic[Eg]):
-    """Trains ``nnet`` in place; a kind of example and its objective make a class of it.
+    """Base of trainers, which change a network in place; each kind of example has a class derived from it.
 
     Parameters
     ----------
     nnet : the model; its statistics are zeroed first if the options say so
-    options : None: as :class:`TrainerOptions` begins
+    options : options of the training; None: the defaults of :class:`TrainerOptions`
     """
 
-    # The change is only limited as a whole and added: no limits, l2 regularization or constraints of components, no
-    # scaling of statistics, no backstitch. So is Kaldi's discriminative trainer.
+    # True: the change is only limited as a whole and added, without limits, l2 regularization or constraints of
+    # components, scaling of statistics, or backstitch, as in Kaldi's discriminative trainer.
     _is_plain = False
 
     def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None) -> None:
@@ -112,13 +118,12 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.num_minibatches = 0
         self.objectives: dict[str, ObjectiveStats] = {}
         self.max_change_stats = MaxChangeStats()
-        self._reports: list[Callable[[], None]] = []
 
     def _bind(self) -> None:
-        """Bring model and change to the device, with nothing bound to them so far."""
+        """Make the stores of model and change on the device, and an empty cache of computations bound to them."""
         options, ops = self.options, get_ops(self.options.device)
-        self._trained, self._change = on_device(self.nnet, ops), on_device(self.delta, ops)    # themselves on the CPU
-        self._stores = _two_stores(self._trained, self._change)
+        self._trained, self._change = on_device(self.nnet, ops), on_device(self.delta, ops)
+        self._preconditioners = named_preconditioners(self.delta)
         self._computers = ComputerCache(self._trained, self.compiler, update=self._change, stats=self._trained,
                                         device=options.device, capacity=options.compiler.cache_capacity,
                                         debug=options.debug)
@@ -129,19 +134,19 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     @abstractmethod
     def _request(self, eg: Eg) -> ComputationRequest:
-        """The request for an example."""
+        """Return the request for an example."""
 
     @abstractmethod
     def _inputs(self, eg: Eg) -> Iterable[NnetIo]:
-        """The parts of an example that are inputs of the network."""
+        """Return the inputs of the network that an example has."""
 
     @abstractmethod
-    def _parts(self, eg: Eg) -> Iterable[Part]:
-        """All parts of an example: those with a ``name`` and ``indexes``."""
+    def _node_rows(self, eg: Eg) -> Iterable[NodeRows]:
+        """Return the rows of all inputs and outputs of an example."""
 
     @abstractmethod
     def _process_outputs(self, computer: Computer, eg: Eg, suffix: str) -> None:
-        """Set the derivatives of all outputs, and count their objectives under their names plus ``suffix``."""
+        """Set the derivatives of all outputs, and add their objectives to the averages of their names + ``suffix``."""
 
     def train(self, eg: Eg) -> None:
         """Train on one minibatch.
@@ -149,25 +154,25 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         Raises
         ------
         Nnet3Error : the example does not fit the network
-        NumericError : it holds NaN or infinity
+        NumericError : the example holds NaN or infinity
         """
         with BlasAlone():
             self._train(eg)
         self.num_minibatches += 1
 
     def synchronize(self) -> None:
-        """Copy what was trained on a device to the arrays of ``nnet`` and ``delta``; on the CPU there is nothing to do.
+        """Copy the trained parameters and statistics from a device to ``nnet`` and ``delta``, and log its reports.
 
         Raises
         ------
-        NumericError : natural gradient was given NaN or infinity; the arrays are as they were
+        NumericError : natural gradient was given NaN or infinity; ``nnet`` and ``delta`` stay as they were
         """
-        self._run_pending_reports()
-        for store in self._stores or ():
+        self._trained.run_reports()
+        for store in (self._trained, self._change):
             store.pull()
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and make sure that ``nnet`` has everything it has learned.
+        """End the training: log the closing lines, and copy the trained parameters to ``nnet``.
 
         Returns
         -------
@@ -182,18 +187,18 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return any(stats.total_weight != 0.0 for stats in self.objectives.values())
 
     def state(self) -> State:
-        """All that training changes, copies by name: see :mod:`nnet3py.training.trainer_state`."""
+        """Return copies of all arrays that training changes, by name: see :mod:`nnet3py.training.trainer_state`."""
         self.synchronize()
         arrays = {name: array.copy() for name, array in self._changing_arrays().items()}
         return {**arrays, **estimates(self._computers.ops, self.delta), **draws_state(self._draws),
                 "training.num_minibatches": np.array(self.num_minibatches), "training.seed": np.array(self._seed)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from a state that a trainer of a network of the same structure had.
+        """Go on from the :meth:`state` of a trainer whose network had the same structure.
 
         Raises
         ------
-        Nnet3Error, ShapeError : it is not one; nothing is changed
+        Nnet3Error, ShapeError : ``state`` belongs to another network, or is no state; nothing is changed
         """
         self.synchronize()
         numbers = {f"training.{name}": np.zeros((), np.int64) for name in ("num_minibatches", "seed")}
@@ -204,7 +209,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self._draws = draws
         self.num_minibatches, self._seed = (int(number) for number in numbers.values())
         self._bind()             # the estimates are at other places in memory
-        for store in self._stores or ():
+        for store in (self._trained, self._change):
             store.push()
 
     def _changing_arrays(self) -> dict[str, np.ndarray]:
@@ -214,7 +219,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     # -- the parts of a step ---------------------------------------------------------------------------------------
 
     def _train(self, eg: Eg) -> None:
-        """One step, or both of backstitch."""
+        """Take the step of a minibatch, or both steps of backstitch."""
         options = self.options
         self._follow_freezing()
         computer = self._computers.computer(self._request(eg))
@@ -232,7 +237,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             self._run_step(computer, eg, self._whole_step())
 
     def _whole_step(self) -> _Step:
-        """The step of a minibatch without backstitch."""
+        """Return the settings of a minibatch's only step."""
         return _Step("", 1.0, 1.0 - self.options.momentum, 1.0, True, True)
 
     def _follow_freezing(self) -> None:
@@ -244,7 +249,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                 for part, change in zip(with_children([mine]), with_children([theirs]), strict=True):
                     if isinstance(part, UpdatableComponent) and isinstance(change, UpdatableComponent):
                         change.copy_settings(part)
-                kept[c] = 0.0        # what momentum remembers would still move it
+                kept[c] = 0.0        # momentum would still move a frozen component
         if not kept.all():
             self.synchronize()
             self._bind()             # derivatives of frozen components are not computed
@@ -257,9 +262,9 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     def _run_step(self, computer: Computer, eg: Eg, step: _Step) -> None:
         self._forward(computer, eg)
-        num_before = len(self._reports)
+        num_before = self._trained.num_reports()
         self._process_outputs(computer, eg, step.suffix)
-        self._run_pending_reports(num_before)      # of the step before, while a device computes this one's outputs
+        self._trained.run_reports(num_before)      # of the step before, while a device computes this one's outputs
         self._backward(computer, eg, step)
 
     def _forward(self, computer: Computer, eg: Eg) -> None:
@@ -270,40 +275,23 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         computer.run()
 
     def _backward(self, computer: Computer, eg: Eg, step: _Step) -> None:
-        """Once the derivatives of all outputs are set: those of the parameters, and the change of the model."""
+        """Compute the derivatives of the parameters from those of the outputs, and change the model."""
         computer.run()
-        if self._stores is not None:       # on the CPU the computer has done so
-            self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
+        self._trained.when_done(check_preconditioners(computer.ops, self._preconditioners))
         self._apply_l2(eg, step.l2_scale)
         self._update(step)
         if step.scales_batchnorm:
             scale_batchnorm_stats(self._trained, self.options.batchnorm_stats_scale)
         if step.orthonormal:
-            self._reports.append(constrain_orthonormal(
+            self._trained.when_done(constrain_orthonormal(
                 self._trained, lambda: int(self._draws.integers(0, 4)) == 0, computer.ops))
-        if self._stores is None:
-            self._run_pending_reports()
 
     def _update(self, step: _Step) -> None:
-        """Add the change to the model, and keep a part of it as momentum. A device reports later what it did."""
+        """Add the change to the model, and keep a part of the change as momentum."""
         momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
-        limits = self.options.max_param_change, step.max_change_scale, step.scale
-        if self._stores is not None:
-            self._reports.append(queue_update(*self._stores, *limits, momentum, self.max_change_stats,
-                                              not self._is_plain))
-            return
-        if not update_with_max_change(self.nnet, self.delta, *limits, self.max_change_stats,
-                                      not self._is_plain):
-            momentum = 0.0
-        self.delta.scale_components(np.array([momentum if is_updatable(c) else 1.0
-                                              for c in self.delta.components]))
-
-    def _run_pending_reports(self, count: int | None = None) -> None:
-        """Count, log and check what the device has reported since the last time, or the first ``count`` reports."""
-        count = len(self._reports) if count is None else count
-        reports, self._reports = self._reports[:count], self._reports[count:]
-        for report in reports:
-            report()
+        self._trained.when_done(update_with_max_change(
+            self._trained, self._change, self.options.max_param_change, step.max_change_scale, step.scale, momentum,
+            self.max_change_stats, of_components=not self._is_plain))
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
         """Add this minibatch to the averages of an output."""
@@ -315,44 +303,37 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             self.objectives[name] = ObjectiveStats(name, self.options.print_interval)
         self.objectives[name].add(minibatch, weight, objective, aux_objective)
 
-    def _count_when_known(self, name: str, objective: Callable[[], Objective]) -> None:
-        """Add this minibatch to the averages of an output; a device's numbers with the reports of the next step."""
+    def _count_later(self, name: str, objective: Callable[[], Objective]) -> None:
+        """Add this minibatch to the averages of an output, once the device has computed the objective."""
         minibatch = self.num_minibatches
 
         def count() -> None:
             weight, value = objective()
             self._add_to_averages(name, minibatch, weight, value)
 
-        if self._stores is None:
-            count()
-        else:
-            self._reports.append(count)
+        self._trained.when_done(count)
 
     def _apply_l2(self, eg: Eg, l2_scale: float) -> None:
         factor = l2_scale * self.options.l2_regularize_factor
         if factor == 0.0:
             return
-        factor *= num_sequences(self._parts(eg))
+        factor *= num_sequences(self._node_rows(eg))
         scales = np.array([-2.0 * factor * c.learning_rate * c.l2_regularize if is_updatable(c) else 0.0
                            for c in self.delta.components])
         if not scales.any():
             return
-        if self._stores is not None:
-            trained_store, change_store = self._stores
-            change_store.add_components(scales, trained_store)
-        else:
-            self.delta.add_components(scales, self.nnet)
+        self._change.add_components(scales, self._trained)
 
 
 class NnetTrainer(MinibatchTrainer[NnetExample]):
-    """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``.
+    """Trainer of a network, in place, on examples with a supervision for each output row. Kaldi: ``NnetTrainer``.
 
     Parameters
     ----------
     nnet : the model; its statistics are zeroed first if the options say so
-    options : None: as :class:`TrainerOptions` begins
-    loss : in place of the objectives of the output nodes: a :class:`nnet3py.Loss` or what makes one, for all outputs;
-        or a dict of these by the names of outputs; or the objectives that were made of them
+    options : options of the training; None: the defaults of :class:`TrainerOptions`
+    loss : a loss to minimize in place of the objectives of all output nodes: a :class:`nnet3py.Loss`, or a function or
+        module to make one of; or a dict of losses by the names of outputs; or ``OutputObjectives`` made of these
     """
 
     def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None,
@@ -367,33 +348,26 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
     def _inputs(self, eg: NnetExample) -> Iterable[NnetIo]:
         return (io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name)))
 
-    def _parts(self, eg: NnetExample) -> Iterable[NnetIo]:
+    def _node_rows(self, eg: NnetExample) -> Iterable[NnetIo]:
         return eg.io
 
     def _process_outputs(self, computer: Computer, eg: NnetExample, suffix: str) -> None:
         for io in eg.io:
             if self.nnet.is_output(self.nnet.node_index(io.name)):
                 output, deriv = computer.output_view(io.name), computer.input_view(io.name)
-                self._count_when_known(io.name + suffix, self.output_objectives.queue(
+                self._count_later(io.name + suffix, self.output_objectives.queue(
                     computer.ops, io, output, deriv, f"minibatch {self.num_minibatches}"))
 
 
-def _two_stores(trained: Nnet | ParameterStore,
-                change: Nnet | ParameterStore) -> tuple[ParameterStore, ParameterStore] | None:
-    """The parameter stores of model and change on a device; None where they are on the host."""
-    if isinstance(trained, ParameterStore) and isinstance(change, ParameterStore):
-        return trained, change
-    return None
-
-
-def num_sequences(parts: Iterable[Part]) -> int:
-    """How many sequences a merged example holds: 1 + the n of each part's last index, on which all must agree.
+def num_sequences(nodes: Iterable[NodeRows]) -> int:
+    """Return the number of sequences of a merged example: 1 + the n of each node's last index.
 
     Raises
     ------
     Nnet3Error : the inputs and outputs of the example hold different numbers of sequences
     """
-    counts = {part.name: int(part.indexes[-1, 0]) + 1 for part in parts if len(part.indexes)}
+    counts = {node.name: int(node.indexes[-1, 0]) + 1 for node in nodes if len(node.indexes)}
     if len(set(counts.values())) > 1:
-        raise Nnet3Error(f"the parts of an example hold different numbers of sequences: {counts}")
+        raise Nnet3Error(f"the inputs and outputs of an example hold different numbers of sequences: {counts}",
+                         "were they merged separately? nnet3-merge-egs merges whole examples")
     return next(iter(counts.values()), 1)

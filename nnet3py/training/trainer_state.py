@@ -1,7 +1,8 @@
-"""What a training needs to go on exactly where it was: arrays by name, for ``np.savez`` and the like.
+"""The state of a training, with which it goes on exactly where it was: arrays by name, for ``np.savez`` and the like.
 
 Names are ``nnet.COMPONENT.ARRAY`` (parameters and statistics), ``momentum.COMPONENT.ARRAY`` (the changes that momentum
-remembers), ``natural_gradient.K.COMPONENT.ARRAY`` (estimates; K counts preconditioners), ``draws.…``, ``training.…``.
+carries on), ``natural_gradient.K.COMPONENT.ARRAY`` (estimates; K counts preconditioners), ``draws.…`` (the random
+number generator), ``training.…`` (counts).
 """
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 State = dict[str, np.ndarray]
 
-_ESTIMATE = ("w", "spectrum", "gram", "numbers")       # the arrays of a preconditioner
+_ESTIMATE = ("w", "spectrum", "gram", "numbers")       # the arrays of an OnlineNaturalGradient
 _DRAWS = {"counter": 4, "key": 2, "buffer": 4, "rest": 3}     # of numpy's Philox generator, and their sizes
 
 
 def network_arrays(prefix: str, nnet: Nnet, with_statistics: bool) -> Iterator[tuple[str, np.ndarray]]:
-    """All that training changes in a network, the arrays themselves, by name."""
+    """Yield the names and the arrays (not copies) of all that training changes in a network."""
     for name, component in nnet.named_components():
         yield from _component_arrays(f"{prefix}.{name}", component, with_statistics)
 
@@ -33,7 +34,7 @@ def network_arrays(prefix: str, nnet: Nnet, with_statistics: bool) -> Iterator[t
 def _component_arrays(prefix: str, component: Component, with_statistics: bool) -> Iterator[tuple[str, np.ndarray]]:
     for number, child in enumerate(component.children):
         yield from _component_arrays(f"{prefix}.{number}", child, with_statistics)
-    if component.children:             # which hold its arrays
+    if component.children:             # a composite's arrays are its children's
         return
     for name in (*component.PARAMETERS, *(component.STATISTICS if with_statistics else ())):
         if getattr(component, name) is not None:
@@ -43,7 +44,7 @@ def _component_arrays(prefix: str, component: Component, with_statistics: bool) 
 
 
 def estimates(ops: Ops, nnet: Nnet) -> State:
-    """Copies of the estimates of all preconditioners that have been used."""
+    """Return copies of the estimates of all preconditioners that have been used, by name."""
     state: State = {}
     for prefix, preconditioner in _named(nnet):
         if preconditioner.numbers is not None:
@@ -55,29 +56,29 @@ def estimates(ops: Ops, nnet: Nnet) -> State:
 
 
 def restore_arrays(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Set arrays to those of a state, in place, once all have been looked at.
+    """Set arrays to those of the same names in a state, in place, after checking that all are there.
 
     Raises
     ------
-    Nnet3Error : the state lacks one
-    ShapeError : one has another shape
+    Nnet3Error : the state lacks an array
+    ShapeError : an array of the state has another shape
     """
     values = {}
     for name, array in arrays.items():
         if name not in state:
-            raise Nnet3Error(f"the state has no {name!r}", "it is that of another network, or of something else")
+            raise Nnet3Error(f"the state has no {name!r}", "is it the state of a trainer of this network?")
         values[name] = np.asarray(state[name])
         if values[name].shape != array.shape:
             raise ShapeError(f"the state has {name!r} of shape {values[name].shape}, expected {array.shape}",
-                             "it is that of another network")
+                             "the state is that of another network")
     for name, array in arrays.items():
         array[...] = values[name]
 
 
 def prepared_estimates(ops: Ops, nnet: Nnet, state: Mapping[str, Any]) -> Callable[[], None]:
-    """A function that sets the estimates of all preconditioners; those that the state lacks begin anew.
+    """Return a function that sets the estimates of all preconditioners; one that the state lacks begins anew.
 
-    ShapeError for arrays that do not belong together.
+    Raises ShapeError for arrays of an estimate that do not fit each other.
     """
     settings = []
     for prefix, preconditioner in _named(nnet):
@@ -93,7 +94,7 @@ def prepared_estimates(ops: Ops, nnet: Nnet, state: Mapping[str, Any]) -> Callab
     def restore() -> None:
         for preconditioner, arrays, calls in settings:
             preconditioner.t = calls
-            preconditioner.num_beginnings += 1               # its memory is at another place
+            preconditioner.num_beginnings += 1               # its arrays are at other addresses
             if "w" in arrays:
                 preconditioner.rank = len(arrays["w"])
             for name in _ESTIMATE:
@@ -114,7 +115,7 @@ def _in_memory(ops: Any, array: np.ndarray) -> Any:
 
 
 def draws_state(draws: np.random.Generator) -> State:
-    """The state of a generator of numpy's Philox kind."""
+    """Return the state of a generator with numpy's Philox as its source, as arrays by name."""
     state: Any = draws.bit_generator.state
     rest = [state["buffer_pos"], state["has_uint32"], state["uinteger"]]
     return {"draws.counter": state["state"]["counter"].copy(), "draws.key": state["state"]["key"].copy(),
@@ -122,7 +123,7 @@ def draws_state(draws: np.random.Generator) -> State:
 
 
 def draws_of(state: Mapping[str, Any]) -> np.random.Generator:
-    """A generator in that state. Raises what :func:`restore_arrays` does."""
+    """Return a generator in the state that :func:`draws_state` returned. Raises what :func:`restore_arrays` does."""
     arrays = {f"draws.{name}": np.zeros(size, np.uint64) for name, size in _DRAWS.items()}
     restore_arrays(arrays, state)
     position, has_word, word = arrays["draws.rest"].tolist()

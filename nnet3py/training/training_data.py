@@ -1,7 +1,8 @@
 """Training data for Python programs, as minibatches: arrays or tensors, pairs of them, tables, examples, archives."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -9,26 +10,205 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
-from nnet3py.egs.example import NnetExample, NnetIo, read_egs
+from nnet3py.compiler.build_graph import compute_simple_nnet_context
+from nnet3py.egs.example import NnetExample, NnetIo, examples_ahead, read_egs
 from nnet3py.egs.make import ExampleMaker
-from nnet3py.egs.merger import ExampleMerger, append_rows
-from nnet3py.egs.minibatch_size import MinibatchSizes
-from nnet3py.egs.reading_ahead import examples_ahead
-from nnet3py.egs.reorder import shuffle_with_buffer
+from nnet3py.egs.merger import ExampleMerger, MinibatchSizes, append_rows
+from nnet3py.egs.raw_example import shuffle_with_buffer
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
-from nnet3py.formats.general import check_finite, take_rows
+from nnet3py.formats.general import GeneralMatrix, check_finite, take_rows
 from nnet3py.index import sequence_indexes
-from nnet3py.network.locality import is_local
+from nnet3py.network.inference import compute_only
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.recurrence import is_local
 from nnet3py.random_sequence import philox
-from nnet3py.training.array_minibatches import LoaderMinibatches
-from nnet3py.training.class_outputs import check_class_output
-from nnet3py.training.data_types import Minibatches
-from nnet3py.training.minibatches import ExampleMinibatches, TableMinibatches, example_maker, is_minibatch
+from nnet3py.training.minibatches import (
+    ExampleMinibatches,
+    Minibatches,
+    TableMinibatches,
+    example_maker,
+    is_minibatch,
+)
+from nnet3py.training.objectives import Frames
 from nnet3py.training.options import MinibatchOptions
-from nnet3py.training.targets import are_classes, as_supervision, as_targets, target_width
-from nnet3py.training.tensors import as_array, is_array, is_loader, items_of
+from nnet3py.training.targets import (
+    are_classes,
+    as_array,
+    as_supervision,
+    as_targets,
+    check_class_output,
+    is_array,
+    is_loader,
+    items_of,
+    target_width,
+)
+
+
+class ArrayInputs:
+    """Maker of a network's inputs from arrays of sequences.
+
+    Parameters
+    ----------
+    nnet : the network, with an ``input`` and perhaps an ``ivector``
+    outputs : the names of the outputs that are computed together
+    frame_subsampling_factor : frames of input for each row of output
+    padding : repeat the first and the last frame as often as the network looks beyond them, as ``nnet3py.compute``
+        does; False: the arrays contain these frames, so that there are fewer rows of output
+
+    Raises
+    ------
+    UsageError : a factor below 1
+    Nnet3Error : a network with other inputs
+    """
+
+    def __init__(self, nnet: Nnet, outputs: Sequence[str] = ("output",), frame_subsampling_factor: int = 1,
+                 padding: bool = True) -> None:
+        if frame_subsampling_factor < 1:
+            raise UsageError(f"frame_subsampling_factor={frame_subsampling_factor} must be 1 or more")
+        self._dim, self._ivector_dim = nnet.input_dim("input"), max(nnet.input_dim("ivector"), 0)
+        self._factor, self._padding = frame_subsampling_factor, padding
+        contexts = [_context(nnet, output) for output in outputs]
+        self.left_context, self.right_context = (max(frames) for frames in zip(*contexts, strict=True))
+
+    def num_frames(self, num_input_frames: int, padding: bool | None = None) -> int:
+        """Return the rows of output of a sequence of ``num_input_frames``; 0 or less if these are too few."""
+        context = 0 if (self._padding if padding is None else padding) else self.left_context + self.right_context
+        return -(-(num_input_frames - context) // self._factor)
+
+    def inputs(self, feats: Any, ivector: Any = None) -> tuple[list[NnetIo], Frames, np.ndarray]:
+        """Return the inputs of a minibatch, and the rows of output that can be computed from them.
+
+        Parameters
+        ----------
+        feats : float (sequences, frames, dim), or (frames, dim) of one sequence
+        ivector : float (sequences, ivector dim), or (ivector dim,) of one sequence, where the network has an input
+            ``ivector``
+
+        Returns
+        -------
+        The inputs; how the output's rows are arranged; the indexes of these rows, int32 (rows, 3)
+
+        Raises
+        ------
+        ShapeError : arrays whose shapes do not fit the network
+        """
+        feats = np.asarray(as_array(feats))
+        if feats.ndim == 2:
+            feats = feats[None]
+        if feats.ndim != 3 or feats.shape[2] != self._dim or not feats.size:
+            raise ShapeError(f"expected features (sequences, frames, {self._dim}) or (frames, {self._dim}), found "
+                             f"{feats.shape}")
+        sequences, given = feats.shape[:2]
+        count = self.num_frames(given)
+        if count < 1:
+            raise ShapeError(f"expected more than {self.left_context + self.right_context} frames, as the network "
+                             f"looks at {self.left_context} before and {self.right_context} after, found {given}",
+                             "padding=True repeats the first and the last frame")
+        last = (count - 1) * self._factor
+        times = np.arange(-self.left_context, last + self.right_context + 1)
+        places = np.clip(times, 0, given - 1) if self._padding else times + self.left_context
+        rows = feats[:, places].reshape(-1, self._dim)
+        io = [NnetIo("input", sequence_indexes(sequences, times), rows.astype(np.float32, copy=False))]
+        vectors = self._ivectors(ivector, sequences)
+        if vectors is not None:
+            io.append(NnetIo("ivector", sequence_indexes(sequences, np.zeros(1)), vectors))
+        return io, Frames(sequences, count), sequence_indexes(sequences, np.arange(count) * self._factor)
+
+    def check_targets(self, target: np.ndarray, frames: Frames, num_input_frames: int) -> None:
+        """Raise ShapeError unless targets are (sequences, frames, …) of the output."""
+        shape = frames.num_sequences, frames.num_frames
+        if target.shape[:2] == shape:
+            return
+        other = self.num_frames(num_input_frames, not self._padding)
+        fits = target.ndim > 1 and other > 0 and target.shape[:2] == (shape[0], other)
+        raise ShapeError(f"expected targets of {shape[0]} sequences of {shape[1]} frames, found {target.shape}",
+                         f"padding={not self._padding} makes {other} frames of {num_input_frames}" if fits else None)
+
+    def _ivectors(self, ivector: Any, sequences: int) -> np.ndarray | None:
+        vectors = None if ivector is None else np.atleast_2d(np.asarray(as_array(ivector), dtype=np.float32))
+        if self._ivector_dim and vectors is not None and vectors.shape == (sequences, self._ivector_dim):
+            return vectors
+        if not self._ivector_dim and vectors is None:
+            return None
+        wanted = f"i-vectors ({sequences}, {self._ivector_dim})" if self._ivector_dim else "no i-vectors"
+        raise ShapeError(f"expected {wanted}, found {'none' if vectors is None else vectors.shape}")
+
+
+def supervision_of(nnet: Nnet, output: str, target: np.ndarray, has_loss: bool) -> GeneralMatrix:
+    """Return targets (sequences, frames, …) of an output as a matrix of an example.
+
+    Raises what ``as_supervision`` and, for classes of an objective, ``check_class_output`` do.
+    """
+    rows = target.reshape(-1, *target.shape[2:])
+    if not has_loss and are_classes(rows):
+        check_class_output(nnet, output)
+    dim = nnet.output_dim(output)
+    if has_loss:
+        dim = max(dim, target_width(rows)) if are_classes(rows) else target_width(rows)
+    return as_supervision(rows, len(rows), dim)
+
+
+class LoaderMinibatches:
+    """Minibatches from a ``DataLoader`` of PyTorch, or from any iterable of tensors or arrays that can be read again.
+
+    Parameters
+    ----------
+    nnet : the network
+    batches : (feats, targets) or (feats, targets, ivectors): features (sequences, frames, dim), and targets, integers
+        (sequences, frames) for classes or numbers (sequences, frames, width). Without the axis of frames, sequences of
+        one frame. The first and the last frame are repeated where the network looks beyond them
+    has_loss : as for :func:`training_data`
+
+    Raises
+    ------
+    Nnet3Error : a network with other inputs than ``input`` and ``ivector``
+    """
+
+    def __init__(self, nnet: Nnet, batches: Iterable[Any], has_loss: bool) -> None:
+        self._nnet, self._batches, self._has_loss = nnet, batches, has_loss
+        self._inputs = ArrayInputs(nnet)
+
+    def minibatches(self, seed: int) -> Iterator[NnetExample]:
+        """Yield the minibatches of one pass in the order of the batches, whatever ``seed`` is.
+
+        Raises
+        ------
+        UsageError : batches that are not (feats, targets)
+        Nnet3Error : there are no batches
+        ShapeError : arrays that do not fit the network or each other
+        """
+        number = -1
+        for number, batch in enumerate(self._batches):
+            with within(f"batch {number}"):
+                yield self._example(batch)
+        if number < 0:
+            raise Nnet3Error("there is nothing to train on: the loader has no batches (in this pass)",
+                             "an iterator can be read once only; give an iterable, such as the DataLoader itself")
+
+    def _example(self, batch: Any) -> NnetExample:
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise UsageError(f"expected batches (feats, targets) or (feats, targets, ivectors), found a "
+                             f"{type(batch).__name__}" + (f" of {len(batch)}" if hasattr(batch, "__len__") else ""),
+                             "an archive of examples is named: train(nnet, 'ark:egs.ark')")
+        feats, targets, *ivectors = (np.asarray(as_array(part)) for part in batch)
+        if feats.ndim == 2:
+            feats, targets = feats[:, None], targets[:, None]
+        io, frames, indexes = self._inputs.inputs(feats, *ivectors)
+        self._inputs.check_targets(targets, frames, feats.shape[1])
+        return NnetExample([*io, NnetIo("output", indexes, supervision_of(self._nnet, "output", targets,
+                                                                            self._has_loss))])
+
+
+def _context(nnet: Nnet, output: str) -> tuple[int, int]:
+    """Return the frames before and after an output frame that one of the network's outputs needs."""
+    if output == "output":
+        return compute_simple_nnet_context(nnet)
+    form = copy.copy(nnet)             # shares all parameters; only nodes are changed
+    form.nodes = [copy.copy(node) for node in nnet.nodes]
+    form.components, form.component_names = list(nnet.components), list(nnet.component_names)
+    compute_only(form, output)
+    return compute_simple_nnet_context(form)
+
 
 BUFFER = 5000            # examples of an archive among which it is shuffled
 
@@ -36,7 +216,7 @@ Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
 def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bool = False) -> Minibatches:
-    """Minibatches for a network. Tensors of PyTorch may take the place of arrays.
+    """Return a source of minibatches for a network. Tensors of PyTorch may take the place of arrays.
 
     Parameters
     ----------
@@ -47,21 +227,21 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bo
         - an iterable of ``(feats, targets)`` or ``(feats, targets, ivector)``, one utterance each, of any lengths; or a
           dict of these by name; or a data set of PyTorch. Of a single frame: (dim,), and its class or (width,)
         - a ``DataLoader`` of PyTorch, whose batches are used as they are, (sequences, frames, dim) or (frames, dim), in
-          its own order, and read again in each pass; see :mod:`nnet3py.training.array_minibatches`
-        - ``(feats, targets)``, dicts by name, of the same names: what ``dict(read_matrices("scp:feats.scp"))`` gives
+          its own order, and read again in each pass; see :class:`LoaderMinibatches`
+        - ``(feats, targets)``, dicts with the same names, as ``dict(read_matrices("scp:feats.scp"))`` returns them
         - an iterable of examples, or of (key, example) as ``read_egs`` gives them
         - an rspecifier of examples, read again in each pass: ``"ark:egs.ark"``
         - ``(feats, targets)``, rspecifiers of tables; targets are integer vectors, or matrices with
           ``options.dense_targets``
         - an object with the method ``minibatches(seed)``
 
-    options : how utterances become minibatches. Examples that hold several sequences are taken for minibatches.
+    options : options for making minibatches. Examples that hold several sequences are taken for minibatches.
     has_loss : whether a loss takes the place of the objective of ``output``. Targets that are arrays may then be any
         class, from -1 on, or numbers of any width, and the output need not be a log-softmax
 
     Raises
     ------
-    UsageError : anything else; or targets that are classes, for an output that is no log-softmax
+    UsageError : data of any other kind; targets that are classes, for an output that is no log-softmax
     ShapeError : features or targets of other dimensions than the network's
     """
     if hasattr(data, "minibatches"):
@@ -79,23 +259,23 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bo
     if utterances is not None:
         return _of_utterances(nnet, utterances, options, has_loss)
     if not isinstance(data, Iterable):
-        raise UsageError(f"cannot train on {type(data).__name__}", _WANTED)
+        raise UsageError(f"cannot train on {type(data).__name__}", _EXPECTED)
     items = iter(data)
     first = next(items, None)
     if first is None:
-        raise UsageError("there is nothing to train on: the data is empty", _WANTED)
+        raise UsageError("there is nothing to train on: the data is empty", _EXPECTED)
     items = chain([first], items)
     if _example(first) is not None:
         return ExampleMinibatches([_checked_example(item) for item in items], options.minibatch_size)
     return _of_utterances(nnet, ((str(i), item) for i, item in enumerate(items)), options, has_loss)
 
 
-_WANTED = ("expected arrays (feats, targets), a list of such pairs, examples, or the rspecifier of an archive of "
+_EXPECTED = ("expected arrays (feats, targets), a list of such pairs, examples, or the rspecifier of an archive of "
            "examples such as 'ark:egs.ark'")
 
 
 def _utterances(data: Any) -> Iterable[tuple[str, Pair]] | None:
-    """The utterances of arrays, lists or dicts, with their names; None if it is something else."""
+    """Return the utterances of arrays, lists or dicts, with their names; None for data of another kind."""
     if isinstance(data, Mapping):
         return data.items()
     if not isinstance(data, tuple) or len(data) not in (2, 3):
@@ -118,7 +298,7 @@ def _example(item: Any) -> NnetExample | None:
 def _checked_example(item: Any) -> NnetExample:
     example = _example(item)
     if example is None:
-        raise UsageError(f"expected examples only, found {type(item).__name__} among them", _WANTED)
+        raise UsageError(f"expected examples only, found {type(item).__name__} among them", _EXPECTED)
     return example
 
 
@@ -162,11 +342,11 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
     for key, pair in utterances:
         if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
             raise UsageError(f"utterance {key}: expected (feats, targets) or (feats, targets, ivector), found "
-                             f"{type(pair).__name__}", _WANTED)
+                             f"{type(pair).__name__}", _EXPECTED)
         with within(f"utterance {key}"):
             checked.append((key, *_checked_input(nnet, *map(as_array, pair))))
     if not checked:
-        raise UsageError("there is nothing to train on: the data is empty", _WANTED)
+        raise UsageError("there is nothing to train on: the data is empty", _EXPECTED)
     dim = nnet.output_dim("output")
     if has_loss:
         widths = [target_width(targets) for _, _, targets, _ in checked]
@@ -187,7 +367,7 @@ def _of_utterances(nnet: Nnet, utterances: Iterable[tuple[str, Pair]], options: 
 
 
 def has_no_context(nnet: Nnet) -> bool:
-    """Whether each output row depends only on the input row of the same time."""
+    """Return whether each output row depends only on the input row of the same time."""
     return (nnet.input_dim("ivector") < 0 and nnet.modulus() == 1 and is_local(nnet)
             and compute_simple_nnet_context(nnet) == (0, 0))
 
@@ -221,14 +401,14 @@ def _examples(maker: ExampleMaker, dim: int, key: str, feats: np.ndarray, target
 
 
 class FrameMinibatches:
-    """Frames of all utterances, each a sequence of its own, for networks that look at no others: drawn row by row.
+    """Minibatches of single frames of all utterances, in random order, for networks without context.
 
     Parameters
     ----------
-    utterances : features float32 (frames, dim), and what ``as_supervision`` takes
+    utterances : pairs of features, float32 (frames, dim), and targets as for ``as_supervision``
     dim : columns of the targets, as matrices
-    minibatch_size : the largest number of its rules is the number of frames of a minibatch; what is left over at the
-        end of a pass is a smaller one
+    minibatch_size : rules, of which the largest number is the number of frames in a minibatch; the last one of a pass
+        may be smaller
     """
 
     def __init__(self, utterances: list[tuple[np.ndarray, Any]], dim: int, minibatch_size: str) -> None:
@@ -237,7 +417,7 @@ class FrameMinibatches:
         self._supervision = append_rows([as_supervision(targets, len(feats), dim) for feats, targets in utterances])
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``."""
+        """Yield the minibatches of one pass, in an order that depends on ``seed``."""
         order = philox(seed & (2**64 - 1)).permutation(len(self._feats))
         for begin in range(0, len(order), self._size):
             rows = order[begin:begin + self._size]
@@ -247,19 +427,21 @@ class FrameMinibatches:
 
 
 class ArchiveMinibatches:
-    """Examples of an archive, which is read in each pass, shuffled and merged; minibatches are used as they are.
+    """Minibatches from an archive of examples, which is read in each pass, shuffled and merged.
+
+    Examples that are minibatches already are used as they are.
 
     Parameters
     ----------
-    rspecifier : of the examples
-    minibatch_size : rules for how many are merged
+    rspecifier : rspecifier of the examples
+    minibatch_size : rules for the number of examples in a minibatch
     """
 
     def __init__(self, rspecifier: str, minibatch_size: str) -> None:
         self._rspecifier, self._sizes = rspecifier, MinibatchSizes(minibatch_size)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass, in an order that depends on ``seed``; that of minibatches is the archive's.
+        """Yield the minibatches of one pass, in an order that depends on ``seed``, or in the archive's if merged there.
 
         Raises what ``read_egs`` does.
         """

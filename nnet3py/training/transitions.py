@@ -1,4 +1,4 @@
-"""Training what an acoustic model has besides its network: transition probabilities, and priors, from alignments.
+"""Estimation of transition probabilities and priors, which an acoustic model has beside its network, from alignments.
 
 Kaldi: ``TransitionModel::MleUpdate``, and ``nnet3-am-train-transitions``.
 """
@@ -21,13 +21,13 @@ _FLOORING_PASSES = 3
 
 
 class Improvement(NamedTuple):
-    """How much the log-likelihood of the counted transitions rose in total, and how many there are."""
+    """Total increase of the log-likelihood of the counted transitions, and their number."""
 
     objective: float
     num_frames: float
 
     def average(self) -> float:
-        """Per frame; NaN if nothing was counted."""
+        """Return the increase per frame; NaN if nothing was counted."""
         return self.objective / self.num_frames if self.num_frames else float("nan")
 
 
@@ -54,8 +54,8 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
                       options: TransitionOptions | None = None) -> Improvement:
     """Estimate the transition probabilities of ``model`` from counts, in place.
 
-    States with a single transition are left alone, and so are those seen too rarely. Probabilities are floored after
-    the last normalization, so that those of a state may sum to a little more than 1.
+    States with a single transition, and states seen too rarely, keep their probabilities. Probabilities are floored
+    after the last normalization, so that their sum for a state may be a little more than 1.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
 
 
 def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -> np.ndarray:
-    """The share of each pdf in the counted transitions, at least about ``floor``: float32 (pdfs,) that sum to 1.
+    """Return the share of each pdf in the counted transitions, at least about ``floor``: float32 (pdfs,) of sum 1.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -
 
 
 def _states_by_pdf(model: TransitionModel) -> list[list[int]]:
-    """The transition-states of each pdf that has any; where self-loops have pdfs of their own, a state is in two."""
+    """Return the transition-states of each pdf; a state whose self-loop has a pdf of its own is in two groups."""
     groups: dict[int, set[int]] = {}
     columns = (2,) if model.topology.is_hmm else (2, 3)
     for column in columns:
@@ -126,7 +126,7 @@ def _states_by_pdf(model: TransitionModel) -> list[list[int]]:
 
 
 def _transition_ids(model: TransitionModel, states: list[int]) -> np.ndarray:
-    """int (states, transitions): the transition-ids of each of the states, which must have equally many."""
+    """Return the transition-ids of each of the states, int (states, transitions); all must have equally many."""
     first = model.first_transition_id
     sizes = [int(first[state + 1] - first[state]) for state in states]
     if len(set(sizes)) > 1:
@@ -137,7 +137,7 @@ def _transition_ids(model: TransitionModel, states: list[int]) -> np.ndarray:
 
 
 def _floored(counts: np.ndarray, floor: np.float32) -> np.ndarray:
-    """float32 probabilities in proportion to the counts, none below ``floor``."""
+    """Return float32 probabilities in proportion to the counts, none below ``floor``."""
     probs = (counts / counts.sum()).astype(np.float32)
     for _ in range(_FLOORING_PASSES):
         probs = np.maximum(probs / probs.sum(), floor)

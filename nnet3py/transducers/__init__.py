@@ -1,10 +1,11 @@
 """FSTs, lattices and compact lattices as arrays, and in files of OpenFst's forms.
 
-``fst.py``: ``Fst`` as arrays by arc and state; ``fst_binary.py``: ``write_binary_fst(writer, fst, kind)``;
-``fst_text.py``: ``read_fst(reader)``, ``write_fst(writer, fst)``. ``lattice.py``: lattices with a transition-id on
-each arc (an ``Fst`` of arc type ``lattice4``) and compact ones (``compact_lattice.py``, ``CompactLattice``, words
-with strings of transition-ids), with the holders ``LATTICES`` and ``COMPACT_LATTICES``; each kind of file is read
-where the other is wanted (``lattice_conversion.py``: ``expanded``, ``factored``). ``state_graphs.py``: orders of
-states and selections of them, for both. ``fst_operations.py``: ``concatenated``, ``without_epsilons``, ``connected``,
-``breadth_first``, with arcs in OpenFst's order.
+Most used are ``Fst`` (``fst.py``), ``CompactLattice`` (``compact_lattice.py``: words with strings of transition-ids)
+and
+the holders ``LATTICES`` and ``COMPACT_LATTICES`` (``lattice.py``), which read each kind of lattice where the other is
+wanted. ``fst_binary.py`` and ``fst_text.py`` read and write files, ``fst_operations.py`` has OpenFst's properties and
+operations whose arcs must come in OpenFst's order, ``state_graphs.py`` the orders and selections of states.
+
+The room must not import graphs, lattices' algorithms or models. kaldifst reads the same files, but hands out states and
+arcs one Python object at a time; and here an n-gram FST stays where it lies in its file.
 """

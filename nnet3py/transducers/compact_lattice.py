@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.arc_starts import ranges, sources_of, starts_by, starts_of
 from nnet3py.transducers.fst import Fst, Header, binary_header
-from nnet3py.transducers.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
-from nnet3py.transducers.state_graphs import Selection, is_top_sorted
+from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
+from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_by, starts_of
 
 _MOST_WORDS = 50_000           # which take plain Python 20 ms
 _MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
@@ -29,7 +28,7 @@ ARC_TYPE = "compactlattice44"
 
 
 class ReadingLoop(Loop):
-    """A loop over what was read: plain Python until so much was read that loading the compiled loop costs less."""
+    """A loop over bytes read, in plain Python until so much was read that loading the compiled loop costs less."""
 
     words_read = 0             # by this process without compiled loops
 
@@ -55,15 +54,15 @@ class CompactLattice:
 
     Attributes
     ----------
-    start : the start state; -1 if there are no states
+    start : int, the start state; -1 if there are no states
     arc_starts : int64 (states + 1,), where the arcs of each state begin, and the end
     labels, next_states : int32 (arcs,); labels are words or phones, 0 for none
     weights : float32 (arcs, 2), graph and acoustic costs
     string_starts : int64 (arcs + 1,), where the transition-ids of each arc begin
-    ids : int32 (transition-ids,), those of the arcs, one arc after the other
+    ids : int32 (transition-ids,), transition-ids of all arcs, arc by arc
     final_weights : float32 (states, 2); infinity: not final
     final_string_starts : int64 (states + 1,), where the transition-ids of each final weight begin
-    final_ids : int32 (transition-ids,), those of final weights
+    final_ids : int32 (transition-ids,), transition-ids of all final weights, state by state
     """
 
     start: int
@@ -81,18 +80,18 @@ class CompactLattice:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
                   weights: ArrayLike, lengths: ArrayLike, ids: ArrayLike, next_states: ArrayLike,
                   final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
-        """A lattice from arcs in any order, each with the state that it leaves; those of a state keep their order.
+        """Make a lattice of arcs in any order; the arcs of a state keep their order.
 
         Parameters
         ----------
-        start : the start state; -1 if there are no states
+        start : int, the start state; -1 if there are no states
         final_weights : float (states, 2), graph and acoustic costs; infinity: not final
         sources, labels, next_states : int (arcs,)
         weights : float (arcs, 2)
-        lengths : int (arcs,), how many of ``ids`` each arc has
-        ids : int (transition-ids,)
-        final_lengths : int (states,), how many of ``final_ids`` each final weight has; None for none
-        final_ids : int (transition-ids,)
+        lengths : int (arcs,), number of transition-ids of each arc
+        ids : int (transition-ids,), transition-ids of all arcs, arc by arc
+        final_lengths : int (states,), number of transition-ids of each final weight; None for none
+        final_ids : int (transition-ids,), transition-ids of all final weights, state by state
         """
         finals = np.asarray(final_weights, dtype=np.float32).reshape(-1, 2)
         leaving = np.asarray(sources, dtype=np.int64)
@@ -107,7 +106,7 @@ class CompactLattice:
 
     @classmethod
     def empty(cls) -> CompactLattice:
-        """A lattice without states."""
+        """Make a lattice without states."""
         return cls.from_arcs(-1, [], [], [], [], [], [], [])
 
     def __repr__(self) -> str:
@@ -120,41 +119,44 @@ class CompactLattice:
 
     @property
     def num_arcs(self) -> int:
-        """Arcs of all states."""
+        """The number of arcs of all states."""
         return len(self.next_states)
 
     @property
     def sources(self) -> np.ndarray:
-        """int32 (arcs,), the state that each arc leaves."""
+        """The state that each arc leaves, int32 (arcs,)."""
         return sources_of(self.arc_starts)
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 (arcs,), the number of transition-ids of each arc."""
+        """The number of transition-ids of each arc, int64 (arcs,)."""
         return np.diff(self.string_starts)
 
     @property
     def final_lengths(self) -> np.ndarray:
-        """int64 (states,), the number of transition-ids with each final weight."""
+        """The number of transition-ids of each final weight, int64 (states,)."""
         return np.diff(self.final_string_starts)
 
     @property
     def is_final(self) -> np.ndarray:
-        """bool (states,)."""
+        """Finality of each state, bool (states,)."""
         return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
 
     def string(self, arc: int) -> np.ndarray:
-        """int32 (frames,), the transition-ids of an arc."""
+        """Return the transition-ids of an arc, int32 (frames,)."""
         return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
 
     def final_string(self, state: int) -> np.ndarray:
-        """int32 (frames,), the transition-ids with the final weight of a state."""
+        """Return the transition-ids with the final weight of a state, int32 (frames,)."""
         return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
-        """Some of the states, int (chosen,), in that order, and the arcs between them for which ``keep`` is true.
+        """Return the lattice of some states, renumbered in the given order, with the arcs between them.
 
-        ``keep`` : bool (arcs,); None: all
+        Parameters
+        ----------
+        states : int (chosen,), old numbers
+        keep : bool (arcs,), the arcs that may stay; None: all
         """
         chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
         arcs = chosen.arcs
@@ -165,20 +167,21 @@ class CompactLattice:
                               self.final_weights[chosen.states], final_string_starts, final_ids)
 
     def equals(self, other: CompactLattice) -> bool:
-        """True if states, arcs, weights and strings are the same, numbered the same."""
+        """Return whether states, arcs, weights and strings are the same, numbered the same."""
         return self.start == other.start and all(
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
             for name in (field.name for field in dataclasses.fields(self)) if name != "start")
 
 
 def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Strings, by number, from those that begin in ``ids`` at ``starts``: their new beginnings, and their ids."""
+    """Return the strings with the numbers ``order`` of those that begin in ``ids`` at ``starts``: beginnings and ids.
+    """
     counts = np.diff(starts)[order]
     return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
 
 
 def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
-    """``lattice``, if its states exist; else FormatError."""
+    """Return ``lattice`` if all its arcs lead to states; raise FormatError otherwise."""
     if not -1 <= lattice.start < lattice.num_states:
         raise reader.error(f"expected a lattice: the start state is {lattice.start}, but there are "
                            f"{lattice.num_states} states")
@@ -190,10 +193,20 @@ def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
 
 def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
         bytes, list[int]]:
-    """The states of a binary FST as bytes, and their numbers of arcs, transition-ids of arcs and of final weights.
+    """Read the states of a binary FST as bytes.
 
-    ``weight_words``: 4-byte words of a weight. ``has_strings``: transition-ids follow each weight. FormatError for
-    anything else.
+    Parameters
+    ----------
+    weight_words : int, 4-byte words of a weight
+    has_strings : bool, transition-ids follow each weight
+
+    Returns
+    -------
+    The bytes, and the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
+
+    Raises
+    ------
+    FormatError : damaged counts, or the end of the file
     """
     reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
     place = np.zeros(6, dtype=np.int64)
@@ -214,9 +227,13 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
 
 def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """Parse the result of :func:`read_state_words`: int32 (states, words of a weight), arc starts, int32 (arcs, …).
+    """Parse the bytes that :func:`read_state_words` returns.
 
-    An arc is its two labels, its weight and its next state.
+    Returns
+    -------
+    Final weights, int32 (states, words of a weight), the bits of their numbers; arc starts, int64 (states + 1,); arcs,
+    int32
+    (arcs, words of a weight + 3): two labels, the weight, the next state.
     """
     finals = np.empty((num_states, weight_words), dtype=np.int32)
     arc_starts = np.zeros(num_states + 1, dtype=np.int64)
@@ -226,7 +243,7 @@ def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) 
 
 
 def is_compact(arc_type: str) -> bool:
-    """Whether arcs of this type are those of compact lattices."""
+    """Return whether arcs of this type are those of compact lattices."""
     return _ARC_TYPE.fullmatch(arc_type) is not None
 
 
@@ -278,7 +295,7 @@ def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def lattice_properties(lattice: CompactLattice | Fst) -> int:
-    """Properties that are found quickly: whether states are in topological order, which makes a lattice acyclic."""
+    """Return OpenFst's property bits that are found quickly: a lattice in topological order is acyclic."""
     bits = EXPANDED | MUTABLE
     if is_top_sorted(lattice.arc_starts, lattice.next_states):
         bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1

@@ -1,25 +1,27 @@
-"""Finite-state transducers as arrays, and the headers of OpenFst's binary files.
+"""Finite-state transducers as arrays, and the headers and symbol tables of OpenFst's binary files.
 
-Supervisions, denominator graphs and lattices hold them. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
+Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
 """
 from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nnet3py.cached_property import cached_property
+from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.arc_starts import sources_of, starts_by
+from nnet3py.transducers.state_graphs import Selection, sources_of, starts_by
 
 NO_STATE = -1                  # the start of an FST without states
 NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; the cost of the impossible
 
 MAGIC = struct.pack("<i", 2125659606)
-_SYMBOLS_MAGIC = 2125658996
 INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2      # flags
 FILE_VERSION = 2               # of all types but ngram
 _HEADER = struct.Struct("<iiQqqq")        # version, flags, properties, start, number of states, of arcs
@@ -28,7 +30,7 @@ _LARGEST_STATE = np.iinfo(np.int32).max
 
 
 class ArcType(NamedTuple):
-    """The weights of one type of FST: how they are stored, and how many numbers each is made of."""
+    """The weights of one arc type: their numpy type in files, and how many numbers a weight has."""
 
     stored: str
     width: int = 1
@@ -39,10 +41,15 @@ ARC_TYPES = {"standard": ArcType("<f4"), "log": ArcType("<f4"), "lattice4": ArcT
 
 
 class Stored(NamedTuple):
-    """What a binary file says about an FST besides its states and arcs.
+    """Facts that a binary file states about an FST besides its states and arcs.
 
-    ``properties`` are OpenFst's bits, ``num_arcs`` is what the header says (vector FSTs say 0), ``symbols`` the bytes
-    of its symbol tables.
+    Attributes
+    ----------
+    kind : str, OpenFst's FST type, such as ``vector``
+    properties : int, OpenFst's bits
+    num_arcs : int, as the header says; 0 in vector FSTs
+    flags : int, which symbol tables there are
+    symbols : bytes of the symbol tables
     """
 
     kind: str
@@ -54,18 +61,18 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fst:
-    """A transducer; an acceptor has the same labels on both sides. Weights are costs.
+    """A transducer; an acceptor has the same labels on both sides. Weights are costs in nats.
 
     Attributes
     ----------
-    start : the start state; -1 if there are no states
+    start : int, the start state; -1 if there are no states
     final_weights : float32 (states,); infinity: not final. For a lattice (states, 2): graph and acoustic costs
     arc_starts : int64 (states + 1,), where the arcs of each state begin, and the end
     input_labels, output_labels : int32 (arcs,); 0 is epsilon
     weights : float32 (arcs,); for a lattice (arcs, 2)
     next_states : int32 (arcs,)
     arc_type : OpenFst's name: ``standard`` (costs), ``lattice4``, ...
-    stored : what else a binary file said, for writing it again unchanged; None for an FST that was made or changed
+    stored : Stored, for writing the file again unchanged; None for an FST that was made or changed
     """
 
     start: int
@@ -82,7 +89,7 @@ class Fst:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, input_labels: ArrayLike,
                   output_labels: ArrayLike, weights: ArrayLike, next_states: ArrayLike,
                   arc_type: str = "standard") -> Fst:
-        """An FST from arcs in any order, each with the state that it leaves; those of a state keep their order."""
+        """Make an FST of arcs in any order, each with its source state; the arcs of a state keep their order."""
         dtype = np.float64 if arc_type == "lattice8" else np.float32
         finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
         order = np.argsort(leaving, kind="stable")
@@ -100,12 +107,12 @@ class Fst:
 
     @property
     def num_arcs(self) -> int:
-        """Arcs of all states."""
+        """The number of arcs of all states."""
         return len(self.next_states)
 
     @property
     def sources(self) -> np.ndarray:
-        """int32 (arcs,), the state that each arc leaves."""
+        """The state that each arc leaves, int32 (arcs,)."""
         return sources_of(self.arc_starts)
 
     @property
@@ -115,19 +122,34 @@ class Fst:
 
     @property
     def is_final(self) -> np.ndarray:
-        """bool (states,)."""
+        """Finality of each state, bool (states,)."""
         infinite = self.final_weights == NO_WEIGHT
         return ~(infinite.all(axis=1) if infinite.ndim == 2 else infinite)
 
+    def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> Fst:
+        """Return the FST of some states, renumbered in the given order, with the arcs between them.
+
+        Parameters
+        ----------
+        states : int (chosen,), old numbers
+        keep : bool (arcs,), the arcs that may stay; None: all
+        """
+        chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
+        arcs = chosen.arcs
+        return replace(self, start=chosen.start(self.start), final_weights=self.final_weights[chosen.states],
+                       arc_starts=chosen.arc_starts, input_labels=self.input_labels[arcs],
+                       output_labels=self.output_labels[arcs], weights=self.weights[arcs],
+                       next_states=chosen.numbers[self.next_states[arcs]], stored=None)
+
     def equals(self, other: Fst) -> bool:
-        """True if states, arcs and weights are the same, numbered the same."""
+        """Return whether states, arcs and weights are the same, numbered the same."""
         return self.start == other.start and self.arc_type == other.arc_type and all(
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
             for name in ("final_weights", "arc_starts", "input_labels", "output_labels", "weights", "next_states"))
 
 
 def check_fst(fst: Fst) -> str | None:
-    """What is wrong with the state numbers of an FST, or None."""
+    """Return a problem of the state numbers of an FST as text, or None."""
     if not NO_STATE <= fst.start < fst.num_states:
         return f"the start state is {fst.start}, but there are {fst.num_states} states"
     if fst.num_arcs and not 0 <= int(fst.next_states.min()) <= int(fst.next_states.max()) < fst.num_states:
@@ -150,7 +172,7 @@ class Header(NamedTuple):
 
 
 def read_header(reader: TokenReader) -> Header:
-    """Read the header of a binary FST, with its symbol tables; FormatError for anything else."""
+    """Read the header of a binary FST, with its symbol tables; FormatError for other bytes."""
     magic = reader.raw(len(MAGIC))
     if magic != MAGIC:
         raise reader.error(f"expected an FST, which begins with {MAGIC!r}, found {bytes(magic)!r}")
@@ -165,7 +187,7 @@ def read_header(reader: TokenReader) -> Header:
 
 
 def has_output_symbols(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a binary FST with output symbols; little of it is read."""
+    """Return whether a file is a binary FST with output symbols; only its beginning is read."""
     try:
         with open(path, "rb") as stream:
             begin = stream.read(2 * _LONGEST_NAME)
@@ -185,11 +207,9 @@ def _string(reader: TokenReader, longest: int | None = None) -> bytes:
 
 
 def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | bytes:
-    """The bytes of symbol tables of a file that lies in memory; they are not copied."""
+    """Return the bytes of symbol tables of a file that lies in memory, without a copy."""
     if not num_tables:
         return b""
-    from nnet3py.transducers.symbol_bytes import end_of_table
-
     assert reader.content is not None
     first = end = reader.offset
     for _ in range(num_tables):
@@ -202,9 +222,9 @@ def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | byt
 
 
 def _symbol_table(reader: TokenReader) -> bytes:
-    """The bytes of a symbol table."""
+    """Read the bytes of a symbol table."""
     start = reader.raw(4)
-    if int.from_bytes(start, "little", signed=True) != _SYMBOLS_MAGIC:
+    if int.from_bytes(start, "little", signed=True) != SYMBOLS_MAGIC:
         raise reader.error(f"expected a symbol table in an FST, found {bytes(start)!r}")
     name = _string(reader)
     counts = reader.raw(16)
@@ -218,7 +238,7 @@ def _symbol_table(reader: TokenReader) -> bytes:
 
 
 def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
-    """``fst``, if its states exist; else FormatError."""
+    """Return ``fst`` if all its arcs lead to states; raise FormatError otherwise."""
     problem = check_fst(fst)
     if problem:
         raise reader.error(f"expected an FST: {problem}")
@@ -226,13 +246,128 @@ def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
 
 
 def stored_facts(header: Header) -> Stored:
-    """What is kept of the header for writing the FST again."""
+    """Return the facts of a header that are kept for writing the FST again."""
     return Stored(header.kind, header.properties, header.num_arcs, header.flags & (INPUT_SYMBOLS | OUTPUT_SYMBOLS),
                   bytes(header.symbols))
 
 
 def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,
                   flags: int = 0, symbols: bytes = b"", version: int = FILE_VERSION) -> bytes:
-    """The header of a binary FST; vector FSTs state 0 arcs."""
+    """Return the header of a binary FST; vector FSTs state 0 arcs."""
     names = b"".join(struct.pack("<i", len(name)) + name.encode("latin-1") for name in (kind, arc_type))
     return MAGIC + names + _HEADER.pack(version, flags, properties, start, num_states, num_arcs) + symbols
+
+
+_find_symbols = Loop("nnet3py.transducers.symbol_loops", "find_symbols", "u1* i8 i8 i8[] i4[] i8[] i8")
+_hash_symbols = Loop("nnet3py.transducers.symbol_loops", "hash_symbols", "u1* i8[] i4[] u8[]")
+
+SYMBOLS_MAGIC = 2125658996
+_NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+
+
+def end_of_table(data: Any, at: int) -> int:
+    """Return the place after a symbol table; -1 if there is no complete table at ``at``.
+
+    ``data`` is bytes, or an object that numpy can make a view of.
+    """
+    counted = _count(data, at)
+    if counted is None:
+        return -1
+    at, count = counted
+    bytes_ = np.frombuffer(data, dtype=np.uint8)
+    return int(_find_symbols(_address(bytes_), len(bytes_), at, *_NOTHING, count))
+
+
+def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
+    """Return the bytes of successive symbol tables with symbols added at the end of each."""
+    parts, at = [], 0
+    for names in additions:
+        counted, end = _count(data, at), end_of_table(data, at)
+        assert counted is not None
+        first, count = counted
+        (available,) = struct.unpack_from("<q", data, first - 16)
+        parts += [data[at:first - 16], struct.pack("<qq", max([available, *(n + 1 for n in names.values())]),
+                                                   count + len(names)), data[first:end]]
+        for name, number in names.items():
+            encoded = name.encode()
+            parts.append(struct.pack("<i", len(encoded)) + encoded + struct.pack("<q", number))
+        at = end
+    return b"".join(parts)
+
+
+def _count(data: Any, at: int) -> tuple[int, int] | None:
+    """Return the place of a table's first symbol, and the number of symbols; None if there is no table."""
+    size = len(data)
+    if at + 8 > size or struct.unpack_from("<i", data, at)[0] != SYMBOLS_MAGIC:
+        return None
+    (length,) = struct.unpack_from("<i", data, at + 4)
+    first = at + 8 + length
+    if length < 0 or first + 16 > size:
+        return None
+    (count,) = struct.unpack_from("<q", data, first + 8)
+    return (first + 16, count) if 0 <= count <= (size - first - 16) // 12 else None
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+class SymbolBytes:
+    """A symbol table whose symbols stay encoded where they lie until they are asked for.
+
+    Attributes
+    ----------
+    keys : int64 (symbols,), number of each symbol, in the table's order
+    """
+
+    def __init__(self, data: Any, at: int = 0) -> None:
+        """Find the symbols of a table in ``data``, which are kept; there must be one at ``at`` (:func:`end_of_table`).
+        """
+        counted = _count(data, at)
+        assert counted is not None
+        first, count = counted
+        self._data = np.frombuffer(data, dtype=np.uint8)
+        self._places, self.keys = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        self._lengths = np.empty(count, dtype=np.int32)
+        _find_symbols(_address(self._data), len(self._data), first, self._places, self._lengths, self.keys, count)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def symbol(self, place: int) -> bytes:
+        """Return the symbol at a place in the table."""
+        first = int(self._places[place])
+        return self._data[first:first + int(self._lengths[place])].tobytes()
+
+    def place_of_key(self, key: int) -> int:
+        """Return the place of the symbol with a number; -1 if there is none."""
+        if 0 <= key < len(self) and self.keys[key] == key:
+            return key
+        order, keys = self._by_key
+        at = int(np.searchsorted(keys, key))
+        return int(order[at]) if at < len(keys) and keys[at] == key else -1
+
+    def place_of_symbol(self, symbol: bytes) -> int:
+        """Return the first place of a symbol; -1 if there is none."""
+        order, hashes = self._by_hash
+        wanted = np.empty(1, dtype=np.uint64)
+        own = np.frombuffer(symbol, dtype=np.uint8)
+        _hash_symbols(_address(own), np.zeros(1, dtype=np.int64), np.array([len(own)], dtype=np.int32), wanted)
+        at = int(np.searchsorted(hashes, wanted[0]))
+        while at < len(hashes) and hashes[at] == wanted[0]:
+            if self.symbol(int(order[at])) == symbol:
+                return int(order[at])
+            at += 1
+        return -1
+
+    @cached_property
+    def _by_key(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(self.keys, kind="stable")
+        return order, self.keys[order]
+
+    @cached_property
+    def _by_hash(self) -> tuple[np.ndarray, np.ndarray]:
+        hashes = np.empty(len(self), dtype=np.uint64)
+        _hash_symbols(_address(self._data), self._places, self._lengths, hashes)
+        order = np.argsort(hashes, kind="stable").astype(np.int32)
+        return order, hashes[order]

@@ -1,9 +1,13 @@
-"""OpenFst's binary files: transducers as states with their arcs, as two tables, as elements, as n-gram models.
+"""OpenFst's binary files: transducers as states with their arcs, as two tables, in compact forms, as n-gram models.
 
-Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``, ``WriteLattice``.
+A compact form leaves out what is the same for all arcs. Its elements are arcs, and final weights where a state has one,
+before its arcs, with the label -1; in strings each state has one element. The number in a type's name
+(``compact8_string``) is the size of the states' positions in bits. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``,
+``WriteLattice``. OpenFst: ``compact-fst.h``.
 """
 from __future__ import annotations
 
+import re
 from array import array
 from typing import Any, NamedTuple
 
@@ -16,6 +20,8 @@ from nnet3py.transducers.compact_lattice import fill_states, read_state_words
 from nnet3py.transducers.fst import (
     ARC_TYPES,
     FILE_VERSION,
+    NO_STATE,
+    NO_WEIGHT,
     ArcType,
     Fst,
     Header,
@@ -26,17 +32,120 @@ from nnet3py.transducers.fst import (
     read_header,
     stored_facts,
 )
-from nnet3py.transducers.fst_compact import (
-    compact_body,
-    form_of,
-    fst_of_elements,
-    position_type,
-    positions,
-    why_not,
-)
 from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
-from nnet3py.transducers.fst_properties import MUTABLE, known_properties
-from nnet3py.transducers.ngram_writing import ngram_body, ngram_of_fst
+from nnet3py.transducers.fst_operations import MUTABLE, known_properties
+from nnet3py.transducers.ngram_fst import ngram_body, ngram_of_fst
+
+NO_LABEL = -1                  # marks a final weight among the elements
+_NAME = re.compile(r"(const|compact)(8|16|64)?(?:_([a-z_]+))?")
+_POSITIONS = {"8": "u1", "16": "<u2", "": "<u4", "64": "<u8"}
+
+
+class Form(NamedTuple):
+    """A compact form: the fields of an element, and whether states have positions. Other fields follow from the form.
+    """
+
+    element: np.dtype
+    has_positions: bool = True
+
+
+def _form(has_positions: bool, **fields: str) -> Form:
+    return Form(np.dtype(list(fields.items())), has_positions)
+
+
+_FORMS = {
+    "acceptor": _form(True, label="<i4", weight="<f4", next="<i4"),
+    "unweighted": _form(True, label="<i4", output="<i4", next="<i4"),
+    "unweighted_acceptor": _form(True, label="<i4", next="<i4"),
+    "string": _form(False, label="<i4"),
+    "weighted_string": _form(False, label="<i4", weight="<f4")}
+
+
+def position_type(kind: str) -> np.dtype:
+    """Return the dtype of positions, where a state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
+    match = _NAME.fullmatch(kind)
+    assert match is not None
+    return np.dtype(_POSITIONS[match[2] or ""])
+
+
+def form_of(kind: str) -> Form:
+    """Return the form of a type such as ``compact8_string``."""
+    match = _NAME.fullmatch(kind)
+    assert match is not None
+    return _FORMS[match[3]]
+
+
+def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:
+    """Return the FST of a form's elements; ``starts`` (int64, states + 1) says where the elements of each state begin.
+
+    FormatError for elements that are not those of the header's FST.
+    """
+    names = elements.dtype.names or ()
+    labels = elements["label"].astype(np.int32)
+    is_weight = labels == NO_LABEL
+    places = np.flatnonzero(is_weight)
+    states = np.searchsorted(starts, places, side="right") - 1
+    weights = elements["weight"].astype(np.float32) if "weight" in names else np.zeros(len(elements), np.float32)
+    if not np.array_equal(starts[states], places) or np.isposinf(weights[places]).any():
+        raise reader.error("expected the final weight of a state before its arcs, and finite")
+    final = np.full(header.num_states, NO_WEIGHT, dtype=np.float32)
+    final[states] = weights[places]
+    if "next" in names:
+        following = elements["next"].astype(np.int32)
+        wrong = (following[places] != NO_STATE).any()
+    else:
+        following = np.arange(1, len(elements) + 1, dtype=np.int32)
+        wrong = False
+    arcs = ~is_weight
+    if header.num_arcs != int(arcs.sum()) or wrong:
+        raise reader.error(f"expected {header.num_arcs} arcs in an FST, found {int(arcs.sum())}")
+    before = np.concatenate(([0], np.cumsum(is_weight)))
+    outputs = elements["output"].astype(np.int32)[arcs] if "output" in names else labels[arcs]
+    return Fst(header.start, final, starts - before[starts], labels[arcs], outputs, weights[arcs], following[arcs],
+               header.arc_type, stored_facts(header))
+
+
+def why_not(fst: Fst, kind: str) -> str | None:
+    """Return why an FST cannot be stored as a ``compact…`` type; None if it can."""
+    names = form_of(kind).element.names or ()
+    if "output" not in names and not fst.is_acceptor:
+        return "its input labels are not its output labels"
+    if (fst.input_labels == NO_LABEL).any():
+        return "a label is -1"
+    if "weight" not in names and (fst.weights.any() or fst.final_weights[fst.is_final].any()):
+        return "it has weights"
+    if "next" not in names:
+        counts = np.diff(fst.arc_starts)
+        if (fst.start != 0 or (counts + fst.is_final != 1).any()
+                or (fst.next_states != fst.sources + 1).any()):
+            return "it is not one path of states in order"
+    return None
+
+
+def compact_body(fst: Fst, kind: str) -> bytes:
+    """Return the bytes of a ``compact…`` FST after its header; FormatError if positions cannot count the elements."""
+    form, is_final = form_of(kind), fst.is_final
+    starts = fst.arc_starts + np.concatenate(([0], np.cumsum(is_final)))
+    elements = np.zeros(int(starts[-1]), dtype=form.element)
+    is_weight = np.zeros(len(elements), dtype=bool)
+    is_weight[starts[:-1][is_final]] = True
+    for name, values, of_final in (("label", fst.input_labels, NO_LABEL), ("output", fst.output_labels, NO_LABEL),
+                                   ("next", fst.next_states, NO_STATE),
+                                   ("weight", fst.weights, fst.final_weights[is_final])):
+        if name in (form.element.names or ()):
+            elements[name][~is_weight] = values
+            elements[name][is_weight] = of_final
+    return (positions(starts, kind) if form.has_positions else b"") + elements.tobytes()
+
+
+def positions(starts: np.ndarray, kind: str) -> bytes:
+    """Return positions as a type stores them; FormatError if they are too large for it."""
+    dtype = position_type(kind)
+    if len(starts) and int(starts[-1]) > np.iinfo(dtype).max:
+        raise FormatError(f"an FST cannot be written as {kind}: it has {int(starts[-1])} arcs and final weights, more "
+                          f"than {8 * dtype.itemsize} bits can count")
+    return starts.astype(dtype).tobytes()
+
 
 _ALIGNED, _ALIGNED_VERSION = 4, 1        # a flag; the version of files that are aligned without it
 _ALIGNMENT = 16                # bytes; of the tables in aligned files
@@ -47,7 +156,7 @@ KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram", *_LOOKAHEAD_KINDS)    
 
 
 def _const_state(kind: str) -> np.dtype:
-    """A state in the table of a ``const…`` FST."""
+    """Return the dtype of a state in the table of a ``const…`` FST."""
     size = position_type(kind)
     return np.dtype([("final", "<f4"), ("first", size), ("arcs", size), ("input_eps", size), ("output_eps", size)],
                     align=True)
@@ -57,9 +166,9 @@ _CONST_STATE = _const_state("const")
 
 
 def read_binary_fst(reader: TokenReader) -> Fst:
-    """Read an FST in OpenFst's binary form, of any of the types ``KINDS``. Of look-ahead types what is inside is read.
+    """Read an FST in OpenFst's binary form, of any of the types ``KINDS``; of look-ahead types the FST inside is read.
 
-    Raises FormatError for anything else, and for states that do not exist.
+    Raises FormatError for other bytes, and for arcs to states that do not exist.
     """
     header = read_header(reader)
     if header.arc_type not in ARC_TYPES or header.kind != "vector" and header.arc_type.startswith("lattice"):
@@ -110,7 +219,7 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
 
 
 def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
-    """As :func:`_read_vector`, for single costs, by compiled loops, which are worth loading for many states."""
+    """Read an FST of many states with single costs by compiled loops, which then are worth loading."""
     data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
     finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
     weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
@@ -154,12 +263,17 @@ def _read_compact(reader: TokenReader, header: Header) -> Fst:
 
 
 def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> None:
-    """Write in OpenFst's binary form.
+    """Write an FST in OpenFst's binary form.
 
-    ``kind`` is one of the types ``KINDS`` without look-ahead; None for that of the file it came from, or vector. The
-    properties that the file stated are written again if the kind is the same; otherwise they are computed.
+    The properties that the FST's file stated are written again if the type is the same; otherwise they are computed.
 
-    Raises FormatError for an FST that cannot be stored so.
+    Parameters
+    ----------
+    kind : str, one of ``KINDS`` without look-ahead; None for the type of the file that the FST came from, or vector
+
+    Raises
+    ------
+    FormatError : an FST that cannot be stored so
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
     problem = check_fst(fst) or (why_not(fst, kind) if kind in COMPACT_KINDS else None)
@@ -185,7 +299,7 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
 
 
 def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """The two tables of a ``const`` file: records of the states, and of the arcs, 20 and 16 bytes each."""
+    """Return the two tables of a ``const`` file: records of the states, 20 bytes each, and of the arcs, 16 bytes."""
     states = np.empty(fst.num_states, dtype=_CONST_STATE)
     states["final"], states["first"], states["arcs"] = fst.final_weights, fst.arc_starts[:-1], np.diff(fst.arc_starts)
     for name, labels in (("input_eps", fst.input_labels), ("output_eps", fst.output_labels)):
@@ -194,7 +308,7 @@ def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ConstPlaces(NamedTuple):
-    """Where the tables of a ``const`` file begin, and what its header says."""
+    """Places of the tables of a ``const`` file, and its header."""
 
     header: Header
     states: int
@@ -202,9 +316,9 @@ class ConstPlaces(NamedTuple):
 
 
 def find_const_tables(reader: TokenReader) -> ConstPlaces | None:
-    """Where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
+    """Find where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
 
-    The reader, which must count from the file's beginning, is left after the FST's header. FormatError if it is no FST.
+    The reader, which must count from the file's beginning, is left after the FST's header. FormatError for other files.
     """
     header = read_header(reader)
     if header.kind != "const" or header.arc_type != "standard":
@@ -223,7 +337,7 @@ def _arc_records(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> bytes:
-    """States, each with its arcs, all in words of 4 bytes."""
+    """Return states, each with its arcs, in words of 4 bytes."""
     arcs = _words(_arc_records(fst), fst.num_arcs)
     final = _words(np.ascontiguousarray(fst.final_weights, dtype=ARC_TYPES[fst.arc_type].stored), fst.num_states)
     weight_words = final.shape[1]
@@ -237,7 +351,7 @@ def _vector_body(fst: Fst) -> bytes:
 
 
 def _words(values: np.ndarray, rows: int) -> np.ndarray:
-    """The memory of an array as int32 (rows, …)."""
+    """Return the memory of an array as int32 (rows, …)."""
     size = values.nbytes // 4 // rows if rows else 2
     return np.frombuffer(values.tobytes(), dtype="<i4").reshape(rows, size)
 

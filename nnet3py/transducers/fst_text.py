@@ -1,6 +1,6 @@
-"""Finite-state transducers in text: a newline, a line per arc and per final state, an empty line.
+"""Finite-state transducers in text: a newline, a line for each arc and each final state, an empty line.
 
-The arcs of the start state come first. A cost of 0 is left out. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``,
+The arcs of the start state come first; a cost of 0 is left out. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``,
 ``LatticeReader``.
 """
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from nnet3py.io.holder import Holder
 from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
+from nnet3py.transducers.state_graphs import starts_by
 
 _BLANKS = re.compile(rb"[ \t\r]*")
 _LABEL = re.compile(rb"-?[0-9]{1,10}")
@@ -26,9 +26,9 @@ _INT32 = np.iinfo(np.int32)
 
 
 def read_fst(reader: TokenReader) -> Fst:
-    """Read an FST from a table or a file of its own, in text if it begins with a blank; neither has a header.
+    """Read an FST from a table or a file of its own, without header; text begins with a blank.
 
-    FormatError for anything else.
+    FormatError for other bytes.
     """
     first = reader.peek(1)
     return read_text_fst(reader) if first and first in b" \t\r\n" else read_binary_fst(reader)
@@ -43,9 +43,9 @@ def write_fst(writer: TokenWriter, fst: Fst) -> None:
 
 
 def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
-    """Read a graph from a file or pipe, binary or text; FormatError for anything else. An empty name is standard input.
+    """Read a graph from a file or pipe, binary or text; an empty name is standard input. Kaldi: ReadFstKaldiGeneric.
 
-    Kaldi: ReadFstKaldiGeneric.
+    FormatError for other bytes.
     """
     with open_input(rxfilename or "-") as stream:
         reader = TokenReader(stream, path=stream.path, size=stream.size)
@@ -64,7 +64,7 @@ def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
 
 
 class Lines:
-    """The states and arcs of the lines read so far; ``width`` is the number of values in a weight."""
+    """States and arcs of the lines read so far; ``width`` is the number of values in a weight."""
 
     def __init__(self, reader: TokenReader, width: int) -> None:
         self.reader, self.width = reader, width
@@ -75,7 +75,7 @@ class Lines:
         self.finals: dict[int, tuple[float, ...]] = {}
 
     def add(self, fields: list[bytes]) -> None:
-        """Add the fields of a line; FormatError for anything else."""
+        """Add the fields of a line; FormatError for other fields."""
         if len(fields) not in (1, 2, 4, 5):
             raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
         state = self._number(fields[0], "a state", 0)
@@ -96,7 +96,7 @@ class Lines:
         return number
 
     def _weight(self, fields: list[bytes]) -> tuple[float, ...]:
-        """The weight in the last field of a line; 0 if it has none."""
+        """Parse the weight in the last field of a line; 0 if there is none."""
         if not fields:
             return (0.0,) * self.width
         words = fields[0].split(b",")
@@ -157,13 +157,13 @@ def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
 
 
 def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
-    """Each weight after a tab; nothing for a weight of 0."""
+    """Return each weight after a tab as text; empty for a weight of 0."""
     rows = (weights if weights.ndim == 2 else weights[:, None]).tolist()
     return [b"\t" + b",".join(cost_text(value, digits) for value in row) if any(row) else b"" for row in rows]
 
 
 def cost_text(value: float, digits: int) -> bytes:
-    """A cost with ``digits`` digits, as OpenFst writes it."""
+    """Return a cost with ``digits`` digits, as OpenFst writes it."""
     if math.isfinite(value):
         return b"%.*g" % (digits, value)
     return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

@@ -1,17 +1,28 @@
-"""Lattices in files: FSTs whose weights are pairs, a graph cost and an acoustic cost.
+"""Lattices in files and tables: FSTs whose weights are pairs of a graph and an acoustic cost.
 
 Input labels are transition-ids, output labels words. In compact lattices an arc has a word and the transition-ids of
-all its frames. Each kind can be read as the other, to which it is converted. Kaldi: ``ReadLattice``, ``WriteLattice``,
-``ReadCompactLattice``, ``WriteCompactLattice``.
+all
+its frames. Each kind is converted where the other is wanted. In text a lattice is a newline, a line for each arc and
+each
+final state, and an empty line: an arc is ``source next ilabel olabel graph,acoustic`` or, in a compact lattice,
+``source
+next word graph,acoustic,id_id_…``; the arcs of the start state come first; a weight of 0 without transition-ids is left
+out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadCompactLattice``, ``WriteCompactLattice``, ``ConvertLattice``.
 """
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.holder import Holder
+from nnet3py.io.tables import Entries, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.compact_lattice import (
     CompactLattice,
+    checked,
     fill_states,
     is_compact,
     lattice_properties,
@@ -19,11 +30,215 @@ from nnet3py.transducers.compact_lattice import (
     read_state_words,
     write_binary_compact,
 )
-from nnet3py.transducers.fst import Fst, Header, Stored, finished_fst, read_header, stored_facts
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, finished_fst, read_header, stored_facts
 from nnet3py.transducers.fst_binary import write_binary_fst
-from nnet3py.transducers.fst_text import write_text_fst
-from nnet3py.transducers.lattice_conversion import LATTICE, expanded, factored
-from nnet3py.transducers.lattice_text import DIGITS, read_text_lattice, write_text_compact
+from nnet3py.transducers.fst_text import Lines, cost_text, write_text_fst
+from nnet3py.transducers.state_graphs import ranges, starts_by, starts_of, top_order
+
+LATTICE = "lattice4"
+_factor = Loop("nnet3py.transducers.lattice_loops", "factor",
+               "i8[] i4[] i4[] i4[] f4[,] u1[] i8[] i4[] i4[] f4[,] i8[] i4[] i4[]")
+
+
+def expanded(compact: CompactLattice) -> Fst:
+    """Return a compact lattice with each arc as a chain of arcs, one for each transition-id. Kaldi: ConvertLattice.
+
+    Word and costs are on the first arc. New states come last: state by state, those of the final weight's
+    transition-ids,
+    then those of the arcs.
+    """
+    finals = np.flatnonzero(compact.is_final & (compact.final_lengths > 0))
+    # Chains are made from final weights with transition-ids, and from arcs. They are sorted by state, finals first.
+    sources = np.concatenate((finals, compact.sources))
+    order = np.argsort(sources, kind="stable")
+    is_arc = np.arange(len(order)) >= len(finals)
+    lengths = np.concatenate((compact.final_lengths[finals], compact.lengths))[order]
+    is_arc, sources = is_arc[order], sources[order]
+    num_arcs = np.maximum(lengths, 1)
+    new_states = np.where(is_arc, num_arcs - 1, num_arcs)
+    first_new = compact.num_states + starts_of(new_states)[:-1]
+    targets = np.concatenate((np.zeros(len(finals), dtype=np.int64), compact.next_states))[order]
+    words = np.concatenate((np.zeros(len(finals), dtype=np.int32), compact.labels))[order]
+    weights = np.concatenate((compact.final_weights[finals], compact.weights))[order]
+
+    heads = starts_of(num_arcs)[:-1]
+    total = int(num_arcs.sum())
+    place = ranges(np.zeros_like(num_arcs), num_arcs)             # of each arc in its chain
+    chain = np.repeat(np.arange(len(order)), num_arcs)
+    following = first_new[chain] + place
+    ends = is_arc[chain] & (place == num_arcs[chain] - 1)
+    arc_targets = np.where(ends, targets[chain], following)
+    arc_sources = np.where(place == 0, sources[chain], following - 1)
+    input_labels, output_labels = np.zeros(total, dtype=np.int32), np.zeros(total, dtype=np.int32)
+    all_ids, id_starts, id_counts = _in_order(compact, finals, order)
+    input_labels[ranges(heads, id_counts)] = all_ids[ranges(id_starts, id_counts)]
+    output_labels[heads] = words
+    costs = np.zeros((total, 2), dtype=np.float32)
+    costs[heads] = weights
+
+    final_weights = np.full((compact.num_states + int(new_states.sum()), 2), NO_WEIGHT, dtype=np.float32)
+    final_weights[:compact.num_states] = compact.final_weights
+    final_weights[finals] = NO_WEIGHT
+    final_weights[(first_new + num_arcs - 1)[~is_arc]] = 0.0
+    return Fst.from_arcs(compact.start, final_weights, arc_sources, input_labels, output_labels, costs, arc_targets,
+                         LATTICE)
+
+
+def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) -> tuple[
+        np.ndarray, np.ndarray, np.ndarray]:
+    """Return all transition-ids, and for each chain the place of its first and their number."""
+    ids = np.concatenate((compact.final_ids, compact.ids))
+    first = np.concatenate((compact.final_string_starts[finals], compact.string_starts[:-1] + len(compact.final_ids)))
+    counts = np.concatenate((compact.final_lengths[finals], compact.lengths))
+    return ids, first[order], counts[order]
+
+
+def factored(lattice: Fst) -> CompactLattice:
+    """Return a lattice as a compact one: successive arcs without a choice or a word between them become one.
+
+    States are numbered topologically if there is no cycle. OpenFst: ``Factor``.
+    """
+    if lattice.start < 0:
+        return CompactLattice.empty()
+    size = lattice.num_states
+    only = np.minimum(lattice.arc_starts[:-1], max(lattice.num_arcs - 1, 0))      # the arc of a state that has just one
+    is_inner = ((np.bincount(lattice.next_states, minlength=size) == 1) & (np.diff(lattice.arc_starts) == 1)
+                & ~lattice.is_final)
+    if lattice.num_arcs:
+        is_inner &= lattice.output_labels[only] == 0
+    is_inner[lattice.start] = False
+    numbers = np.cumsum(~is_inner, dtype=np.int32) - np.int32(1)
+    sources = lattice.sources
+    heads = np.flatnonzero(~is_inner[sources])
+    labels, targets = np.empty(len(heads), dtype=np.int32), np.empty(len(heads), dtype=np.int32)
+    weights, string_starts = np.empty((len(heads), 2), dtype=np.float32), np.zeros(len(heads) + 1, dtype=np.int64)
+    ids = np.empty(lattice.num_arcs, dtype=np.int32)
+    num_ids = _factor(lattice.arc_starts, lattice.next_states, lattice.input_labels, lattice.output_labels,
+                      lattice.weights, is_inner.astype(np.uint8), heads, numbers, labels, weights, string_starts, ids,
+                      targets)
+    kept = np.flatnonzero(~is_inner)
+    compact = CompactLattice(
+        int(numbers[lattice.start]), starts_by(numbers[sources[heads]], len(kept)), labels,
+        targets, weights, string_starts, ids[:num_ids].copy(), lattice.final_weights[kept],
+        np.zeros(len(kept) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+    order = top_order(compact.start, compact.arc_starts, compact.next_states)
+    return compact if order is None else compact.selected(_from_start(compact, order))
+
+
+def _from_start(lattice: CompactLattice, order: np.ndarray) -> np.ndarray:
+    """Return ``order`` without the states that the start does not reach, which come before it."""
+    return order[int(np.flatnonzero(order == lattice.start)[0]):]
+
+
+DIGITS = 6               # digits that Kaldi writes for each cost in tables of lattices
+_BLANKS = re.compile(rb"[ \t\r]*")
+_COMPACT_WEIGHT = re.compile(rb"([^,]+,[^,]+),((?:[0-9]{1,10}(?:_[0-9]{1,10})*)?)")
+_LARGEST_ID = np.iinfo(np.int32).max
+
+
+def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
+    """Read a lattice of either kind in text, with the newline before it and the empty line after it.
+
+    The number of fields, and whether weights have transition-ids, show the kind; a lattice that could be either is
+    compact.
+    FormatError for other text.
+    """
+    reader.take_while(_BLANKS)
+    if reader.peek(1) != b"\n":
+        raise reader.error(f"expected a newline before a lattice in text, found {reader.peek(1)!r}")
+    reader.raw(1)
+    lines = _LatticeLines(reader)
+    while fields := reader.read_line().split():
+        lines.read(fields)
+    return lines.lattice()
+
+
+class _LatticeLines:
+    """Contents of a lattice's lines, and which kind of lattice it may still be."""
+
+    def __init__(self, reader: TokenReader) -> None:
+        self.reader, self.lines = reader, Lines(reader, 2)
+        self.may_be = {"compact": True, "plain": True}
+        self.strings: list[list[int]] = []                    # of arcs
+        self.final_strings: dict[int, list[int]] = {}
+
+    def read(self, fields: list[bytes]) -> None:
+        """Take the fields of a line."""
+        match = _COMPACT_WEIGHT.fullmatch(fields[-1])
+        if match or len(fields) == 3:
+            self._rule_out("plain", fields)
+        elif len(fields) > 3 or b"," in fields[-1]:
+            self._rule_out("compact", fields)
+        ids = [int(word) for word in match[2].split(b"_") if word] if match else []
+        if ids and max(ids) > _LARGEST_ID:
+            raise self.reader.error(f"expected transition-ids in a lattice, found {max(ids)}")
+        body = [*fields[:-1], match[1]] if match else fields
+        if len(fields) - bool(match) == 3:                  # an arc of a compact lattice: its label is both labels
+            body = [*body[:3], body[2], *body[3:]]
+        elif match and len(fields) != 2:
+            raise self.reader.error(f"expected a line of 2 or 4 fields in a compact lattice, found {len(fields)}")
+        is_final = len(body) <= 2
+        self.lines.add(body)
+        if is_final:
+            self.final_strings[int(fields[0])] = ids
+        else:
+            self.strings.append(ids)
+
+    def _rule_out(self, kind: str, fields: list[bytes]) -> None:
+        self.may_be[kind] = False
+        if not any(self.may_be.values()):
+            raise self.reader.error("expected a lattice all of whose lines are those of a compact one, or all of one "
+                                    f"that is not, found {b' '.join(fields)[:60]!r}")
+
+    def lattice(self) -> Fst | CompactLattice:
+        """Return the lattice of all lines."""
+        lines = self.lines
+        arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
+        states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
+        if states > 2 * lines.count:
+            raise self.reader.error(f"a lattice of {lines.count} lines cannot have {states} states")
+        final = np.full((states, 2), NO_WEIGHT, dtype=np.float32)
+        for state, weight in lines.finals.items():
+            final[state] = weight
+        weights = np.array(lines.weights, dtype=np.float32).reshape(-1, 2)
+        if self.may_be["plain"] and not (self.may_be["compact"] and not len(arcs)):
+            return finished_fst(self.reader, Fst.from_arcs(lines.start, final, arcs[:, 0], arcs[:, 2], arcs[:, 3],
+                                                           weights, arcs[:, 1], LATTICE))
+        final_lengths = np.zeros(states, dtype=np.int64)
+        for state, ids in self.final_strings.items():
+            final_lengths[state] = len(ids)
+        return checked(self.reader, CompactLattice.from_arcs(
+            lines.start, final, arcs[:, 0], arcs[:, 2], weights, [len(ids) for ids in self.strings],
+            [id_ for ids in self.strings for id_ in ids], arcs[:, 1], final_lengths,
+            [id_ for state in sorted(self.final_strings) for id_ in self.final_strings[state]]))
+
+
+def write_text_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
+    """Write a compact lattice in text."""
+    weights = _weight_texts(lattice.weights, lattice.string_starts, lattice.ids)
+    finals = _weight_texts(lattice.final_weights, lattice.final_string_starts, lattice.final_ids)
+    is_final, starts = lattice.is_final.tolist(), lattice.arc_starts.tolist()
+    targets, labels = lattice.next_states.tolist(), lattice.labels.tolist()
+    parts = [b"\n"]
+    first = [lattice.start] if lattice.start >= 0 else []
+    for state in first + [state for state in range(lattice.num_states) if state not in first]:
+        parts += [b"%d\t%d\t%d%b\n" % (state, targets[arc], labels[arc], weights[arc])
+                  for arc in range(starts[state], starts[state + 1])]
+        if is_final[state] or starts[state] == starts[state + 1]:
+            parts.append(b"%d%b\n" % (state, finals[state]))
+    writer.raw(b"".join(parts) + b"\n")
+
+
+def _weight_texts(weights: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> list[bytes]:
+    """Return each weight with its transition-ids after a tab as text; empty for a weight of 0 without any."""
+    numbers, bounds = ids.tolist(), starts.tolist()
+    texts = []
+    for (graph, acoustic), first, end in zip(weights.tolist(), bounds, bounds[1:], strict=False):
+        string = "_".join(map(str, numbers[first:end])).encode()
+        is_one = not (graph or acoustic or string)
+        texts.append(b"" if is_one else b"\t%b,%b,%b" % (cost_text(graph, DIGITS), cost_text(acoustic, DIGITS), string))
+    return texts
+
 
 __all__ = ["COMPACT_LATTICES", "LATTICE", "LATTICES", "expanded", "factored", "read_compact_lattice", "read_lattice",
            "write_compact_lattice", "write_lattice"]
@@ -33,16 +248,16 @@ _EXAMPLE_DIGITS = 7         # of costs in the text of an object, such as an exam
 
 
 def read_lattice(reader: TokenReader) -> Fst:
-    """Read a lattice, from text or any of Kaldi's four binary forms: an Fst of arc type ``lattice4``, float32.
+    """Read a lattice from text or any of Kaldi's four binary forms, as an Fst of arc type ``lattice4``, float32.
 
-    FormatError for anything else.
+    FormatError for other bytes.
     """
     lattice = _read(reader)
     return lattice if isinstance(lattice, Fst) else expanded(lattice)
 
 
 def read_compact_lattice(reader: TokenReader) -> CompactLattice:
-    """Read a lattice in any form as a compact one; FormatError for anything else."""
+    """Read a lattice in any form as a compact one; FormatError for other bytes."""
     lattice = _read(reader)
     return lattice if isinstance(lattice, CompactLattice) else factored(lattice)
 
@@ -83,7 +298,7 @@ def _read_plain(reader: TokenReader, header: Header) -> Fst:
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
-    """Write a lattice that :func:`read_lattice` reads."""
+    """Write a lattice for :func:`read_lattice`."""
     if writer.binary:
         stored = lattice.stored or Stored("vector", lattice_properties(lattice), 0)
         write_binary_fst(writer, Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.input_labels,
@@ -93,7 +308,7 @@ def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
 
 
 def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
-    """Write a compact lattice that :func:`read_compact_lattice` reads."""
+    """Write a compact lattice for :func:`read_compact_lattice`."""
     if writer.binary:
         write_binary_compact(writer, lattice)
     else:
@@ -101,7 +316,7 @@ def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _look_at_first_byte(reader: TokenReader) -> None:
-    """Lattices in tables have no header: text begins with a blank."""
+    """Set ``reader.binary`` by the first byte: lattices in tables have no header, and text begins with a blank."""
     first = reader.peek(1)[:1]
     reader.binary = not (first and first in b" \t\r\n")
 
@@ -126,3 +341,52 @@ def _write_entry(writer: TokenWriter, lattice: Fst) -> None:
 LATTICES: Holder[Fst] = Holder("lattice", _read_entry, _write_entry, has_header=False)
 COMPACT_LATTICES: Holder[CompactLattice] = Holder("lattice", _read_compact_entry, write_compact_lattice,
                                                   has_header=False)
+
+
+def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
+    """Iterate over the lattices of a table, as decoding writes them; lattices that are not compact are converted.
+
+    >>> for key, lattice in nnet3py.read_lattices("ark:gunzip -c lat.1.gz |"):
+    ...     print(key, lattice.num_states)
+
+    Parameters
+    ----------
+    rspecifier : str, rspecifier of the table
+
+    Yields
+    ------
+    (key, CompactLattice) : one after the other
+
+    Raises
+    ------
+    SpecifierError : an rspecifier that cannot be used
+    FormatError : bytes that are no lattices
+    Nnet3Error : a file that cannot be read
+
+    Kaldi: SequentialCompactLatticeReader.
+    """
+    return Entries(rspecifier, COMPACT_LATTICES, "read_lattices")
+
+
+def write_lattices(wspecifier: str,
+                   lattices: Mapping[str, CompactLattice] | Iterable[tuple[str, CompactLattice]]) -> int:
+    """Write a table of lattices, which Kaldi's programs read.
+
+    >>> nnet3py.write_lattices("ark:lat.ark", {"utt1": recognizer.transcribe("a.wav").lattice})
+    1
+
+    Parameters
+    ----------
+    wspecifier : str, wspecifier of the table
+    lattices : dict, or pairs of a key and a CompactLattice
+
+    Returns
+    -------
+    int, the number of lattices.
+
+    Raises
+    ------
+    SpecifierError : a wspecifier that cannot be used
+    Nnet3Error : a file that cannot be written, a key that cannot be one
+    """
+    return write_table(wspecifier, COMPACT_LATTICES, lattices)

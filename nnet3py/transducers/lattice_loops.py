@@ -1,6 +1,6 @@
-"""The loops of reading and converting lattices; ``compact_lattice.py``, ``lattice_conversion.py`` call them.
+"""Loops of reading and converting lattices, for ``compact_lattice.py``, ``lattice.py`` and ``state_graphs.py``.
 
-Imported only to be compiled; see ``engine/loop.py`` for what may be used here.
+Imported only to be compiled, or for short files in plain Python.
 """
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _FREE, _OPEN, _FINISHED = range(3)
 
 
 def walk(words, num_words, weight_words, has_strings, num_states, place):
-    """Find where the states of a binary FST end, as far as ``words`` (int32) go; returns DONE, MORE or DAMAGED.
+    """Find where the states of a binary FST end, as far as ``words`` (int32) go; return DONE, MORE or DAMAGED.
 
-    ``place``: the next word, states begun, remaining arcs of the last one, arcs, transition-ids of arcs and of final
+    ``place``: the next word, states begun, remaining arcs of the last state, arcs, transition-ids of arcs and of final
     weights so far. A string of transition-ids follows each weight if ``has_strings`` is 1.
     """
     at, state, left = place[0], place[1], place[2]
@@ -62,7 +62,7 @@ def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_s
          ids, next_states):
     """Parse the states of a binary compact lattice. Weights come as the words in which they are stored.
 
-    Returns 1 if the two labels of some arc differ, 0 otherwise.
+    Return 1 if the two labels of some arc differ, 0 otherwise.
     """
     at, arc, num_ids, num_final_ids, differ = 0, 0, 0, 0, 0
     for state in range(num_states):
@@ -137,10 +137,11 @@ def factor(arc_starts, next_states, input_labels, output_labels, weights, is_inn
 
 
 def top_order(start, arc_starts, next_states, positions, marks, stack, order):
-    """Number states so that arcs lead to higher numbers: in the reverse of a depth-first search's finishing order.
+    """Number states topologically: in the reverse of a depth-first search's finishing order.
 
-    It begins at ``start``, and then at each state that was not met, in their order. ``order`` gets the old numbers by
-    the new ones. Returns the number of states, or -1 if there is a cycle. ``marks`` (u1) must be 0.
+    The search begins at ``start``, and then at each state that was not met, in their order. ``order`` gets the old
+    numbers by
+    the new ones. Return the number of states, or -1 if there is a cycle. ``marks`` (u1) must be 0.
     """
     num_states = len(order)
     finished = 0
@@ -173,9 +174,9 @@ def top_order(start, arc_starts, next_states, positions, marks, stack, order):
 
 
 def mark_useful(start, arc_starts, next_states, is_final, entering_starts, entering_sources, stack, marks):
-    """Set bit 1 of ``marks`` (u1, 0 before) for states that can be reached, and bit 2 if they lead to a final state.
+    """Set bit 1 of ``marks`` (u1, 0 before) for states that can be reached, bit 2 for states that reach a final one.
 
-    ``entering_sources`` are the states that the arcs into each state leave, from ``entering_starts`` on.
+    ``entering_sources`` are the source states of the arcs into each state, from ``entering_starts`` on.
     """
     depth = 0
     if start >= 0:

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.io.file_content import FileContent
-from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, read_header, stored_facts
+from nnet3py.errors import FormatError
+from nnet3py.io.object_files import FileContent
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, binary_header, read_header, stored_facts
+from nnet3py.transducers.fst_operations import ACCEPTOR, EXPANDED, INPUT_SORTED, OUTPUT_SORTED
 
 KIND, VERSION = "ngram", 4
 _START = 1                     # the state of a sentence's beginning
@@ -23,19 +25,19 @@ _DAMAGED = "the file is damaged, or is not one of OpenFst's"
 
 @dataclass(frozen=True, eq=False)
 class NgramFst:
-    """An n-gram model: an acceptor whose arcs are words, and one without a label that backs off.
+    """An n-gram model: an acceptor whose arcs are words, and back-off arcs without a label.
 
     Attributes
     ----------
-    num_states, num_arcs : histories; words after all of them, without the arcs that back off
-    parents : int32 (states,), the state that each backs off to; -1 for state 0, the empty history
+    num_states, num_arcs : int, histories; words after all of them, without the back-off arcs
+    parents : int32 (states,), the state that each state backs off to; -1 for state 0, the empty history
     arc_starts : int64 (states + 1,), where the words after each history begin, and the end
     final_weights : float32 (states,); infinity: not final
     context_words : int32 (states + 1,), the oldest word of each history; 0 for state 0 and a sentence's beginning
-    backoff : float32 (states + 1,), the costs of backing off
+    backoff : float32 (states + 1,), costs of backing off
     future_words, future_costs : int32 and float32 (arcs,), the words, ascending within a state, and their costs
     start : the start state
-    stored : what else the file says
+    stored : Stored, the file's other facts; None for a model that was made
     """
 
     parents: np.ndarray
@@ -50,19 +52,19 @@ class NgramFst:
 
     @property
     def num_states(self) -> int:
-        """Histories."""
+        """The number of histories."""
         return len(self.parents)
 
     @property
     def num_arcs(self) -> int:
-        """Words after all histories."""
+        """The number of words after all histories."""
         return len(self.future_words)
 
     @classmethod
     def of_content(cls, content: FileContent, offset: int = 0) -> NgramFst | None:
-        """The one at a place in a file, whose large arrays stay there; None for FSTs of other types, or other files.
+        """Return the model at a place in a file, its large arrays left there; None for other FSTs and other files.
 
-        FormatError for a damaged one.
+        FormatError for a damaged model.
         """
         reader = content.reader(offset)
         if reader.peek(1) != b"\xd6":
@@ -74,11 +76,11 @@ class NgramFst:
 
     @cached_property
     def children(self) -> np.ndarray:
-        """int32 (states + 1,), where the children of each state begin; they are numbered one after the other."""
+        """First child of each state, int32 (states + 1,); children are numbered one after the other."""
         return (np.searchsorted(self.parents[1:], np.arange(self.num_states + 1)) + 1).astype(np.int32)
 
     def to_fst(self) -> Fst:
-        """The same with each arc in full; back-off arcs come first."""
+        """Return the model with each arc in full; back-off arcs come first."""
         sources = np.repeat(np.arange(self.num_states), np.diff(self.arc_starts))
         histories = np.arange(1, self.num_states)
         words = np.concatenate((np.zeros(len(histories), dtype=np.int32), self.future_words))
@@ -88,7 +90,7 @@ class NgramFst:
         return replace(fst, stored=self.stored)
 
     def _next_states(self, sources: np.ndarray) -> np.ndarray:
-        """Where arcs lead: to the longest history of their word and those of their state."""
+        """Return where arcs lead: to the longest history of their word and their state's words."""
         words = self.context_words[:self.num_states]
         keys = (self.parents[1:].astype(np.int64) << 32) | words[1:].astype(np.int64)
 
@@ -110,7 +112,8 @@ class NgramFst:
         return next_states
 
     def _histories(self) -> list[np.ndarray]:
-        """For each word of histories, the newest first: the state whose oldest word it is, -1 if there is none."""
+        """Return, for each word of histories, the newest first, the state whose oldest word it is; -1 if there is none.
+        """
         levels, depth = [], np.zeros(self.num_states, dtype=np.int64)
         ancestors = np.arange(self.num_states)
         while (ancestors > 0).any():
@@ -124,7 +127,10 @@ class NgramFst:
 
 
 def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
-    """Read what follows the header; arrays stay where they are if the file lies in memory. FormatError for damage."""
+    """Read an n-gram model after its header; arrays stay where they are if the file lies in memory.
+
+    FormatError for damage.
+    """
     if header.arc_type != "standard" or header.version != VERSION:
         raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', found "
                            f"version {header.version} and arcs of type '{header.arc_type}'")
@@ -164,7 +170,7 @@ def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
 
 
 def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """The tree of histories: ``10``, then for each state a 1 for each child, and a 0. None if it is no tree."""
+    """Parse the tree of histories, ``10``, then for each state a 1 for each child, and a 0; None if it is no tree."""
     edges = np.flatnonzero(bits)
     if len(edges) != num_states:
         return None
@@ -174,14 +180,14 @@ def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
 
 
 def _starts(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """A 0, then for each state a 1 for each word, and a 0. None if there are not as many states."""
+    """Parse a 0, then for each state a 1 for each word, and a 0; None if there are not as many states."""
     ends = np.flatnonzero(bits == 0)
     return ends - np.arange(len(ends)) if len(ends) == num_states + 1 and bits[0] == 0 else None
 
 
 def _problem(parents: np.ndarray, arc_starts: np.ndarray, context_words: np.ndarray, future_words: np.ndarray,
              costs: tuple[np.ndarray, ...]) -> str:
-    """What is wrong with words and costs; empty if nothing is."""
+    """Return a problem of words and costs as text; empty if there is none."""
     histories = context_words[1:len(parents)]
     same_parent = parents[2:] == parents[1:-1]
     if (histories < 0).any() or (histories[1:] <= histories[:-1])[same_parent].any():
@@ -194,3 +200,143 @@ def _problem(parents: np.ndarray, arc_starts: np.ndarray, context_words: np.ndar
     if any(np.isnan(values).any() or np.isneginf(values).any() for values in costs):
         return "a cost is not a number"
     return ""
+
+
+_PROPERTIES = EXPANDED | 1 << ACCEPTOR | 1 << INPUT_SORTED | 1 << OUTPUT_SORTED      # of every n-gram model
+_HINT = "an n-gram model has words in ascending order, and an arc without label to a shorter history"
+
+
+def ngram_of_fst(fst: Fst) -> NgramFst:
+    """Return the n-gram model that an acceptor is, its states numbered anew.
+
+    Raises FormatError for another FST: a state with two arcs of a word or two back-offs, a start state without a
+    back-off,
+    states whose histories contradict each other.
+    """
+    backoffs, costs = _backoffs(fst)
+    histories = _histories(fst, backoffs)
+    order = sorted(range(fst.num_states), key=lambda state: _level_key(histories, backoffs, state))
+    number = np.empty(fst.num_states, dtype=np.int64)
+    number[order] = np.arange(fst.num_states)
+    parents = np.where(backoffs[order] >= 0, number[np.maximum(backoffs[order], 0)], -1).astype(np.int32)
+    if (np.diff(parents) < 0).any() or (fst.start >= 0 and number[fst.start] != 1):
+        raise _error("its histories are no tree whose first is that of a sentence's beginning")
+    is_word = fst.input_labels != 0
+    leaving = number[fst.sources[is_word]]
+    arcs = np.lexsort((fst.input_labels[is_word], leaving))
+    words = fst.input_labels[is_word][arcs]
+    context_words = np.array([histories[state][0] if histories[state] else 0 for state in order] + [0], dtype=np.int32)
+    ngram = NgramFst(parents, np.concatenate(([0], np.cumsum(np.bincount(leaving, minlength=fst.num_states)))),
+                     fst.final_weights[order].astype(np.float32), context_words,
+                     np.append(costs[order], 0).astype(np.float32), words.astype(np.int32),
+                     fst.weights[is_word][arcs].astype(np.float32), 1, fst.stored)
+    sources = leaving[arcs]
+    if (words < 0).any() or ((np.diff(words) <= 0) & (np.diff(sources) == 0)).any():
+        raise _error("a state has two arcs of one word")
+    if not np.array_equal(ngram._next_states(sources), number[fst.next_states[is_word]][arcs]):
+        raise _error("an arc does not lead to the longest history of its words")
+    return ngram
+
+
+def _error(what: str) -> FormatError:
+    return FormatError(f"an FST cannot be written as ngram: {what}", hint=_HINT)
+
+
+def _backoffs(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
+    """Return the state that each state backs off to, int64 (states,), and the costs, float32 (states,).
+
+    -1 for the state that does not back off.
+    """
+    if not fst.is_acceptor or not fst.num_states:
+        raise _error("it is not an acceptor" if fst.num_states else "it has no states")
+    epsilons = np.flatnonzero(fst.input_labels == 0)
+    sources = fst.sources[epsilons]
+    if len(np.unique(sources)) != len(sources) or len(sources) != fst.num_states - 1:
+        raise _error(f"{fst.num_states} states have {len(sources)} arcs without label, not one each but for the "
+                     "shortest history")
+    backoffs, costs = np.full(fst.num_states, -1, dtype=np.int64), np.zeros(fst.num_states, dtype=np.float32)
+    backoffs[sources], costs[sources] = fst.next_states[epsilons], fst.weights[epsilons]
+    if fst.start < 0 or backoffs[fst.start] < 0:
+        raise _error("its start state does not back off")
+    return backoffs, costs
+
+
+def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the words of each state's history, the oldest first; 0 stands for a sentence's beginning."""
+    depths = np.zeros(fst.num_states, dtype=np.int64)
+    state = np.arange(fst.num_states)
+    for _ in range(fst.num_states):
+        state = np.where(state >= 0, backoffs[np.maximum(state, 0)], -1)
+        if (state < 0).all():
+            break
+        depths += state >= 0
+    else:
+        raise _error("its states back off in a circle")
+    histories: dict[int, tuple[int, ...]] = {int(np.flatnonzero(backoffs < 0)[0]): ()}
+    histories[fst.start] = (0,) * int(depths[fst.start])
+    waiting = list(histories)
+    starts = fst.arc_starts
+    while waiting:
+        state_ = waiting.pop()
+        for arc in range(int(starts[state_]), int(starts[state_ + 1])):
+            to, word = int(fst.next_states[arc]), int(fst.input_labels[arc])
+            if word == 0:
+                history = histories[state_][1:]
+            else:
+                whole = (*histories[state_], word)
+                if len(whole) < depths[to]:
+                    raise _error("an arc leads to a history that is longer than its words")
+                history = whole[len(whole) - int(depths[to]):]
+            if to not in histories:
+                histories[to] = history
+                waiting.append(to)
+            elif histories[to] != history:
+                raise _error("two ways to a state have different words")
+    if len(histories) != fst.num_states:
+        raise _error("there are states that its start does not lead to")
+    return [histories[state_] for state_ in range(fst.num_states)]
+
+
+def _level_key(histories: list[tuple[int, ...]], backoffs: np.ndarray, state: int) -> tuple[int, tuple[int, ...]]:
+    """Return the length of a state's history and its words, newest first, which sort states in level order."""
+    return len(histories[state]), histories[state][::-1]
+
+
+def write_ngram(writer: TokenWriter, ngram: NgramFst) -> None:
+    """Write an n-gram model with the properties and symbols of its file."""
+    stored = ngram.stored or Stored(KIND, _PROPERTIES, 0)
+    writer.raw(binary_header(KIND, "standard", stored.properties, ngram.start, ngram.num_states, 0, stored.flags,
+                             stored.symbols, VERSION))
+    writer.raw(ngram_body(ngram))
+
+
+def ngram_body(ngram: NgramFst) -> bytes:
+    """Return the bytes of an ``ngram`` FST after its header."""
+    size, words = ngram.num_states, ngram.num_arcs
+    children = np.bincount(ngram.parents[1:], minlength=size)
+    context = _bits(np.concatenate(([1], children)), leading=False)
+    future = _bits(np.diff(ngram.arc_starts), leading=True)
+    is_final = ngram.final_weights != NO_WEIGHT
+    counts = np.array([size, words, int(is_final.sum())], dtype="<u8")
+    return b"".join([counts.tobytes(), context, future, _packed(is_final.astype(np.uint8)),
+                     np.ascontiguousarray(ngram.context_words, "<i4").tobytes(),
+                     np.ascontiguousarray(ngram.future_words, "<i4").tobytes(),
+                     np.ascontiguousarray(ngram.backoff, "<f4").tobytes(),
+                     ngram.final_weights[is_final].astype("<f4").tobytes(),
+                     np.append(ngram.future_costs, 0).astype("<f4").tobytes()])
+
+
+def _bits(counts: np.ndarray, leading: bool) -> bytes:
+    """Return, packed, as many ones as each count says, each run before a zero; ``leading``: and a zero before all."""
+    ends = np.cumsum(counts + 1) - 1 + leading
+    bits = np.ones(int(ends[-1]) + 1, dtype=np.uint8)
+    bits[ends] = 0
+    if leading:
+        bits[0] = 0
+    return _packed(bits)
+
+
+def _packed(bits: np.ndarray) -> bytes:
+    """Return bits packed in words of 64 bits, the lowest bit first."""
+    packed = np.packbits(bits, bitorder="little")
+    return packed.tobytes() + bytes(-len(packed) % 8)

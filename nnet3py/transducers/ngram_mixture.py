@@ -1,6 +1,6 @@
-"""Mixtures of n-gram models that OpenFst's FSTs of type ``ngram`` hold, with millions of n-grams, all at once.
+"""Mixtures of n-gram models in OpenFst's FSTs of type ``ngram``, with millions of n-grams, in array operations.
 
-``decoding/ngram_mixture.py`` does the same for models of words by their names, n-gram by n-gram.
+``decoding/ngram_mixture.py`` mixes models of words by their names, n-gram by n-gram.
 """
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NEVER = 99.0 * np.log(10.0)  # the cost of backing off where nothing is left; A
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Histories.
+    """A tree of histories.
 
     Attributes
     ----------
-    parents : int64 (histories,), the history without the oldest word; -1 for the empty one, which comes first
+    parents : int64 (histories,), the history without its oldest word; -1 for the empty history, which comes first
     words : int64 (histories,), the oldest word
     """
 
@@ -33,7 +33,7 @@ class _Tree:
 
     @cached_property
     def depths(self) -> np.ndarray:
-        """int64 (histories,), how many words each has."""
+        """The number of words of each history, int64 (histories,)."""
         depths = np.zeros(len(self.parents), dtype=np.int64)
         above = self.parents
         while (above >= 0).any():
@@ -42,12 +42,12 @@ class _Tree:
         return depths
 
     def levels(self) -> Iterator[np.ndarray]:
-        """The histories of one word, of two, ..."""
+        """Yield the histories of one word, of two words, and so on."""
         for depth in range(1, int(self.depths.max(initial=0)) + 1):
             yield np.flatnonzero(self.depths == depth)
 
     def with_others(self, others: _Tree) -> tuple[_Tree, np.ndarray]:
-        """A tree with the histories of another one as well; and where the latter's are in it."""
+        """Return the tree with the histories of another tree added, and the places of the other's histories in it."""
         places = np.zeros(len(others.parents), dtype=np.int64)
         parents, words, count = [self.parents], [self.words], len(self.parents)
         keys = self.parents[1:] << _SHIFT | self.words[1:]
@@ -65,7 +65,7 @@ class _Tree:
         return _Tree(np.concatenate(parents), np.concatenate(words)), places
 
     def in_level_order(self) -> np.ndarray:
-        """int64: the histories by length, then by the number of the shorter one, then by the oldest word."""
+        """Return the histories by length, then by the number of the shorter one, then by the oldest word, int64."""
         number = np.zeros(len(self.parents), dtype=np.int64)
         order, count = [np.zeros(1, dtype=np.int64)], 1
         for level in self.levels():
@@ -82,10 +82,10 @@ class _Model:
 
     Attributes
     ----------
-    tree : the histories, of which it may lack some
-    has : bool, which it has
+    tree : _Tree of histories, of which the model may lack some
+    has : bool (histories,), whether the model has each history
     keys : int64, sorted: history and word of each n-gram; ends of sentences are words, too
-    probs : float64, of the n-grams
+    probs : float64 (n-grams,), probabilities
     backoffs : float64 (histories,), factors of the probabilities after the shorter history
     """
 
@@ -97,7 +97,7 @@ class _Model:
 
     @classmethod
     def of(cls, ngram: NgramFst, tree: _Tree, places: np.ndarray, end: int) -> _Model:
-        """``places``: where its histories are in the tree; ``end``: the word that stands for the end."""
+        """Make a model of an FST; ``places``: its histories in the tree; ``end``: the word for the sentence end."""
         sources = places[np.repeat(np.arange(ngram.num_states), np.diff(ngram.arc_starts))]
         finals = np.flatnonzero(ngram.final_weights != NO_WEIGHT)
         keys = np.concatenate((sources << _SHIFT | ngram.future_words, places[finals] << _SHIFT | end))
@@ -110,14 +110,14 @@ class _Model:
 
     @cached_property
     def longest(self) -> np.ndarray:
-        """int64: of each history of the tree, the longest one at its end that the model has."""
+        """The longest suffix of each history of the tree that the model has, int64 (histories,)."""
         longest = np.arange(len(self.has))
         for level in self.tree.levels():
             longest[level] = np.where(self.has[level], level, longest[self.tree.parents[level]])
         return longest
 
     def prob(self, histories: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """float64: the probabilities of words after histories of the tree; 0 for words that it does not know."""
+        """Return the probabilities of words after histories of the tree, float64; 0 for words that the model lacks."""
         probs = np.zeros(len(words))
         waiting, factors, here = np.arange(len(words)), np.ones(len(words)), self.longest[histories]
         while len(waiting):
@@ -131,7 +131,7 @@ class _Model:
         return probs
 
     def totals(self) -> np.ndarray:
-        """float64 (histories,): the sum of all probabilities after each; 1, unless words were taken out."""
+        """Return the sum of all probabilities after each history, float64; 1 unless words were taken out."""
         seen, seen_shorter = self._seen()
         totals = seen.copy()
         for level in self.tree.levels():
@@ -141,7 +141,7 @@ class _Model:
         return totals
 
     def _seen(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each history the sum of its n-grams, and of the same words after the shorter history."""
+        """Return, by history, the sums of its n-grams' probabilities, and of those words' after the shorter history."""
         histories, words = self.keys >> _SHIFT, self.keys & ((1 << _SHIFT) - 1)
         size = len(self.has)
         is_longer = histories > 0
@@ -151,10 +151,11 @@ class _Model:
 
 
 def mixture(old: NgramFst, new: NgramFst, weight: float) -> NgramFst:
-    """The linear interpolation of two models: 1 - ``weight`` of the first, ``weight`` of the second.
+    """Return the linear interpolation of two models: 1 - ``weight`` of the first, ``weight`` of the second.
 
-    It has the n-grams of both, with the weighted mean of their probabilities; what neither has seen is left to
-    back-off, whose factors keep the sums. What the first one's file said besides is kept. SRILM: ``ngram -mix-lm``.
+    The result has the n-grams of both, with the weighted mean of their probabilities; unseen words are left to
+    back-off, whose
+    factors keep the sums. Symbols and properties of the first model's file are kept. SRILM: ``ngram -mix-lm``.
     """
     end = 1 + max(int(model.future_words.max(initial=0)) for model in (old, new))
     trees = [_Tree(model.parents.astype(np.int64), model.context_words[:model.num_states].astype(np.int64))
@@ -173,7 +174,7 @@ def mixture(old: NgramFst, new: NgramFst, weight: float) -> NgramFst:
 
 
 def _set_backoffs(model: _Model, totals: np.ndarray) -> None:
-    """Factors with which probabilities sum to ``totals``, from short histories to long ones."""
+    """Set the back-off factors so that probabilities sum to ``totals``, from short histories to long ones."""
     histories, words = model.keys >> _SHIFT, model.keys & ((1 << _SHIFT) - 1)
     starts = np.searchsorted(histories, np.arange(len(totals) + 1))
     seen = np.bincount(histories, model.probs, minlength=len(totals))

@@ -1,6 +1,6 @@
-"""States and arcs as numbers only: orders of states, finding useful states, and leaving states out.
+"""States and arcs as numbers only: arcs stored state by state, orders of states, useful states, selections of states.
 
-``arc_starts`` is int64 (states + 1,), where the arcs of each state begin; ``next_states`` int32 (arcs,).
+``arc_starts``, int64 (states + 1,), says where the arcs of each state begin; ``next_states`` is int32 (arcs,).
 """
 from __future__ import annotations
 
@@ -9,22 +9,58 @@ import dataclasses
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.transducers.arc_starts import ranges, sources_of, starts_by, starts_of
-from nnet3py.transducers.fst import Fst
 
 _top_order = Loop("nnet3py.transducers.lattice_loops", "top_order", "i8 i8[] i4[] i8[] u1[] i4[] i4[]")
 _mark_useful = Loop("nnet3py.transducers.lattice_loops", "mark_useful", "i8 i8[] i4[] u1[] i8[] i4[] i4[] u1[]")
 
 
+def starts_of(counts: np.ndarray) -> np.ndarray:
+    """Return where successive groups of ``counts`` things begin, and the end, int64 (n + 1,)."""
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def starts_by(groups: np.ndarray, num_groups: int) -> np.ndarray:
+    """Return where each of ``num_groups`` groups begins once things are sorted by ``groups``, int64; and the end."""
+    return starts_of(np.bincount(groups, minlength=num_groups))
+
+
+def sources_of(arc_starts: np.ndarray) -> np.ndarray:
+    """Return the state that each arc leaves, int32 (arcs,)."""
+    return np.repeat(np.arange(len(arc_starts) - 1, dtype=np.int32), np.diff(arc_starts))
+
+
+def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the numbers ``first[0]``, ``first[0] + 1``, … (``counts[0]`` of them), ``first[1]`` and so on, int64."""
+    starts = starts_of(counts)
+    return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
+
+
+def enlarged(array: np.ndarray, least: int = 0) -> np.ndarray:
+    """Return a copy of an array with room for more rows, whose contents are undefined.
+
+    Parameters
+    ----------
+    least : if positive, the number of rows is doubled until it is at least this; otherwise it is doubled once
+    """
+    size = max(len(array), 1) * (1 if least else 2)
+    while size < least:
+        size *= 2
+    larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    larger[:len(array)] = array
+    return larger
+
+
 def is_top_sorted(arc_starts: np.ndarray, next_states: np.ndarray) -> bool:
-    """True if every arc leads to a state of a higher number."""
+    """Return whether every arc leads to a state of a higher number."""
     return bool((next_states > sources_of(arc_starts)).all())
 
 
 def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np.ndarray | None:
-    """int32 (states,): an order in which arcs lead to later states only; None if there is a cycle.
+    """Return states in an order in which arcs lead to later states only, int32 (states,); None if there is a cycle.
 
-    It is the reverse of the order in which a depth-first search from the start finishes them. OpenFst: TopSort.
+    The order is the reverse of that in which a depth-first search from the start finishes states. OpenFst: TopSort.
     """
     size = len(arc_starts) - 1
     order = np.empty(size, dtype=np.int32)
@@ -34,7 +70,7 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
 
 
 def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, is_final: np.ndarray) -> np.ndarray:
-    """bool (states,): states that are on a path from the start to a final state (``is_final`` bool)."""
+    """Return which states are on a path from the start to a final state (``is_final`` bool), bool (states,)."""
     size = len(arc_starts) - 1
     by_target = np.argsort(next_states, kind="stable")
     entering = sources_of(arc_starts)[by_target]
@@ -65,7 +101,8 @@ class Selection:
     @classmethod
     def of(cls, arc_starts: np.ndarray, next_states: np.ndarray, states: np.ndarray,
            keep: np.ndarray | None = None) -> Selection:
-        """Select ``states``, in their order, and of the arcs between them those for which ``keep`` (bool) is true."""
+        """Select ``states``, in their order, and those arcs between them for which ``keep`` (bool, None: all) is true.
+        """
         states = np.asarray(states, dtype=np.int64)
         numbers = np.full(len(arc_starts) - 1, -1, dtype=np.int32)
         numbers[states] = np.arange(len(states), dtype=np.int32)
@@ -78,15 +115,5 @@ class Selection:
         return cls(states, numbers, arcs[stays], before[starts_of(counts)])
 
     def start(self, start: int) -> int:
-        """The new number of the start."""
+        """Return the new number of the start."""
         return int(self.numbers[start]) if start >= 0 else -1
-
-
-def selected(fst: Fst, states: np.ndarray, keep: np.ndarray | None = None) -> Fst:
-    """An FST of some of the states, in another order, and of the arcs between them for which ``keep`` is true."""
-    chosen = Selection.of(fst.arc_starts, fst.next_states, states, keep)
-    arcs = chosen.arcs
-    return dataclasses.replace(
-        fst, start=chosen.start(fst.start), final_weights=fst.final_weights[chosen.states],
-        arc_starts=chosen.arc_starts, input_labels=fst.input_labels[arcs], output_labels=fst.output_labels[arcs],
-        weights=fst.weights[arcs], next_states=chosen.numbers[fst.next_states[arcs]], stored=None)

@@ -1,4 +1,4 @@
-"""The loops that go through the symbol tables of OpenFst's files; imported only to be compiled."""
+"""Loops through the symbol tables of OpenFst's files; imported only to be compiled."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +10,7 @@ from nnet3py.engine.inline import inline
 
 @inline
 def _number(data: Any, at: int, size: int) -> int:
-    """A little-endian number of ``size`` bytes."""
+    """Return a little-endian number of ``size`` bytes."""
     value = np.uint64(0)
     for i in range(size):
         value |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -19,10 +19,11 @@ def _number(data: Any, at: int, size: int) -> int:
 
 def find_symbols(data: Any, size: int, at: int, places: np.ndarray, lengths: np.ndarray, keys: np.ndarray,
                  count: int) -> int:
-    """Go through ``count`` symbols from ``at`` on; returns the place after them, or -1 if the data end before.
+    """Go through ``count`` symbols from ``at`` on; return the place after them, or -1 if the data end before.
 
-    ``places`` (int64), ``lengths`` (int32) and ``keys`` (int64) get where each symbol is, how many bytes it has, and
-    its number; if they are empty nothing is noted.
+    ``places`` (int64), ``lengths`` (int32) and ``keys`` (int64) get the place, the number of bytes and the number of
+    each
+    symbol, unless they are empty.
     """
     for symbol in range(count):
         if at + 4 > size:
@@ -37,7 +38,7 @@ def find_symbols(data: Any, size: int, at: int, places: np.ndarray, lengths: np.
 
 
 def hash_symbols(data: Any, places: np.ndarray, lengths: np.ndarray, hashes: np.ndarray) -> None:
-    """A hash of each symbol (FNV-1a)."""
+    """Compute a hash of each symbol (FNV-1a)."""
     for symbol in range(len(places)):
         value = np.uint64(0xCBF29CE484222325)
         for at in range(places[symbol], places[symbol] + lengths[symbol]):

@@ -1,8 +1,11 @@
-"""Decision trees over phones in context: their statistics, questions, growth, and what models are made of them.
+"""Decision trees over phones in context: their statistics, questions, growth, drawings, and first models made of them.
 
-``stats.py``: ``TreeStats``, events as an int32 table with the moments of their features as rows; ``objective`` is the
-one likelihood. ``clustering.py`` moves and merges rows of moments; ``questions.py``, ``growing.py`` and ``build.py``
-make trees of ``hmm/tree.py`` with them, rounding to single precision where Kaldi does, because rounding
-makes gains equal. ``draw.py`` and ``picture.py`` show trees. ``initial_models.py`` makes models of
-``gaussians/diag_gmm.py``.
+Most used are ``TreeStats`` (``stats.py``: events as an int32 table, the moments of their features as rows),
+``build_tree`` (``build.py``) and ``question_sets`` (``clustering.py``). ``draw.py`` shows trees, ``initial_models.py``
+makes the first models of ``gaussians/diag_gmm.py``. Rounding is Kaldi's single precision where it makes gains equal,
+because then the order decides.
+
+The room must not import decoding or training. scikit-learn's trees and clusters know neither these questions nor
+Kaldi's
+rounding.
 """

@@ -1,8 +1,13 @@
-"""Building of trees: roots, splitting by questions, merging of leaves that are alike. Kaldi: ``BuildTree``."""
+"""Building of trees: roots, splitting by the questions that gain most, merging of similar leaves.
+
+Kaldi: ``BuildTree``, ``DecisionTreeSplitter``.
+"""
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
@@ -11,11 +16,171 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import Constant, ContextDependency, Map, Root, Split, Table, stub_tree
-from nnet3py.trees.clustering import bottom_up
-from nnet3py.trees.growing import Grown, grow
+from nnet3py.trees.clustering import Questions, QuestionsForKey, bottom_up, refine
 from nnet3py.trees.options import BuildOptions
-from nnet3py.trees.questions import Questions
-from nnet3py.trees.stats import TreeStats, check_not_empty, objective, sum_float32
+from nnet3py.trees.stats import ABSENT, TreeStats, check_not_empty, objective, sum_float32
+
+_BOTH = 2      # the clusters of a question: no, yes
+
+
+@dataclass
+class _Question:
+    key: int
+    values: frozenset[int]
+    gain: np.float32
+
+
+@dataclass
+class _Node:
+    """A leaf that may be split, or a node that was split by ``question``."""
+
+    members: np.ndarray
+    leaf: int
+    question: _Question | None
+    yes: _Node | None = None
+    no: _Node | None = None
+
+    @property
+    def best_gain(self) -> np.float32:
+        """The largest gain among the leaves below, or the node's own."""
+        if self.yes is not None and self.no is not None:
+            return max(self.yes.best_gain, self.no.best_gain)
+        return self.question.gain if self.question is not None else np.float32(0)
+
+
+@dataclass
+class Grown:
+    """Trees grown below the leaves of a tree.
+
+    Attributes
+    ----------
+    trees : dict, by original leaf, with the numbers of the new leaves
+    num_leaves, num_splits : int
+    gain : float32, gain of all splits
+    smallest : float32, least gain of a split; 1e20 if there was none
+    """
+
+    trees: dict[int, Map]
+    num_leaves: int
+    num_splits: int
+    gain: np.float32
+    smallest: np.float32
+
+
+def grow(stats: TreeStats, leaves: np.ndarray, num_leaves: int, questions: Questions, threshold: float,
+         max_leaves: int) -> Grown:
+    """Split leaves, the leaf that gains most first. Kaldi: SplitDecisionTree.
+
+    Parameters
+    ----------
+    leaves : int (events,), the leaf of each event
+    num_leaves : int, leaves of the tree so far
+    threshold : float, a split must gain more
+    max_leaves : int, most leaves; 0 or less: no limit
+    """
+    grower = _Grower(stats, questions)
+    roots = [grower.node(np.flatnonzero(leaves == leaf), leaf)
+             for leaf in range(int(leaves.max(initial=-1)) + 1)]
+    new_leaves = count(num_leaves)
+    queue = [(-root.best_gain, -number) for number, root in enumerate(roots)]
+    heapq.heapify(queue)
+    limit, gain, smallest, num_splits = np.float32(threshold), np.float32(0), np.float32(1e20), 0
+    while queue and -queue[0][0] > limit and (max_leaves <= 0 or num_leaves + num_splits < max_leaves):
+        _, number = heapq.heappop(queue)
+        node = roots[-number]
+        gained = node.best_gain
+        while node.yes is not None and node.no is not None:
+            node = node.yes if node.yes.best_gain >= node.no.best_gain else node.no
+        grower.split(node, next(new_leaves))
+        num_splits += 1
+        gain, smallest = np.float32(gain + gained), min(smallest, gained)
+        heapq.heappush(queue, (-roots[-number].best_gain, number))
+    return Grown({root.leaf: _tree(root) for root in roots}, num_leaves + num_splits, num_splits, gain, smallest)
+
+
+def _tree(node: _Node) -> Map:
+    if node.yes is None or node.no is None or node.question is None:
+        return Constant(node.leaf)
+    return Split(node.question.key, node.question.values, _tree(node.yes), _tree(node.no))
+
+
+class _Grower:
+    """A search for the best question of a set of events."""
+
+    def __init__(self, stats: TreeStats, questions: Questions) -> None:
+        self._stats, self._questions, self._floor = stats, questions, stats.var_floor
+        self._tables: dict[tuple[int, int], np.ndarray] = {}
+
+    def node(self, members: np.ndarray, leaf: int) -> _Node:
+        """Return a leaf with its best question, if a question gains anything."""
+        best: _Question | None = None
+        for key in sorted(self._questions.by_key) if len(members) >= _BOTH else ():
+            question = self._best_for_key(members, key)
+            if question is not None and question.gain > (best.gain if best is not None else 0):
+                best = question
+        return _Node(members, leaf, best)
+
+    def split(self, node: _Node, new_leaf: int) -> None:
+        """Split a node by its question."""
+        assert node.question is not None
+        values = self._stats.events[node.members, node.question.key + 1]
+        is_yes = np.isin(values, list(node.question.values))
+        node.yes, node.no = self.node(node.members[is_yes], node.leaf), self.node(node.members[~is_yes], new_leaf)
+
+    def _best_for_key(self, members: np.ndarray, key: int) -> _Question | None:
+        if key + 1 >= self._stats.events.shape[1]:
+            return None
+        questions, values = self._questions.by_key[key], self._stats.events[members, key + 1]
+        if (values == ABSENT).any():
+            return None
+        by_value = np.zeros((int(values.max()) + 1, self._stats.moments.shape[1]))
+        np.add.at(by_value, values, self._stats.moments[members])
+        present = np.bincount(values, minlength=len(by_value)) > 0
+        membership = self._membership(key, len(by_value))
+        gain, chosen = np.float32(0), frozenset[int]()
+        if len(membership):
+            gains = self._gains(by_value, present, membership)
+            number = int(gains.argmax())
+            if gains[number] > 0:
+                gain, chosen = gains[number], frozenset(questions.sets[number])
+        if questions.num_iters_refine > 0:
+            gain, chosen = self._refined(by_value, questions, gain, chosen)
+        return _Question(key, chosen, gain) if gain > 0 else None
+
+    def _membership(self, key: int, num_values: int) -> np.ndarray:
+        """Return which values each question names, bool (questions, values)."""
+        table = self._tables.get((key, num_values))
+        if table is None:
+            sets = self._questions.by_key[key].sets
+            table = np.zeros((len(sets), num_values), dtype=bool)
+            for row, values in zip(table, sets, strict=True):
+                row[[value for value in values if 0 <= value < num_values]] = True
+            self._tables[key, num_values] = table
+        return table
+
+    def _gains(self, by_value: np.ndarray, present: np.ndarray, membership: np.ndarray) -> np.ndarray:
+        """Return the gain of each question, float32 (questions,).
+
+        The side with fewer values is summed, the other side is the difference from the total.
+        """
+        total = by_value.sum(0)
+        num_yes = np.count_nonzero(membership & present, axis=1)
+        sums_no = 2 * num_yes > np.count_nonzero(present)
+        summed = (membership ^ sums_no[:, None]).astype(np.float64) @ by_value
+        objectives = objective(np.stack((summed, total - summed)), self._floor)
+        gains: np.ndarray = (objectives[0] + objectives[1]) - objective(total, self._floor)
+        return gains
+
+    def _refined(self, by_value: np.ndarray, questions: QuestionsForKey, gain: np.float32,
+                 chosen: frozenset[int]) -> tuple[np.float32, frozenset[int]]:
+        """Return the question after values were moved between yes and no, with its gain."""
+        assignment = np.zeros(len(by_value), dtype=np.int64)
+        assignment[[value for value in chosen if value < len(by_value)]] = 1
+        clusters = np.zeros((_BOTH, by_value.shape[1]))
+        np.add.at(clusters, assignment, by_value)
+        gained = refine(by_value, clusters, assignment, questions.num_iters_refine, _BOTH, self._floor)
+        return np.float32(gain + gained), frozenset(np.flatnonzero(assignment == 1).tolist())
+
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +188,7 @@ _MULTIPLE = 8          # leaves, when their number is rounded to a multiple
 
 
 def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
-    """Roots from lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
+    """Parse roots, lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
     roots = []
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -42,11 +207,15 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
 
 
 def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
-    """int64 (events,): the leaf of each event, int32 (events, width + 1).
+    """Return the leaf of each event, int64 (events,). Kaldi: EventMap::Map.
+
+    Parameters
+    ----------
+    events : int32 (events, width + 1), pdf class and phones
 
     Raises
     ------
-    Nnet3Error : an event for which the tree has no leaf. Kaldi: EventMap::Map
+    Nnet3Error : an event for which the tree has no leaf
     """
     leaves = np.empty(len(events), dtype=np.int64)
     pending: list[tuple[Map | None, np.ndarray]] = [(tree, np.arange(len(events)))]
@@ -71,7 +240,7 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
 
 
 def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
-    """The tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
+    """Return the tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
     if tree is None:
         return None
     if isinstance(tree, Constant):
@@ -82,7 +251,7 @@ def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
 
 
 def _numbers(tree: Map | None) -> list[int]:
-    """The leaves of a tree, ascending, each once."""
+    """Return the leaves of a tree, ascending, each once."""
     if tree is None:
         return []
     if isinstance(tree, Constant):
@@ -92,13 +261,13 @@ def _numbers(tree: Map | None) -> list[int]:
 
 
 def _renumbered(tree: Map | None) -> tuple[Map | None, int]:
-    """The tree with its leaves numbered from 0 without gaps, in their order; and how many there are."""
+    """Return the tree with its leaves numbered from 0 without gaps, in their order; and their number."""
     numbers = _numbers(tree)
     return substituted(tree, {old: Constant(new) for new, old in enumerate(numbers)}), len(numbers)
 
 
 def _per_leaf(moments: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The leaves that occur, ascending, and the sums of moments of each."""
+    """Return the leaves that occur, ascending, and the sums of moments of each."""
     numbers, places = np.unique(leaves, return_inverse=True)
     sums = np.zeros((len(numbers), moments.shape[1]))
     np.add.at(sums, places.ravel(), moments)
@@ -106,7 +275,7 @@ def _per_leaf(moments: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def total_objective(stats: TreeStats, tree: Map | None) -> np.float32:
-    """The objective of statistics whose events are told apart by a tree. Kaldi: ObjfGivenMap."""
+    """Return the objective of statistics whose events are told apart by a tree. Kaldi: ObjfGivenMap."""
     return sum_float32(objective(_per_leaf(stats.moments, leaves_of(tree, stats.events))[1], stats.var_floor))
 
 
@@ -116,9 +285,9 @@ class _Merge(NamedTuple):
 
 
 def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: float) -> _Merge:
-    """The leaves, those merged that have the same root and are no more than ``threshold`` apart.
+    """Merge leaves that have the same root and are no more than ``threshold`` apart.
 
-    ``roots`` int (events,): the root of each event. Kaldi: ClusterEventMapRestrictedByMap.
+    Kaldi: ClusterEventMapRestrictedByMap. ``roots`` int (events,): the root of each event.
     """
     leaves, mapping, removed = leaves_of(tree, stats.events), {}, 0
     for root in np.unique(roots).tolist():
@@ -132,14 +301,14 @@ def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: fl
 
 
 def _to_first(numbers: np.ndarray, assignment: np.ndarray) -> dict[int, Map]:
-    """Where the leaves ``numbers`` of one root go: those of its c-th cluster become its c-th leaf, as in Kaldi."""
+    """Map leaves of one root so that those of its c-th cluster become its c-th leaf, as in Kaldi."""
     clusters = np.unique(assignment, return_inverse=True)[1].ravel()
     return {int(number): Constant(int(numbers[cluster])) for number, cluster in
             zip(numbers, clusters, strict=True)}
 
 
 def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: int, target: int) -> _Merge:
-    """Leaves of one root merged until ``target`` are left. Kaldi: ClusterEventMapToNClustersRestrictedByMap."""
+    """Merge leaves of one root until ``target`` are left. Kaldi: ClusterEventMapToNClustersRestrictedByMap."""
     if target < num_roots:
         logger.warning("num-clusters-required is less than size of map. Not doing anything.")
         return _Merge(tree, 0)
@@ -163,7 +332,7 @@ def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: i
 
 
 class _Stub(NamedTuple):
-    """The tree of the roots, and the statistics of what may be split further."""
+    """A tree of the roots, and the statistics of events that may be split further."""
 
     tree: Map
     num_leaves: int
@@ -194,7 +363,7 @@ def _per_frame(gain: float, stats: TreeStats) -> float:
 
 def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                options: BuildOptions) -> ContextDependency:
-    """A tree that splits roots by questions, then merges leaves that are alike.
+    """Build a tree that splits roots by questions, then merges similar leaves.
 
     Raises
     ------
@@ -206,7 +375,7 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
 
 def _build(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
            options: BuildOptions) -> tuple[Map | None, int]:
-    """The tree, and the number of its leaves."""
+    """Return the root of a tree, and the number of its leaves."""
     if options.threshold <= 0 and options.max_leaves <= 0:
         raise Nnet3Error("a tree needs a threshold above 0 or a greatest number of leaves",
                          "look at --thresh and --max-leaves")
@@ -252,9 +421,11 @@ def _say_gain(stats: TreeStats, split: TreeStats, grown: Grown, num_leaves: int)
 def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                     options: BuildOptions, max_leaves_second: int,
                     cluster_leaves: bool = True) -> tuple[ContextDependency, np.ndarray]:
-    """A tree of ``options.max_leaves`` leaves, split further; and int32 (leaves,), each leaf's leaf of the first.
+    """Build a tree of ``options.max_leaves`` leaves and split it further. Kaldi: BuildTreeTwoLevel.
 
-    Kaldi: BuildTreeTwoLevel.
+    Returns
+    -------
+    The second tree, and int32 (leaves,), each leaf's leaf of the first tree.
     """
     logger.info("****BuildTreeTwoLevel: building first level tree")
     first, num_first = _build(stats, roots, questions, topology, options)
@@ -284,7 +455,7 @@ def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Question
 
 def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarray,
                num_leaves: int) -> tuple[Map | None, np.ndarray]:
-    """The tree with its leaves ordered by the leaves of the first tree that they belong to, and these."""
+    """Return the tree with its leaves ordered by their leaves of the first tree, and these."""
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events
     if (parents < 0).any():
@@ -311,4 +482,3 @@ def warn_of_phones(stats: TreeStats, roots: Sequence[Root], topology: HmmTopolog
     unseen = sorted(of_roots - set(np.unique(stats.events[:, position + 1]).tolist()))
     if unseen:
         logger.warning("Saw no stats for following phones: %s", " ".join(map(str, unseen)))
-

@@ -1,21 +1,71 @@
-"""Clustering of statistics: by moving points, k-means, from the top down and from the bottom up.
+"""Clustering of statistics: by moving points, k-means, top down and bottom up; and the questions found by it.
 
 Points and clusters are moments, float64 (…, 1 + 2 dim), see :mod:`nnet3py.trees.stats`. Sums of objectives are float32,
-as Kaldi's are: with objectives of millions, rounding makes gains equal, and then the order decides. Kaldi:
-``cluster-utils.h``.
+as
+Kaldi's are: with objectives of millions, rounding makes gains equal, and then the order decides. Questions are sets of
+values of a key that tree nodes may ask for. Kaldi: ``cluster-utils.h``, ``Questions``.
 """
 from __future__ import annotations
 
 import heapq
+import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.hmm.tree import PDF_CLASS
+from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.random_sequence import CRandom
-from nnet3py.trees.nth_element import nth_element
-from nnet3py.trees.stats import distance, objective, sum_float32
+from nnet3py.trees.stats import TreeStats, distance, objective, sum_float32
+
+_FEW = 3          # this many are sorted by insertion
+
+
+def nth_element(items: MutableSequence[Any], nth: int) -> None:
+    """Reorder in place: the item that belongs at ``nth`` stands there, and no item before it is greater.
+
+    The order left is that of libstdc++'s ``std::nth_element`` (introselect; Musser, 1997), which decides which of
+    equally
+    good candidates comes first.
+    """
+    first, last = 0, len(items)
+    if not 0 <= nth < last:
+        return
+    splits_left = 2 * (last.bit_length() - 1)
+    while last - first > _FEW:
+        if splits_left == 0:
+            items[first:last] = sorted(items[first:last])
+            return
+        splits_left -= 1
+        cut = _partition(items, first, last)
+        if cut <= nth:
+            first = cut
+        else:
+            last = cut
+    items[first:last] = sorted(items[first:last])
+
+
+def _partition(items: MutableSequence[Any], first: int, last: int) -> int:
+    """Put items less than the median of three before the rest; return where the rest begins."""
+    places = (first + 1, first + (last - first) // 2, last - 1)
+    median = sorted(places, key=lambda place: items[place])[1]
+    items[first], items[median] = items[median], items[first]
+    pivot, low, high = items[first], first + 1, last
+    while True:
+        while items[low] < pivot:
+            low += 1
+        high -= 1
+        while pivot < items[high]:
+            high -= 1
+        if low >= high:
+            return low
+        items[low], items[high] = items[high], items[low]
+        low += 1
+
 
 _REFINE_PASSES, _NEAREST, _ROUNDS = 100, 5, 20       # of k-means
 _TRIES = 10                                          # k-means of each node from the top down
@@ -24,7 +74,7 @@ _EQUAL = 1e-5                                        # relative: a distance that
 
 @dataclass
 class _Candidate:
-    """What would become of a cluster with a point: ``value``, its objective then, as of ``time``."""
+    """A cluster that a point may move to: ``value``, its objective with the point, as of ``time``."""
 
     cluster: int
     time: int
@@ -32,10 +82,11 @@ class _Candidate:
 
 
 class _Refinement:
-    """Moves points between clusters for as long as that gains something. Kaldi: RefineClusterer.
+    """A search that moves points between clusters as long as that gains something. Kaldi: RefineClusterer.
 
     Points without statistics, such as phones that never occur, gain by rounding and may go to and fro in every pass.
-    They change no cluster, so once only they have moved in a pass, nothing else will.
+    They
+    change no cluster, so once only they have moved in a pass, no other point will.
     """
 
     def __init__(self, points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, nearest: int,
@@ -67,7 +118,7 @@ class _Refinement:
             candidate.value, candidate.time = self._value(candidate.cluster, point), self._time
 
     def run(self, passes: int) -> np.float32:
-        """Go over the points, at most ``passes`` times; returns what was gained."""
+        """Go over the points, at most ``passes`` times; return the gain."""
         gained = np.float32(0)
         points: Sequence[int] = range(len(self._points))
         for _ in range(passes):
@@ -81,7 +132,7 @@ class _Refinement:
         return gained
 
     def _move(self, point: int) -> np.float32:
-        """Move a point to the first cluster that gains something; returns the gain, or 0."""
+        """Move a point to the first cluster that gains something; return the gain, or 0."""
         candidates, source = self._candidates[point], int(self._assignment[point])
         own = next(candidate for candidate in candidates if candidate.cluster == source)
         self._refresh(own, point)
@@ -106,9 +157,13 @@ class _Refinement:
 
 def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, passes: int, nearest: int,
            var_floor: float) -> np.float32:
-    """Move points to better clusters; ``clusters`` and ``assignment`` int (points,) change in place. Returns the gain.
+    """Move points to better clusters, in place; return the gain. Kaldi: RefineClusters.
 
-    ``nearest``: how many clusters are tried for each point, its own among them. Kaldi: RefineClusters.
+    Parameters
+    ----------
+    clusters : float64 (clusters, 1 + 2 dim), moments, changed in place
+    assignment : int (points,), changed in place
+    nearest : int, clusters that are tried for each point, its own among them
     """
     if passes <= 0 or len(clusters) < 2:
         return np.float32(0)
@@ -117,7 +172,15 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
 
 @dataclass
 class Clusters:
-    """``assignment`` int64 (points,), ``clusters`` the moments of each, ``gain`` over one cluster of all."""
+    """A clustering.
+
+    Attributes
+    ----------
+    assignment : int64 (points,)
+    clusters : float64 (clusters, 1 + 2 dim), moments
+    gain : float32, over a single cluster of all points
+    rounds : objective before, and gain, of each round of refinement
+    """
 
     assignment: np.ndarray
     clusters: np.ndarray
@@ -126,12 +189,12 @@ class Clusters:
 
 
 def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
-    """Cluster points; returns all tries; the first with the largest gain is the result. Kaldi: ClusterKMeans."""
+    """Cluster points ``tries`` times; the first try with the largest gain is the result. Kaldi: ClusterKMeans."""
     return [_k_means_once(points, num_clusters, random, var_floor) for _ in range(tries)]
 
 
 def best_of(tries: Sequence[Clusters]) -> Clusters:
-    """The one with the largest gain; the first of several."""
+    """Return the clustering with the largest gain, the first of several."""
     return max(tries, key=lambda clustering: clustering.gain)
 
 
@@ -171,8 +234,10 @@ class _Node:
 class ClusterTree:
     """A binary tree of points. Kaldi: TreeCluster.
 
-    ``leaves`` int64 (points,): the leaf of each point; ``nodes``: the points of each inner node, in the order in which
-    they were split.
+    Attributes
+    ----------
+    leaves : int64 (points,), the leaf of each point
+    nodes : the points of each inner node, in the order in which they were split
     """
 
     leaves: np.ndarray
@@ -180,7 +245,7 @@ class ClusterTree:
 
 
 def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTree:
-    """Split points in two, the most profitable set first, until nothing is gained any more."""
+    """Split points in two, the most profitable set first, until no split gains anything."""
 
     def node(members: np.ndarray, leaf: int) -> _Node:
         new_node = _Node(members, leaf)
@@ -204,7 +269,13 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
 
 @dataclass
 class Merged:
-    """``assignment`` int64 (points,): clusters, renumbered from 0; ``change`` of the objective, at most 0."""
+    """Clusters of a bottom-up clustering.
+
+    Attributes
+    ----------
+    assignment : int64 (points,), clusters, renumbered from 0
+    change : float32, of the objective, at most 0
+    """
 
     assignment: np.ndarray
     change: np.float32
@@ -215,9 +286,12 @@ def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clus
               var_floor: float, queue_equal: bool = False) -> Merged:
     """Merge the nearest points of a group until they are ``threshold`` apart, or ``min_clusters`` are left.
 
-    ``groups`` int (points,): only points of one group are put together; clusters are numbered over all groups.
-    ``queue_equal``: distances equal to the threshold count in the beginning. Kaldi: ClusterBottomUp,
-    ClusterBottomUpCompartmentalized.
+    Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
+
+    Parameters
+    ----------
+    groups : int (points,); only points of one group are put together; clusters are numbered over all groups
+    queue_equal : bool, distances equal to the threshold count in the beginning
     """
     clusters = points.copy()
     parents = np.arange(len(points))
@@ -260,3 +334,148 @@ def _renumbered(parents: np.ndarray, alive: np.ndarray) -> np.ndarray:
     while (roots[roots] != roots).any():
         roots = roots[roots]
     return (np.cumsum(alive) - 1)[roots]
+
+
+logger = logging.getLogger(__name__)
+
+_NEAREST = 2              # clusters that refining a question tries, of two
+_FEW_KEPT = 10            # keeping less than a tenth of the statistics is worth a warning
+
+
+@dataclass
+class QuestionsForKey:
+    """Sets of values, ascending, and how many times a chosen set is refined at each node."""
+
+    sets: list[tuple[int, ...]] = field(default_factory=list)
+    num_iters_refine: int = 0
+
+
+@dataclass
+class Questions:
+    """Questions by key: the pdf class (-1) and positions in the window."""
+
+    by_key: dict[int, QuestionsForKey]
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Questions:
+        """Read questions; FormatError for other contents."""
+        reader.expect("<Questions>")
+        by_key: dict[int, QuestionsForKey] = {}
+        while (token := reader.token()) == "<Key>":
+            key = reader.integer()
+            if key in by_key:
+                raise reader.error(f"key {key} has questions twice")
+            by_key[key] = _read_key(reader)
+        reader.check_token(token, "</Questions>")
+        return cls(by_key)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write questions, text or binary."""
+        writer.token("<Questions>")
+        for key, questions in sorted(self.by_key.items()):
+            writer.token("<Key>")
+            writer.integer(key)
+            writer.token("<QuestionsForKey>")
+            writer.integer(len(questions.sets))
+            for values in questions.sets:
+                writer.integer_vector(values)
+            writer.token("<RefineClustersOptions>")
+            writer.integer(questions.num_iters_refine)
+            writer.integer(_NEAREST)
+            writer.token("</RefineClustersOptions>")
+            writer.token("</QuestionsForKey>")
+        writer.token("</Questions>")
+
+
+def _read_key(reader: TokenReader) -> QuestionsForKey:
+    reader.expect("<QuestionsForKey>")
+    count = reader.integer()
+    reader.check_count(count, 2, "questions")
+    sets = [tuple(sorted(set(reader.integer_vector().tolist()))) for _ in range(count)]
+    reader.expect("<RefineClustersOptions>")
+    iterations, _ = reader.integer(), reader.integer()
+    reader.expect("</RefineClustersOptions>")
+    reader.expect("</QuestionsForKey>")
+    return QuestionsForKey(sets, iterations)
+
+
+def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classes: int,
+                       num_iters_refine: int) -> Questions:
+    """Return all sets of phones as questions of every position, and the first pdf classes as questions of the class."""
+    ordered = sorted({tuple(sorted(phones)) for phones in sets})
+    if len(ordered) < len(sets):
+        logger.warning("%d duplicate questions present", len(sets) - len(ordered))
+    by_key = {key: QuestionsForKey(list(ordered), num_iters_refine) for key in range(width)}
+    by_key[PDF_CLASS] = QuestionsForKey([tuple(range(last)) for last in range(1, num_pdf_classes)], num_iters_refine)
+    return Questions(by_key)
+
+
+def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
+                  position: int) -> np.ndarray:
+    """Return moments of phones at ``position``, in some pdf classes, summed by set, float64 (sets, 1 + 2 dim).
+
+    Raises
+    ------
+    FormatError : a phone in no set, or in two, or no statistics left
+    """
+    kept = np.isin(stats.events[:, 0], np.asarray(pdf_classes))
+    if position + 1 >= stats.events.shape[1]:
+        raise FormatError(f"the statistics have no phone at position {position}", hint="look at --central-position")
+    phones = stats.events[:, position + 1]
+    kept &= phones >= 0
+    if not kept.any():
+        raise FormatError("All stats are NULL.", hint="no statistics have these pdf classes; look at --pdf-class-list")
+    if _FEW_KEPT * np.count_nonzero(kept) < len(stats):
+        logger.warning("Only %d of %d statistics have these pdf classes", np.count_nonzero(kept), len(stats))
+    by_phone = np.zeros((int(phones[kept].max()) + 1, stats.moments.shape[1]))
+    np.add.at(by_phone, phones[kept], stats.moments[kept])
+    seen = set(np.flatnonzero(by_phone[:, 0]).tolist())
+    missing = seen - {phone for phones_of_set in sets for phone in phones_of_set}
+    if missing:
+        logger.warning("Phones that have statistics but are in no set: %s", " ".join(map(str, sorted(missing))))
+    sums = np.zeros((len(sets), stats.moments.shape[1]))
+    for total, phones_of_set in zip(sums, sets, strict=True):
+        for phone in sorted(phones_of_set):
+            if phone < len(by_phone):
+                total += by_phone[phone]
+    for total, phones_of_set in zip(sums, sets, strict=True):
+        if total[0] == 0:
+            logger.warning("No statistics for the phones %s", " ".join(map(str, phones_of_set)))
+    return sums
+
+
+def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
+                  position: int) -> list[tuple[int, ...]]:
+    """Return sets of phones that sound alike: the nodes of a binary tree of the given sets.
+
+    Nnet3Error if there is nothing to split. Kaldi: AutomaticallyObtainQuestions.
+    """
+    points = stats_of_sets(stats, sets, pdf_classes, position)
+    tree = top_down(points, CRandom(), stats.var_floor)
+    if not tree.nodes:
+        raise Nnet3Error("the sets of phones cannot be split", "are there statistics of two of them?")
+
+    def phones(points_of_node: np.ndarray) -> tuple[int, ...]:
+        return tuple(sorted(phone for point in points_of_node.tolist() for phone in sets[point]))
+
+    leaves = range(int(tree.leaves.max()), -1, -1)
+    questions = [phones(members) for members in tree.nodes[1:]]
+    questions += [phones(np.flatnonzero(tree.leaves == leaf)) for leaf in leaves]
+    questions += [tuple(sorted(phones_of_set)) for phones_of_set in sets]
+    return [phone_set for phone_set in dict.fromkeys(questions) if phone_set]
+
+
+def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int], position: int,
+                  num_classes: int) -> tuple[list[tuple[int, ...]], list[Clusters], float]:
+    """Cluster phones in ``num_classes`` classes by k-means. Kaldi: KMeansClusterPhones.
+
+    Returns
+    -------
+    The classes, both tries, and the number of frames.
+    """
+    points = stats_of_sets(stats, sets, pdf_classes, position)
+    tries = k_means(points, num_classes, 2, CRandom(), stats.var_floor)
+    assignment = best_of(tries).assignment
+    classes = [tuple(sorted(phone for point in np.flatnonzero(assignment == number).tolist() for phone in sets[point]))
+               for number in range(num_classes)]
+    return classes, tries, float(points[:, 0].sum())

@@ -1,7 +1,9 @@
-"""Drawing of trees in GraphViz's language. Kaldi: ``TreeRenderer``."""
+"""Drawings of trees: in GraphViz's language (Kaldi: ``TreeRenderer``), and as SVG, a line for each leaf."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from itertools import count
 
 from nnet3py.errors import Nnet3Error
@@ -11,14 +13,14 @@ _PLAIN, _ON_PATH = ("black", 1), ("red", 3)          # color and width of lines
 
 
 class _Drawing:
-    """Writes nodes depth first."""
+    """A writer of nodes, depth first."""
 
     def __init__(self, tree: ContextDependency, names: Mapping[int, str], tooltips: bool) -> None:
         self._tree, self._names, self._tooltips = tree, names, tooltips
         self._ids = count()
 
     def node(self, tree: Map, number: int, event: Sequence[int] | None) -> Iterator[str]:
-        """Lines of a node and what is below; ``event``: pdf class and phones of a path to show, or None."""
+        """Yield the lines of a node and of its subtree; ``event``: pdf class and phones of a path to show, or None."""
         color, width = _PLAIN if event is None else _ON_PATH
         if isinstance(tree, Constant):
             yield f"{number}[shape=doublecircle, label={tree.answer},color={color}, penwidth={width}];"
@@ -73,7 +75,7 @@ class _Drawing:
         return f'"Ctx Position {key} = ?"'
 
     def lines(self, event: Sequence[int] | None) -> Iterator[str]:
-        """All lines."""
+        """Yield all lines of the drawing."""
         yield "digraph EventMap {"
         if self._tree.to_pdf is not None:
             yield from self.node(self._tree.to_pdf, next(self._ids), event)
@@ -82,15 +84,22 @@ class _Drawing:
 
 def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None,
             tooltips: bool = False) -> str:
-    """The tree for GraphViz's ``dot``; ``event``: a pdf class and the phones of a window, whose path is shown in red.
+    """Return a drawing of a tree for GraphViz's ``dot``.
 
-    Nnet3Error for a phone without a name.
+    Parameters
+    ----------
+    names : dict, names by phone
+    event : a pdf class and the phones of a window, whose path is shown in red; None for none
+
+    Raises
+    ------
+    Nnet3Error : a phone without a name
     """
     return "\n".join([*_Drawing(tree, names, tooltips).lines(event), ""])
 
 
 def parsed_query(text: str, numbers: Mapping[str, int], width: int) -> list[int]:
-    """The event that ``CLASS/PHONE/…`` names. Nnet3Error for anything else."""
+    """Return the event that ``CLASS/PHONE/…`` names. Nnet3Error for other text."""
     first, *phones = text.split("/")
     if not (first.isascii() and first.isdigit()) or len(phones) != width:
         raise Nnet3Error(f"expected a query such as 0{'/PHONE' * width}, found '{text}'")
@@ -98,3 +107,104 @@ def parsed_query(text: str, numbers: Mapping[str, int], width: int) -> list[int]
     if unknown:
         raise Nnet3Error(f"the symbol table has no phone '{unknown[0]}' of the query '{text}'")
     return [int(first), *(numbers[phone] for phone in phones)]
+
+
+_LINE, _COLUMN, _MARGIN, _LETTER = 18, 190, 12, 6.2        # pixels; the last, the width of a letter of the font
+_LONGEST = 26                                              # letters of a question that are shown
+_PATH_COLOR, _OTHER_COLOR = "#c0392b", "#7f8c8d"
+
+
+@dataclass
+class _Node:
+    """A node with its text, and the answer that leads to it."""
+
+    text: str
+    answer: str
+    on_path: bool
+    children: list[_Node] = field(default_factory=list)
+    line: float = 0.0
+
+
+def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None) -> _Node:
+    width, position = tree.context_width, tree.central_position
+
+    def name(key: int, value: int) -> str:
+        if key == PDF_CLASS or value == 0:
+            return str(value) if key == PDF_CLASS else "(none)"
+        if value not in names:
+            raise Nnet3Error(f"the symbol table has no name for phone {value}", "is it that of the tree?")
+        return names[value]
+
+    def asked(key: int) -> str:
+        if key == PDF_CLASS:
+            return "state"
+        return "phone" if key == position else f"phone {key - position:+d}"
+
+    def node(below: Map | None, answer: str, on_path: bool) -> _Node:
+        if below is None:
+            return _Node("", answer, False)
+        if isinstance(below, Constant):
+            return _Node(f"pdf {below.answer}", answer, on_path)
+        value = event[below.key + 1] if on_path and event is not None and below.key <= width else None
+        if isinstance(below, Split):
+            values = ", ".join(name(below.key, member) for member in sorted(below.values))
+            drawn = _Node(f"{asked(below.key)} in {values}?", answer, on_path)
+            is_yes = value is not None and value in below.values
+            drawn.children = [node(below.yes, "yes", is_yes), node(below.no, "no", value is not None and not is_yes)]
+            return drawn
+        drawn = _Node(f"{asked(below.key)}?", answer, on_path)
+        drawn.children = [node(child, name(below.key, entry), value == entry)
+                         for entry, child in enumerate(below.children) if child is not None]
+        return drawn
+
+    return node(tree.to_pdf, "", event is not None)
+
+
+def svg_picture(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None) -> str:
+    """Return a picture of a tree as SVG; the path of ``event``, a pdf class and the phones of a window, is red.
+
+    Long questions are cut, and shown whole when the pointer is on them. Nnet3Error for a phone without a name.
+    """
+    root = _nodes(tree, names, event)
+    num_lines, depth = _place(root, 0, 0)
+    parts = list(_drawn(root, 0))
+    height = (num_lines + 1) * _LINE + 2 * _MARGIN
+    width = (depth + 1) * _COLUMN + 2 * _MARGIN
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+                      f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="10">', *parts, "</svg>", ""])
+
+
+def html_page(picture: str, title: str) -> str:
+    """Return a page that shows a picture."""
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
+            f"<body>\n{picture}</body></html>\n")
+
+
+def _place(node: _Node, first: int, depth: int) -> tuple[int, int]:
+    """Give lines to a node and its subtree, from ``first`` on; return the next free line and the depth."""
+    if not node.children:
+        node.line = first
+        return first + 1, depth
+    line, deepest = first, depth
+    for child in node.children:
+        line, below = _place(child, line, depth + 1)
+        deepest = max(deepest, below)
+    node.line = (node.children[0].line + node.children[-1].line) / 2
+    return line, deepest
+
+
+def _drawn(node: _Node, depth: int) -> list[str]:
+    x, y = _MARGIN + depth * _COLUMN, _MARGIN + node.line * _LINE + _LINE
+    color = _PATH_COLOR if node.on_path else "#2c3e50"
+    shown = node.text if len(node.text) <= _LONGEST else node.text[:_LONGEST - 1] + "…"
+    parts = [f'<text x="{x}" y="{y:g}" fill="{color}"><title>{escape(node.text)}</title>{escape(shown)}</text>']
+    for child in node.children:
+        end_x, end_y = x + _COLUMN - 6, _MARGIN + child.line * _LINE + _LINE - 4
+        start_x, middle = x + min(len(shown), _LONGEST) * _LETTER + 4, x + _COLUMN - 34
+        line_color = _PATH_COLOR if child.on_path else _OTHER_COLOR
+        line = f"M{start_x:g} {y - 4:g}H{middle}V{end_y:g}H{end_x}"
+        parts.append(f'<path d="{line}" fill="none" stroke="{line_color}"/>')
+        parts.append(f'<text x="{end_x - 1}" y="{end_y - 2:g}" fill="{line_color}" font-size="8" '
+                     f'text-anchor="end">{escape(child.answer)}</text>')
+        parts += _drawn(child, depth + 1)
+    return parts

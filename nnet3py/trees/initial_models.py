@@ -37,7 +37,11 @@ class OldModel:
 
 def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopology, var_floor: float,
                    old: OldModel | None = None) -> tuple[GmmModel, np.ndarray]:
-    """A Gaussian for each pdf from its statistics, or a pdf of an old model; and float32 (pdfs,), the frames of each.
+    """Return a model with a Gaussian for each pdf from its statistics, or with copies of an old model's pdfs.
+
+    Returns
+    -------
+    The model, and float32 (pdfs,), the frames of each pdf.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def _warn_of_counts(counts: np.ndarray, model: TransitionModel) -> None:
 
 
 def _gaussian(moments: np.ndarray, var_floor: float) -> DiagGmm:
-    """The Gaussian of moments, in single precision as Kaldi computes it."""
+    """Return the Gaussian of moments, in single precision as Kaldi computes it."""
     frames, dim = np.float32(moments[0]), len(moments) // 2
     mean = moments[1:1 + dim].astype(np.float32) * (np.float32(1) / frames)
     square = moments[1 + dim:].astype(np.float32) * (np.float32(1) / frames)
@@ -78,7 +82,7 @@ def _gaussian(moments: np.ndarray, var_floor: float) -> DiagGmm:
 
 
 def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np.ndarray) -> list[DiagGmm]:
-    """For each pdf of the tree, a copy of the old model's pdf that has most of its frames."""
+    """Return, for each pdf of the tree, a copy of the old model's pdf that has most of its frames."""
     shift = tree.central_position - old.tree.central_position
     width = old.tree.context_width
     if shift < 0 or shift + width > tree.context_width:
@@ -92,7 +96,10 @@ def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np
 
 
 def global_gaussian(stats: np.ndarray) -> DiagGmm:
-    """The Gaussian of all frames in normalization statistics. Nnet3Error if there are none, or if some do not vary."""
+    """Return the Gaussian of all frames in normalization statistics.
+
+    Nnet3Error if there are no frames, or a column that does not vary.
+    """
     if not stats[0, -1]:
         raise Nnet3Error("there are no features", "look at --train-feats")
     mean, variance = mean_and_variance(stats)
@@ -103,7 +110,10 @@ def global_gaussian(stats: np.ndarray) -> DiagGmm:
 
 def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagGmm,
                  perturb_factor: float = 0.0) -> GmmModel:
-    """A model whose pdfs are all the same, or moved at random by that many standard deviations."""
+    """Return a model whose pdfs are all the same.
+
+    With ``perturb_factor`` their means are moved at random by that many standard deviations.
+    """
     random, pdfs = CRandom(), []
     for _ in range(tree.num_pdfs):
         means = gaussian.means_inv_vars
@@ -116,10 +126,14 @@ def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagG
 
 @dataclass(frozen=True)
 class BiphoneCounts:
-    """How often phones occurred, by phone, and by left phone (0: none) and phone; and how often suffices for own pdfs.
+    """Counts of phones and biphones, and how many suffice for own pdfs.
 
-    A biphone needs ``least_biphone``; a phone needs more than ``least_monophone`` for pdfs that its rare biphones
-    share.
+    Attributes
+    ----------
+    phones : dict, occurrences by phone
+    biphones : dict, occurrences by left phone (0: none) and phone
+    least_biphone : int, occurrences that a biphone needs for own pdfs
+    least_monophone : int; a phone needs more for pdfs that its rare biphones share
     """
 
     phones: Mapping[int, int]
@@ -130,7 +144,7 @@ class BiphoneCounts:
     @classmethod
     def parse(cls, lines: Sequence[str], num_phones: int, least_biphone: int, least_monophone: int,
               path: str = "") -> BiphoneCounts:
-        """Read lines ``LEFT PHONE COUNT`` and ``PHONE COUNT``; FormatError for others."""
+        """Parse lines ``LEFT PHONE COUNT`` and ``PHONE COUNT``; FormatError for others."""
         phones: dict[int, int] = {}
         biphones: dict[tuple[int, int], int] = {}
         for number, line in enumerate(lines, 1):
@@ -151,10 +165,11 @@ class BiphoneCounts:
 
 def biphone_tree(topology: HmmTopology, sets: Sequence[Sequence[int]], ci_phones: Sequence[int],
                  counts: BiphoneCounts | None = None) -> ContextDependency:
-    """The tree of all pairs of sets of phones, left and central, with pdfs of their own.
+    """Return the tree of all pairs of sets of phones, left and central, with pdfs of their own.
 
     ``ci_phones`` have their own pdfs whatever comes before. Raises Nnet3Error for phones with more than two pdf
-    classes. Kaldi: BiphoneContextDependencyFull.
+    classes.
+    Kaldi: BiphoneContextDependencyFull.
     """
     classes = {topology.num_pdf_classes(phone) for phone in topology.phones}
     if not classes <= set(range(1, _MAX_CLASSES + 1)):
@@ -174,7 +189,7 @@ class _BiphoneTree:
         self._of_all: Map | None = None
 
     def tree(self) -> ContextDependency:
-        """The tree of all phones; logs how many pdfs it has."""
+        """Return the tree of all phones; log how many pdfs it has."""
         by_phone: dict[int, Map] = {phone: self._new() for phone in self._ci_phones}
         for number, phones in enumerate(self._sets):
             table = self._left_table(phones, number)
@@ -189,7 +204,7 @@ class _BiphoneTree:
         return Table(PDF_CLASS, tuple(Constant(next(self._pdfs)) for _ in range(self._num_classes)))
 
     def _left_table(self, phones: Sequence[int], number: int) -> Map:
-        """By left phone, for a set of central ones."""
+        """Return the table by left phone for a set of central phones."""
         if self._num_classes == 1:
             of_left: dict[int, Map] = {0: Constant(next(self._pdfs))}
             for left_set in self._sets:
@@ -219,7 +234,7 @@ class _BiphoneTree:
 
 
 def phone_sets(lines: Iterator[Sequence[int]] | Sequence[Sequence[int]], path: str = "") -> list[tuple[int, ...]]:
-    """Sets of phones, one per line. FormatError for an empty one, and for a phone twice."""
+    """Return sets of phones, one per line; FormatError for an empty set, and for a phone given twice."""
     sets = [tuple(line) for line in lines]
     every = [phone for phones in sets for phone in phones]
     if not all(sets) or len(set(every)) < len(every) or min(every, default=1) < 1:

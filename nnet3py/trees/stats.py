@@ -1,4 +1,4 @@
-"""Statistics of features by event, an HMM state in a context of phones: what trees are made from.
+"""Statistics of features by event, an HMM state in a context of phones, from which trees are built.
 
 Kaldi: ``BuildTreeStatsType``, ``GaussClusterable``, ``AccumulateTreeStats``.
 """
@@ -26,14 +26,14 @@ _SMALLEST = 12               # bytes of an event with its statistics, at least
 
 @dataclass
 class TreeStats:
-    """How often each event occurred, with the moments of its features.
+    """Moments of the features of each event.
 
     Attributes
     ----------
     events : int32 (events, width + 1): the pdf class, then the phones of the window; ABSENT (-1) for what an event does
         not say; in Kaldi's order
     moments : float64 (events, 1 + 2 dim): frames, sum of the features, sum of their squares
-    floors : float64 (events,): the least variance of each
+    floors : float64 (events,), least variance of each event
     """
 
     events: np.ndarray
@@ -45,16 +45,16 @@ class TreeStats:
 
     @property
     def var_floor(self) -> float:
-        """The least variance of sums of these statistics: that of the first."""
+        """The least variance of sums of these statistics: that of the first event."""
         return float(self.floors[0]) if len(self.floors) else 0.0
 
     def chosen(self, which: np.ndarray) -> TreeStats:
-        """Some of the events, by number or by mask."""
+        """Return the statistics of some events, by number or by mask."""
         return TreeStats(self.events[which], self.moments[which], self.floors[which])
 
     @classmethod
     def read(cls, reader: TokenReader) -> TreeStats:
-        """Read statistics; FormatError for anything else. Kaldi: ReadBuildTreeStats."""
+        """Read statistics; FormatError for other contents. Kaldi: ReadBuildTreeStats."""
         reader.expect("BTS")
         count = reader.integer("uint32")
         reader.check_count(count, _SMALLEST, "events")
@@ -78,7 +78,7 @@ class TreeStats:
         return cls(table, np.array(moments).reshape(count, -1), np.array(floors))
 
     def write(self, writer: TokenWriter) -> None:
-        """Write them, text or binary. Kaldi: WriteBuildTreeStats."""
+        """Write statistics, text or binary. Kaldi: WriteBuildTreeStats."""
         writer.token("BTS")
         writer.integer(len(self), "uint32")
         for values, row, floor in zip(self.events.tolist(), self.moments, self.floors.tolist(), strict=True):
@@ -98,7 +98,7 @@ class TreeStats:
 
 
 def _pairs(values: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """An event as Kaldi orders it: pairs of key and value."""
+    """Return an event as Kaldi orders it: pairs of key and value."""
     return tuple((column - 1, value) for column, value in enumerate(values) if value != ABSENT)
 
 
@@ -126,15 +126,15 @@ def _read_gaussian(reader: TokenReader) -> tuple[float, np.ndarray]:
 
 
 class Accumulator:
-    """Gathers statistics utterance by utterance; memory grows with the number of events only.
+    """A sum of statistics, utterance by utterance; memory grows with the number of events only.
 
     Parameters
     ----------
-    model : the transition model that the alignments belong to
-    width, position : phones in the window, and which of them is the phone itself
+    model : TransitionModel of the alignments
+    width, position : int, phones in the window, and position of the phone itself
     ci_phones : phones (after mapping) whose neighbors do not count
-    phone_map : int array by phone, or None
-    var_floor : the least variance, stored with each event
+    phone_map : int array indexed by phone, or None
+    var_floor : float, least variance, stored with each event
     """
 
     def __init__(self, model: TransitionModel, width: int, position: int, ci_phones: Iterable[int] = (),
@@ -173,7 +173,7 @@ class Accumulator:
         return True
 
     def _events(self, ids: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """int32 (frames, width + 1), the event of each frame."""
+        """Return the event of each frame, int32 (frames, width + 1)."""
         phones = self._model.transition_id_to_phone[ids[starts]].astype(np.int64)
         if self._phone_map is not None:
             phones = _mapped(phones, self._phone_map)
@@ -187,7 +187,7 @@ class Accumulator:
         return np.column_stack((classes, of_frame)).astype(np.int32)
 
     def stats(self) -> TreeStats:
-        """What was gathered."""
+        """Return the statistics accumulated."""
         events = np.frombuffer(b"".join(self._numbers), dtype=np.int32).reshape(-1, self._width + 1)
         moments = np.array(self._moments).reshape(len(events), -1)
         return in_order(TreeStats(events, moments, np.full(len(events), self._floor)))
@@ -201,15 +201,15 @@ def _mapped(phones: np.ndarray, phone_map: np.ndarray) -> np.ndarray:
 
 
 def in_order(stats: TreeStats) -> TreeStats:
-    """The statistics in Kaldi's order of events."""
+    """Return the statistics in Kaldi's order of events."""
     keys = [_pairs(values) for values in stats.events.tolist()]
     return stats.chosen(np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64))
 
 
 def summed(parts: Iterable[TreeStats]) -> TreeStats:
-    """The sum of several statistics; an event's floor is that of the first one that has it. Kaldi: sum-tree-stats.
+    """Return the sum of several statistics; an event's floor is that of the first part that has it.
 
-    ShapeError for features of different dimensions.
+    ShapeError for features of different dimensions. Kaldi: sum-tree-stats.
     """
     numbers: dict[tuple[tuple[int, int], ...], int] = {}
     events: list[list[int]] = []
@@ -235,7 +235,7 @@ def summed(parts: Iterable[TreeStats]) -> TreeStats:
 
 
 def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
-    """The log-likelihood of the frames that moments (…, 1 + 2 dim) sum, under their own Gaussian; float32 (…,).
+    """Return the log-likelihood of the frames that moments (…, 1 + 2 dim) sum, under their own Gaussian, float32 (…,).
 
     0 where there are no frames. Kaldi: GaussClusterable::Objf.
     """
@@ -251,13 +251,13 @@ def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
 
 
 def distance(first: np.ndarray, second: np.ndarray, var_floor: float) -> np.ndarray:
-    """What is lost by putting statistics together, float32, at least 0. Kaldi: Clusterable::Distance."""
+    """Return the loss in objective by merging statistics, float32, at least 0. Kaldi: Clusterable::Distance."""
     apart = objective(first, var_floor) + objective(second, var_floor)
     return np.maximum(apart - objective(first + second, var_floor), np.float32(0))
 
 
 def sum_float32(values: Iterable[np.float32]) -> np.float32:
-    """The sum in single precision, in order, as Kaldi adds objectives."""
+    """Return the sum in single precision, in order, as Kaldi adds objectives."""
     total = np.float32(0)
     for value in values:
         total = np.float32(total + value)
@@ -265,6 +265,6 @@ def sum_float32(values: Iterable[np.float32]) -> np.float32:
 
 
 def check_not_empty(stats: TreeStats) -> None:
-    """FormatError if there is nothing in the statistics."""
+    """Raise FormatError if there are no events in the statistics."""
     if not len(stats):
         raise FormatError("the tree statistics are empty", hint="were there alignments for the features?")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.wave_file import FULL_SCALE
+from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.sound import open_sound
 from nnet3py.vosk.models import Model

@@ -1,19 +1,14 @@
-"""Networks as a list of layers: an xconfig file and the config lines it stands for. Kaldi: steps/libs/nnet3/xconfig.
+"""Layers of xconfig files, expanded into config lines: Kaldi's ``steps/libs/nnet3/xconfig`` for our commands.
 
-``expand(text).final`` is config text for ``Nnet.from_config``. docs/xconfig.md describes every layer type.
+``expand(text) -> Expansion`` (``expand.py``) makes the configs of a file, ``XconfigLine`` (``line.py``) is one of its
+lines, and ``Layer`` (``layer.py``) the base of all layer types, which are in the files of their families. Names of
+components and nodes, the order of lines and even blanks are Kaldi's, so that the configs are equal to the byte.
 
-docs/xconfig.md describes each layer type. ``expand(text, path=None, existing=()) -> Expansion`` with ``init``,
-``ref``, ``final`` (config text), ``with_options``, ``normalized``, ``files`` and ``layers``; it imports neither numpy
-nor the network. ``line.py``: ``XconfigLine(text, path, number)`` with ``type``, ``name``, ``values``,
-``error(message, hint)``. ``descriptor.py``: ``Descriptor(operator, arguments)`` with ``text(spell)`` and
-``dim(dim_of)``. ``layer.py``: ``Layer``, whose types declare ``OPTIONS`` (key → default, whose type is the option's)
-and ``AUXILIARY``, check values in ``derive()``, and give ``output()``, ``output_dim()``, ``auxiliary(part)`` and
-``build(lines)``; ``ConfigLines.step(name, type, settings, input)`` adds a component with its node. ``registry.py``
-maps a type to its module and class. ``cli/nnet/xconfig_to_configs.py`` writes the files and measures contexts.
+The result is text: nothing here imports components, the compiler, numpy or numba. Kaldi's own scripts could do it
+where Kaldi is installed.
 """
 from __future__ import annotations
 
-from nnet3py.xconfig.expand import Expansion, existing_nodes, expand
-from nnet3py.xconfig.registry import LAYER_MODULES, layer_class
+from nnet3py.xconfig.expand import LAYER_MODULES, Expansion, existing_nodes, expand, layer_class
 
 __all__ = ["LAYER_MODULES", "Expansion", "existing_nodes", "expand", "layer_class"]

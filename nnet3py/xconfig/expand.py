@@ -1,32 +1,97 @@
-"""From the text of an xconfig file to the config files it stands for."""
+"""Expansion of xconfig files into config files, and layer types by their names."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from nnet3py.config_line import did_you_mean
 from nnet3py.errors import ConfigError
 from nnet3py.xconfig.layer import ConfigLines, EarlierLayers, Layer
-from nnet3py.xconfig.line import parse_xconfig
-from nnet3py.xconfig.registry import layer_class
+from nnet3py.xconfig.line import XconfigLine, parse_xconfig
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
+_BASIC = ("relu", "relu-renorm", "relu-batchnorm", "relu-batchnorm-dropout", "relu-dropout", "relu-batchnorm-so",
+          "batchnorm-so-relu", "batchnorm", "sigmoid", "tanh")
+_ATTENTION = ("attention-renorm", "attention-relu-renorm", "attention-relu-batchnorm", "relu-renorm-attention")
+_CONVOLUTION = ("relu-conv", "conv", "conv-relu", "conv-renorm", "relu-conv-renorm", "batchnorm-conv",
+                "conv-relu-renorm", "batchnorm-conv-relu", "relu-batchnorm-conv", "relu-batchnorm-noconv",
+                "relu-noconv", "conv-relu-batchnorm", "conv-relu-batchnorm-so", "conv-relu-batchnorm-dropout",
+                "conv-relu-dropout")
+
+LAYER_MODULES: dict[str, tuple[str, str]] = {      # type -> module and class
+    "input": ("basic", "InputLayer"),
+    "output": ("basic", "OutputLine"),
+    "output-layer": ("basic", "OutputLayer"),
+    **{f"{words}-layer": ("basic", "BasicLayer") for words in _BASIC},
+    "fixed-affine-layer": ("single", "FixedAffineLayer"),
+    "affine-layer": ("single", "AffineLayer"),
+    "idct-layer": ("single", "IdctLayer"),
+    "spec-augment-layer": ("single", "SpecAugmentLayer"),
+    "renorm-component": ("single", "RenormLayer"),
+    "batchnorm-component": ("single", "BatchNormLayer"),
+    "no-op-component": ("single", "NoOpLayer"),
+    "linear-component": ("single", "LinearLayer"),
+    "affine-component": ("single", "AffineComponentLayer"),
+    "scale-component": ("single", "PerElementLayer"),
+    "offset-component": ("single", "PerElementLayer"),
+    "dim-range-component": ("single", "DimRangeLayer"),
+    "combine-feature-maps-layer": ("single", "CombineFeatureMapsLayer"),
+    "channel-average-layer": ("single", "ChannelAverageLayer"),
+    "delta-layer": ("single", "DeltaLayer"),
+    "tdnnf-layer": ("basic", "TdnnfLayer"),
+    "prefinal-layer": ("basic", "PrefinalLayer"),
+    "stats-layer": ("basic", "StatsLayer"),
+    **{f"{words}-layer": ("basic", "AttentionLayer") for words in _ATTENTION},
+    **{f"{words}-layer": ("convolution", "ConvolutionLayer") for words in _CONVOLUTION},
+    "res-block": ("convolution", "ResBlock"),
+    "res2-block": ("convolution", "Res2Block"),
+    "lstm-layer": ("recurrent", "LstmLayer"),
+    "lstmp-layer": ("recurrent", "LstmpLayer"),
+    "lstmp-batchnorm-layer": ("recurrent", "LstmpBatchNormLayer"),
+    "fast-lstm-layer": ("recurrent", "FastLstmLayer"),
+    "fast-lstm-batchnorm-layer": ("recurrent", "FastLstmBatchNormLayer"),
+    "lstmb-layer": ("recurrent", "LstmbLayer"),
+    "fast-lstmp-layer": ("recurrent", "FastLstmpLayer"),
+    "fast-lstmp-batchnorm-layer": ("recurrent", "FastLstmpBatchNormLayer"),
+    "gru-layer": ("gru", "GruLayer"),
+    "pgru-layer": ("gru", "PgruLayer"),
+    "norm-pgru-layer": ("gru", "NormPgruLayer"),
+    "opgru-layer": ("gru", "OpgruLayer"),
+    "norm-opgru-layer": ("gru", "NormOpgruLayer"),
+    "fast-gru-layer": ("gru", "FastGruLayer"),
+    "fast-pgru-layer": ("gru", "FastPgruLayer"),
+    "fast-norm-pgru-layer": ("gru", "FastNormPgruLayer"),
+    "fast-opgru-layer": ("gru", "FastOpgruLayer"),
+    "fast-norm-opgru-layer": ("gru", "FastNormOpgruLayer"),
+}
+
+
+def layer_class(type: str, line: XconfigLine | None = None) -> type[Layer]:
+    """Return the class of a layer type. Raises ConfigError, with ``line`` if given, for an unknown type."""
+    if type not in LAYER_MODULES:
+        line = line or XconfigLine(f"{type} name=x")
+        raise line.error(f"there is no layer type '{type}'", did_you_mean(type, list(LAYER_MODULES)))
+    module, name = LAYER_MODULES[type]
+    return getattr(import_module(f"nnet3py.xconfig.{module}"), name)  # type: ignore[no-any-return]
+
 
 @dataclass(frozen=True)
 class Expansion:
-    """What an xconfig file stands for.
+    """Config files of an xconfig file.
 
     Attributes
     ----------
-    layers : the layers in order
+    layers : layers in order
     init : config of the network from which a fixed transform is estimated; None if no layer needs one
-    ref : config of the whole network, fixed transforms with random values
-    final : config of the whole network, fixed transforms from their files
-    with_options : the xconfig with every option of every layer
-    normalized : the same, with inputs written out
-    files : text, by path, of files that the configs refer to and that conversion makes
+    ref : config of the whole network, with random values in fixed transforms
+    final : config of the whole network, with fixed transforms from their files
+    with_options : the xconfig with all options of all layers
+    normalized : ``with_options`` with inputs written out
+    files : text of further files that the configs name, by path
     """
 
     layers: tuple[Layer, ...]
@@ -39,12 +104,12 @@ class Expansion:
 
 
 def expand(text: str, path: str | None = None, existing: Sequence[tuple[str, int]] = ()) -> Expansion:
-    """Turn the text of an xconfig file into config text. Nothing is read or written.
+    """Expand the text of an xconfig file into config lines. No file is read or written.
 
     Parameters
     ----------
-    text : the lines of the file
-    path : its name, for messages
+    text : lines of the file
+    path : name of the file, for messages
     existing : name and dimension of each node of a network to build on; see :func:`existing_nodes`
 
     Raises
@@ -73,5 +138,5 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def existing_nodes(nnet: Nnet) -> list[tuple[str, int]]:
-    """Name and dimension of each node that the layers built on a network may take as input."""
+    """Return name and dimension of each node of a network that layers on top of it may take as input."""
     return [(name, nnet.node_dim(i)) for i, name in enumerate(nnet.node_names) if not nnet.is_component_input(i)]

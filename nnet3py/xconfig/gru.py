@@ -1,7 +1,8 @@
-"""GRU layers whose gates are separate components: ``gru-layer``, ``pgru-layer``, ``opgru-layer``, ``norm-…``.
+"""GRU layers: with separate gates (``gru-layer``, ``pgru-layer``, ``opgru-layer``, ``norm-…``), or ``fast-…``.
 
 z is the update gate, r the reset gate, o the output gate (of the opgru family, which has no r), h the proposal for
-the cell y. What is fed back is s: the output, or the first columns of its projection.
+the cell y. The recurrence is s: the output, or the first columns of its projection. In ``fast-…`` layers c is the cell
+and y the output; the cell's component gives the proposal h and the cell side by side.
 """
 from __future__ import annotations
 
@@ -22,29 +23,29 @@ DROPOUT: dict[str, Value] = {"dropout-proportion": NO_DROPOUT, "dropout-per-fram
 
 
 class GruBase(RecurrentLayer):
-    """What the GRU layers here and in fast_gru.py share."""
+    """Base of GRU layers."""
 
-    NORMALIZED = False      # the output is batch-normalized and what is fed back renormalized
-    OUTPUT_GATE = False     # an output gate instead of a reset gate
-    PREDROP = "{}_predrop_t"      # what a gate's node before dropout is called
+    NORMALIZED = False      # whether the output is batch-normalized and the recurrence renormalized
+    OUTPUT_GATE = False     # whether there is an output gate instead of a reset gate
+    PREDROP = "{}_predrop_t"      # name of a gate's node before dropout
 
     def affine(self, lines: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
-        """A full matrix."""
+        """Append an affine component."""
         l2 = f" {self.l2}" if "l2-regularize" in self.OPTIONS else ""
         self.component(lines, part, AFFINE,
                        f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')}{l2}")
 
     def gate_dims(self) -> dict[str, int]:
-        """The gates and their dimensions."""
+        """Return the gates and their dimensions."""
         return {"z": self.cell, "o": self.cell} if self.OUTPUT_GATE else {"z": self.cell, "r": self.projected[0]}
 
     def add_gate_components(self, lines: ConfigLines) -> None:
-        """The sigmoids of both gates."""
+        """Append the sigmoids of both gates."""
         for gate, dim in self.gate_dims().items():
             self.component(lines, gate, "SigmoidComponent", f"dim={dim} {self.self_repair()}")
 
     def add_dropout_components(self, lines: ConfigLines) -> None:
-        """Dropout of both gates, for which the opgru family has one component."""
+        """Append dropout of both gates, for which the opgru family has one component."""
         if self.dropout == NO_DROPOUT:
             return
         if self.OUTPUT_GATE:
@@ -54,7 +55,7 @@ class GruBase(RecurrentLayer):
                 self.dropout_component(lines, f"dropout_{gate}", dim)
 
     def add_gate(self, lines: ConfigLines, gate: str, matrix: str) -> None:
-        """The nodes of one gate."""
+        """Append the nodes of a gate."""
         self.node(lines, f"{gate}_t_pre", matrix, self.with_delayed("s_t"))
         if self.dropout == NO_DROPOUT:
             self.node(lines, f"{gate}_t", gate, self.at(f"{gate}_t_pre"))
@@ -64,11 +65,11 @@ class GruBase(RecurrentLayer):
             self.node(lines, f"{gate}_t", "dropout" if self.OUTPUT_GATE else f"dropout_{gate}", self.at(before))
 
     def add_truncation(self, lines: ConfigLines) -> None:
-        """The component through which derivatives go back in time."""
+        """Append the component that truncates derivatives through time."""
         self.component(lines, "s_r", "BackpropTruncationComponent", f"dim={self.projected[0]} {self.truncation()}")
 
     def add_norms(self, lines: ConfigLines) -> None:
-        """Batch normalization of the output, and renormalization of what is fed back."""
+        """Append batch normalization of the output, and renormalization of the recurrence."""
         self.component(lines, "batchnorm", "BatchNormComponent", f"dim={self.output_dim()} target-rms=1.0")
         self.component(lines, "renorm", "NormalizeComponent", f"dim={self.projected[0]} target-rms=1.0")
 
@@ -78,7 +79,7 @@ class GruLayer(GruBase):
 
     OPTIONS = GRU
     CELL_FROM_INPUT = True
-    CELL = "s_t"            # the value of which the update gate keeps a part
+    CELL = "s_t"            # name of the node of which the update gate keeps a part
 
     def output(self) -> str:
         return self.at("s_t")
@@ -92,7 +93,7 @@ class GruLayer(GruBase):
         for gate in self.gate_dims():
             self.add_gate(lines, gate, f"W_z.xs_{gate}")
         self.add_proposal(lines)
-        # 1 - z is the part of the proposal that the cell takes over.
+        # 1 - z is the weight of the proposal in the cell.
         rest = f"Sum(Scale(-1.0,{self.at('z_t')}), Const(1.0, {self.cell}))"
         self.node(lines, "y1_t", "y1", f"Append({self.at('h_t')}, {rest})")
         self.node(lines, "y2_t", "y2", f"Append({self.delayed(self.CELL)}, {self.at('z_t')})")
@@ -100,27 +101,27 @@ class GruLayer(GruBase):
         self.add_output(lines)
 
     def add_matrices(self, lines: ConfigLines) -> None:
-        """The full matrices of gates and proposal."""
+        """Append the affine components of gates and proposal."""
         recurrent = self.projected[0]
         for gate, dim in self.gate_dims().items():
             self.affine(lines, f"W_z.xs_{gate}", self.input_dim + recurrent, dim)
         self.affine(lines, "W_h.UW", self.input_dim + (0 if self.OUTPUT_GATE else recurrent), self.cell)
 
     def add_products(self, lines: ConfigLines) -> None:
-        """The products of gates with what they let through, and the sum that is the cell."""
+        """Append the products with gates, and the sum that is the cell."""
         first, dim = ("o1", self.cell) if self.OUTPUT_GATE else ("h1", self.projected[0])
         for part, columns in ((first, dim), ("y1", self.cell), ("y2", self.cell)):
             self.component(lines, part, PRODUCT, f"input-dim={2 * columns} output-dim={columns}")
         self.component(lines, "y", "NoOpComponent", f"dim={self.cell}")
 
     def add_proposal(self, lines: ConfigLines) -> None:
-        """The nodes that make h_t from the input and what the reset gate lets through."""
+        """Append the nodes from the input and the gated recurrence to h_t."""
         self.node(lines, "h1_t", "h1", f"Append({self.at('r_t')}, {self.delayed('s_t')})")
         self.node(lines, "h_t_pre", "W_h.UW", f"Append({self.input}, {self.at('h1_t')})")
         self.node(lines, "h_t", "h", self.at("h_t_pre"))
 
     def add_output(self, lines: ConfigLines) -> None:
-        """The nodes from the cell to the output and what is fed back."""
+        """Append the nodes from the cell to output and recurrence."""
         self.add_truncation(lines)
         self.node(lines, "s_t", "s_r", self.at("y_t"))
 
@@ -132,13 +133,13 @@ class PgruLayer(GruLayer):
     AUXILIARY = ("h_t",)
     CELL_FROM_INPUT = False
     CELL = "y_t"
-    RENORM = "s_renorm_t"      # the node of what is fed back, renormalized
+    RENORM = "s_renorm_t"      # name of the node of the renormalized recurrence
 
     def output(self) -> str:
         return self.at("sn_t")
 
     def projection_input(self, lines: ConfigLines) -> str:
-        """The node that is projected."""
+        """Append the nodes of the projection's input, and return its name."""
         return "y_t"
 
     def add_output(self, lines: ConfigLines) -> None:
@@ -159,7 +160,7 @@ class PgruLayer(GruLayer):
 
 
 class NormPgruLayer(PgruLayer):
-    """``norm-pgru-layer``: ``pgru-layer`` with its output batch-normalized and what is fed back renormalized."""
+    """``norm-pgru-layer``: ``pgru-layer`` with batch-normalized output and renormalized recurrence."""
 
     OPTIONS = {**PgruLayer.OPTIONS, **DROPOUT}
     NORMALIZED = True
@@ -186,8 +187,120 @@ class OpgruLayer(PgruLayer):
 
 
 class NormOpgruLayer(OpgruLayer):
-    """``norm-opgru-layer``: ``opgru-layer`` with its output batch-normalized and what is fed back renormalized."""
+    """``norm-opgru-layer``: ``opgru-layer`` with batch-normalized output and renormalized recurrence."""
 
     OPTIONS = {**OpgruLayer.OPTIONS, **DROPOUT, "l2-regularize": 0.0}
     NORMALIZED = True
     RENORM = "s_t_preclip_renorm"
+
+
+NONLINEARITY: dict[str, Value] = {"gru-nonlinearity-options": " max-change=0.75"}
+
+
+class FastGruLayer(GruBase):
+    """``fast-gru-layer``: no projection; the output has ``cell-dim`` columns."""
+
+    OPTIONS = {**GRU, "ng-per-element-scale-options": " max-change=0.75", **NONLINEARITY}
+    CELL_FROM_INPUT = True
+    PREDROP = "{}_t_predrop"
+    RECURRENT_MATRIX = "xh"      # suffix of the matrices of input and recurrence
+
+    def output(self) -> str:
+        return self.at("y_t")
+
+    def build(self, lines: ConfigLines) -> None:
+        gates = self.gate_dims()
+        for gate, dim in gates.items():
+            self.affine(lines, f"W_{gate}.{self.RECURRENT_MATRIX}", self.input_dim + self.projected[0], dim)
+        self.affine(lines, "W_hpart.x", self.input_dim, self.cell)
+        self.add_gate_components(lines)
+        self.add_dropout_components(lines)
+        for gate in gates:
+            self.add_gate(lines, gate, f"W_{gate}.{self.RECURRENT_MATRIX}")
+        self.node(lines, "hpart_t", "W_hpart.x", self.input)
+        self.add_cell(lines)
+        self.add_output(lines)
+
+    def add_cell_component(self, lines: ConfigLines, type: str, settings: str, *inputs: str) -> None:
+        """Append the cell's component and its node."""
+        self.component(lines, "gru_nonlin", type, f"{settings} {self.string('gru-nonlinearity-options')}")
+        self.node(lines, "gru_nonlin_t", "gru_nonlin", f"Append({', '.join(inputs)})")
+
+    def add_cell(self, lines: ConfigLines) -> None:
+        """Append the nodes of the cell."""
+        self.add_cell_component(lines, "GruNonlinearityComponent", f"cell-dim={self.cell}", self.at("z_t"),
+                                self.at("r_t"), self.at("hpart_t"), self.delayed("s_t"))
+        self.range(lines, "y_t", "gru_nonlin_t", self.cell, self.cell)
+
+    def add_output(self, lines: ConfigLines) -> None:
+        """Append the nodes from the cell to output and recurrence."""
+        self.add_truncation(lines)
+        self.node(lines, "s_t", "s_r", self.at("y_t"))
+
+
+class FastPgruLayer(FastGruLayer):
+    """``fast-pgru-layer``: the output is projected, and only a part of it is fed back."""
+
+    OPTIONS = {**GRU, **PROJECTIONS, **NONLINEARITY}
+    AUXILIARY = ("c_t",)
+    CELL_FROM_INPUT = False
+    RECURRENT_MATRIX = "xs"
+    PROJECTION, PRECLIP = "W_y.c", "s_t_pre"      # the projection's matrix; the node of the recurrence before clipping
+
+    def add_cell(self, lines: ConfigLines) -> None:
+        self.add_cell_component(lines, "GruNonlinearityComponent",
+                                f"cell-dim={self.cell} recurrent-dim={self.projected[0]}", self.at("z_t"),
+                                self.at("r_t"), self.at("hpart_t"), self.delayed("c_t"), self.delayed("s_t"))
+        self.range(lines, "c_t", "gru_nonlin_t", self.cell, self.cell)
+
+    def projection_input(self, lines: ConfigLines) -> str:
+        """Append the nodes of the projection's input, and return its name."""
+        return "c_t"
+
+    def add_output(self, lines: ConfigLines) -> None:
+        recurrent, _ = self.projected
+        source = self.projection_input(lines)
+        self.affine(lines, self.PROJECTION, self.cell, self.output_dim())
+        projected = "y_t_tmp" if self.NORMALIZED else "y_t"
+        self.node(lines, projected, self.PROJECTION, self.at(source))
+        self.add_truncation(lines)
+        self.range(lines, self.PRECLIP, projected, 0, recurrent)
+        fed_back = self.PRECLIP
+        if self.NORMALIZED:
+            self.add_norms(lines)
+            self.node(lines, "s_t_renorm", "renorm", self.at(fed_back))
+            self.node(lines, "y_t", "batchnorm", self.at(projected))
+            fed_back = "s_t_renorm"
+        self.node(lines, "s_t", "s_r", self.at(fed_back))
+
+
+class FastNormPgruLayer(FastPgruLayer):
+    """``fast-norm-pgru-layer``: ``fast-pgru-layer`` with normalized output and normalized feedback."""
+
+    OPTIONS = {**FastPgruLayer.OPTIONS, **DROPOUT}
+    NORMALIZED = True
+
+
+class FastOpgruLayer(FastPgruLayer):
+    """``fast-opgru-layer``: an output gate instead of a reset gate."""
+
+    OUTPUT_GATE = True
+    PROJECTION, PRECLIP = "W_y.cdoto", "s_t_preclip"
+
+    def add_cell(self, lines: ConfigLines) -> None:
+        self.add_cell_component(lines, "OutputGruNonlinearityComponent", f"cell-dim={self.cell}", self.at("z_t"),
+                                self.at("hpart_t"), self.delayed("c_t"))
+        self.range(lines, "c_t", "gru_nonlin_t", self.cell, self.cell)
+
+    def projection_input(self, lines: ConfigLines) -> str:
+        self.component(lines, "cdoto", PRODUCT, f"input-dim={2 * self.cell} output-dim={self.cell}")
+        self.node(lines, "cdoto", "cdoto", self.append("c_t", "o_t"))
+        return "cdoto"
+
+
+class FastNormOpgruLayer(FastOpgruLayer):
+    """``fast-norm-opgru-layer``: ``fast-opgru-layer`` with normalized output and normalized feedback."""
+
+    OPTIONS = {**FastOpgruLayer.OPTIONS, **DROPOUT}
+    NORMALIZED = True
+    PRECLIP = "s_t_pre"

@@ -1,4 +1,4 @@
-"""What every layer type has: options with defaults, an input, an output, and the config lines it stands for."""
+"""Base class of layer types: options with defaults, input, output, and the config lines of a layer."""
 from __future__ import annotations
 
 import math
@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from nnet3py.config_line import did_you_mean
 from nnet3py.errors import ConfigError
-from nnet3py.xconfig.descriptor import Descriptor, parse_descriptor
-from nnet3py.xconfig.line import XconfigLine
+from nnet3py.xconfig.line import Descriptor, XconfigLine, parse_descriptor
 
 Value = bool | int | float | str
 
@@ -22,12 +21,14 @@ _EXPECTED = {bool: "true or false", int: "an integer", float: "a number"}
 
 
 class ConfigLines:
-    """The lines of the three config files as they grow, and the other files that go with them.
+    """Lines of the three config files while layers append to them, and other files that the lines name.
 
     Attributes
     ----------
-    texts : lines by config: "init", "ref" and "final"
-    files : text of other files by the path that the lines give
+    texts : dict of lists
+        Lines of each config: "init", "ref" and "final".
+    files : dict of str
+        Text of other files, by the path in the lines.
     """
 
     def __init__(self) -> None:
@@ -40,34 +41,34 @@ class ConfigLines:
             self.texts[config].append(line)
 
     def component(self, name: str, type: str, settings: str, configs: Sequence[str] = NETWORK) -> None:
-        """A component; ``settings`` are the pairs after its type."""
+        """Append the line of a component; ``settings`` are the pairs after its type."""
         self.add(f"component name={name} type={type} {settings}", configs)
 
     def node(self, name: str, component: str, input: str, configs: Sequence[str] = NETWORK) -> None:
-        """A component node."""
+        """Append the line of a component node."""
         self.add(f"component-node name={name} component={component} input={input}", configs)
 
     def step(self, name: str, type: str, settings: str, input: str, configs: Sequence[str] = NETWORK) -> str:
-        """A component and its node, both called ``name``; returns the name, which is the next step's input."""
+        """Append a component and its node, both called ``name``, and return the name for the next step's input."""
         self.component(name, type, settings, configs)
         self.node(name, name, input, configs)
         return name
 
     def dim_range(self, name: str, source: str, offset: int, dim: int) -> None:
-        """A node with some columns of another one."""
+        """Append the line of a dim-range node, ``dim`` columns of node ``source`` from ``offset`` on."""
         self.add(f"dim-range-node name={name} input-node={source} dim-offset={offset} dim={dim}")
 
 
 class Layer:
-    """A layer of an xconfig file.
+    """Layer of an xconfig file.
 
-    A type declares ``OPTIONS``, fills in and checks values in ``derive``, says in ``output`` and ``output_dim`` what
-    other layers take from it, and writes its lines in ``build``.
+    A type declares ``OPTIONS``, completes and checks values in ``derive``, has its output node and dimension in
+    ``output`` and ``output_dim``, and writes its config lines in ``build``.
 
     Parameters
     ----------
-    line : what the file says
-    earlier : the layers before it
+    line : the layer's line in the file
+    earlier : layers before this one
 
     Raises
     ------
@@ -75,8 +76,8 @@ class Layer:
     """
 
     OPTIONS: ClassVar[Mapping[str, Value]] = {}      # key -> default, whose type is the option's
-    DIM_FROM_INPUT: ClassVar[bool] = True            # an option dim that is not positive becomes the input's
-    AUXILIARY: ClassVar[tuple[str, ...]] = ()        # what other layers may take besides the output
+    DIM_FROM_INPUT: ClassVar[bool] = True            # dim defaults to the input's dimension
+    AUXILIARY: ClassVar[tuple[str, ...]] = ()        # outputs besides the main one that other layers may take
 
     def __init__(self, line: XconfigLine, earlier: EarlierLayers) -> None:
         self.line, self.type, self.name = line, line.type, line.name
@@ -84,7 +85,7 @@ class Layer:
         for key, text in line.values.items():
             self.values[key] = self._convert(key, text)
         self.input = ""
-        self.parts = self.AUXILIARY      # derive may leave out what this layer does not have
+        self.parts = self.AUXILIARY      # derive may leave out some
         if "input" in self.OPTIONS:
             self._take_input(earlier)
         if "dim" in self.OPTIONS and self.DIM_FROM_INPUT and self.integer("dim") <= 0:
@@ -121,33 +122,33 @@ class Layer:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def integer(self, key: str) -> int:
-        """The value of an integer option."""
+        """Return the value of an integer option."""
         value = self.values[key]
         assert isinstance(value, int)
         return value
 
     def number(self, key: str) -> float:
-        """The value of a real option."""
+        """Return the value of a real option."""
         value = self.values[key]
         assert isinstance(value, float)
         return value
 
     def string(self, key: str) -> str:
-        """The value of a text option."""
+        """Return the value of a text option."""
         value = self.values[key]
         assert isinstance(value, str)
         return value
 
     def flag(self, key: str) -> bool:
-        """The value of a true-or-false option."""
+        """Return the value of a boolean option."""
         return self.values[key] is True
 
     def pairs(self, *keys: str) -> str:
-        """``key=value``, separated by blanks, for those keys that have a value."""
+        """Return ``key=value``, separated by blanks, for the keys that have a value."""
         return " ".join(f"{key}={self.values[key]}" for key in keys if self.values[key] != "")
 
     def at(self, part: str) -> str:
-        """The name of a part of this layer: ``layer.part``."""
+        """Return the name of a part of this layer: ``layer.part``."""
         return f"{self.name}.{part}"
 
     # -- checks ------------------------------------------------------------------------------------------------------
@@ -171,21 +172,21 @@ class Layer:
                       f"{key}= must be {low:g} or more" + (f", {high:g} at most" if high < math.inf else "")
                       + f", found {self.values[key]}")
 
-    # -- what a type says --------------------------------------------------------------------------------------------
+    # -- for layer types to define -----------------------------------------------------------------------------------
 
     def derive(self) -> None:
-        """Fill in the options that follow from others, and check them all."""
+        """Complete the options that follow from others, and check them all."""
 
     def output(self) -> str:
-        """The node or descriptor that other layers take as this layer's output."""
+        """Return the node or descriptor that other layers take as this layer's output."""
         return self.name
 
     def output_dim(self) -> int:
-        """The dimension of the output."""
+        """Return the dimension of the output."""
         return self.integer("dim")
 
     def auxiliary(self, part: str) -> tuple[str, int]:
-        """Node and dimension of one of ``AUXILIARY``."""
+        """Return node and dimension of an output of ``AUXILIARY``."""
         raise NotImplementedError
 
     def build(self, lines: ConfigLines) -> None:
@@ -193,7 +194,7 @@ class Layer:
         raise NotImplementedError
 
     def expanded(self, normalized: bool) -> str:
-        """The line with every option; ``normalized``: with the input's offsets and names written out."""
+        """Return the line with all options; ``normalized`` writes out offsets and names of the input."""
         values = {key: str(value) for key, value in sorted(self.values.items())}
         if normalized and self.input:
             values["input"] = self.descriptor.text(str)
@@ -202,7 +203,7 @@ class Layer:
 
 
 class EarlierLayers:
-    """The layers that a line may take as input: those of the file before it, and the nodes of an existing network.
+    """Layers that a line may take as input: earlier ones of the file, and nodes of an existing network.
 
     Parameters
     ----------
@@ -215,7 +216,7 @@ class EarlierLayers:
         self.to_come: set[str] = set()
 
     def add(self, make: Callable[[XconfigLine, EarlierLayers], Layer], line: XconfigLine) -> Layer:
-        """Make the next layer of the file. Raises ConfigError if the line is wrong or its name is taken."""
+        """Make the next layer of the file. Raises ConfigError for a bad line, or a name that an earlier layer has."""
         if line.name in self.layers:
             raise line.error(f"there is a layer '{line.name}' already")
         layer = make(line, self)
@@ -223,16 +224,16 @@ class EarlierLayers:
         return layer
 
     def previous(self, count: int, line: XconfigLine) -> str:
-        """The name of the layer ``count`` lines before."""
+        """Return the name of the layer ``count`` lines before."""
         names = list(self.layers)
         if not 1 <= count <= len(names):
             raise line.error("there is no layer before it to take its input from" if not names else
                              f"[{-count}] leads to no earlier layer; there are {len(names)}",
-                             "say which with input=" if self.existing else None)
+                             "name a layer with input=" if self.existing else None)
         return names[-count]
 
     def find(self, name: str, line: XconfigLine) -> tuple[str, int]:
-        """Descriptor text and dimension of ``layer`` or ``layer.auxiliary-output``. Raises ConfigError."""
+        """Return descriptor text and dimension of ``layer`` or ``layer.auxiliary-output``. Raises ConfigError."""
         if name in self.layers:
             return self._main_output(self.layers[name], line), self.layers[name].output_dim()
         for dot in re.finditer(r"\.", name):
@@ -262,7 +263,7 @@ class EarlierLayers:
 
 
 def as_number(text: str) -> float | None:
-    """The finite number that ``text`` spells, or None."""
+    """Return the finite number that ``text`` spells, or None."""
     try:
         value = float(text)
     except ValueError:
@@ -271,5 +272,5 @@ def as_number(text: str) -> float | None:
 
 
 def lower(flag: bool) -> str:
-    """``true`` or ``false``, as config lines have them."""
+    """Return ``true`` or ``false``, as in config lines."""
     return "true" if flag else "false"

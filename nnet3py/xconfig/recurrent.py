@@ -1,4 +1,4 @@
-"""What recurrent layers share: a cell, a delay, truncated derivatives, and projections of the output."""
+"""Base of recurrent layers, and LSTM layers: with separate gates, or (``fast-…``) with one matrix for all gates."""
 from __future__ import annotations
 
 import math
@@ -17,16 +17,19 @@ PER_ELEMENT_SCALE = "NaturalGradientPerElementScaleComponent"
 
 
 class RecurrentLayer(Layer):
-    """A layer with a cell of ``cell-dim`` columns that looks ``delay`` frames back (or ahead, if it is positive).
+    """Layer with a cell of ``cell-dim`` columns whose recurrence goes ``delay`` frames back, or ahead if positive.
 
     Attributes
     ----------
-    cell : cell-dim
-    projected : columns of the recurrent and of the non-recurrent projection; without projections the cell's and 0
-    l2 : the setting l2-regularize, empty if it is zero
+    cell : int
+        Value of cell-dim.
+    projected : tuple of int
+        Columns of the recurrent and of the non-recurrent projection; cell-dim and 0 without projections.
+    l2 : str
+        Setting l2-regularize, empty for 0.
     """
 
-    CELL_FROM_INPUT = False      # cell-dim is the input's dimension if it is not given
+    CELL_FROM_INPUT = False      # whether cell-dim defaults to the input's dimension
 
     def derive(self) -> None:
         if self.CELL_FROM_INPUT and self.integer("cell-dim") <= 0:
@@ -68,24 +71,24 @@ class RecurrentLayer(Layer):
     # -- pieces of config lines --------------------------------------------------------------------------------------
 
     def delayed(self, node: str) -> str:
-        """The value of the layer's node ``node`` ``delay`` frames away, or zero before the beginning."""
+        """Return the descriptor of the layer's node ``node`` ``delay`` frames away, zero where that is not defined."""
         return f"IfDefined(Offset({self.at(node)}, {self.integer('delay')}))"
 
     def with_delayed(self, node: str) -> str:
-        """The layer's input with ``delayed(node)`` appended."""
+        """Return the layer's input with ``delayed(node)`` appended."""
         return f"Append({self.input}, {self.delayed(node)})"
 
     def truncation(self) -> str:
-        """The settings of BackpropTruncationComponent after its dimension."""
+        """Return the settings of BackpropTruncationComponent after its dimension."""
         return (f"{self.pairs('clipping-threshold', 'zeroing-threshold', 'zeroing-interval')} "
                 f"recurrence-interval={abs(self.integer('delay'))}")
 
     def self_repair(self) -> str:
-        """The setting self-repair-scale of sigmoids and tanhs."""
+        """Return the setting self-repair-scale of sigmoids and tanhs."""
         return f"self-repair-scale={self.number('self-repair-scale-nonlinearity'):.10f}"
 
     def per_element_options(self) -> str:
-        """The settings of per-element scales: peephole weights begin at random unless the options say otherwise."""
+        """Return the settings of per-element scales, peephole weights, which begin at random by default."""
         options = self.string("ng-per-element-scale-options")
         if "param-mean" in options or "param-stddev" in options:
             return options
@@ -94,26 +97,268 @@ class RecurrentLayer(Layer):
     # -- config lines ------------------------------------------------------------------------------------------------
 
     def component(self, lines: ConfigLines, part: str, type: str, settings: str) -> None:
-        """A component called ``layer.part``."""
+        """Append the component ``layer.part``."""
         lines.component(self.at(part), type, settings)
 
     def node(self, lines: ConfigLines, part: str, component: str, input: str) -> None:
-        """A node called ``layer.part`` for the component ``layer.component``."""
+        """Append the node ``layer.part`` of the component ``layer.component``."""
         lines.node(self.at(part), self.at(component), input)
 
     def range(self, lines: ConfigLines, part: str, source: str, offset: int, dim: int) -> None:
-        """A node called ``layer.part`` with some columns of the node ``layer.source``."""
+        """Append the dim-range node ``layer.part`` with some columns of the node ``layer.source``."""
         lines.dim_range(self.at(part), self.at(source), offset, dim)
 
     def append(self, *parts: str) -> str:
-        """This layer's nodes side by side."""
+        """Return the descriptor of this layer's nodes appended."""
         return f"Append({', '.join(map(self.at, parts))})"
 
     def sum(self, *parts: str) -> str:
-        """The sum of this layer's nodes."""
+        """Return the descriptor of the sum of this layer's nodes."""
         return f"Sum({', '.join(map(self.at, parts))})"
 
     def dropout_component(self, lines: ConfigLines, part: str, dim: int) -> None:
-        """A dropout component; ``dropout-proportion`` is not ``NO_DROPOUT``."""
+        """Append a dropout component; ``dropout-proportion`` must not be ``NO_DROPOUT``."""
         self.component(lines, part, "DropoutComponent", f"dim={dim} dropout-proportion={self.dropout} "
                        f"dropout-per-frame={lower(self.flag('dropout-per-frame'))}")
+
+
+LSTM: dict[str, Value] = {**RECURRENCE, "l2-regularize": 0.0, "decay-time": -1.0}
+
+
+class LstmBase(RecurrentLayer):
+    """Base of LSTM layers, whose memory may decay."""
+
+    def derive(self) -> None:
+        super().derive()
+        decay, delay = self.number("decay-time"), abs(self.integer("delay"))
+        self.scale = 1.0 if decay < 0.0 else 1.0 - delay / decay if decay > 0.0 else 0.0
+        self.need(self.scale > 0.0, f"decay-time= must be above the delay of {delay} frames, or -1.0 for none, found "
+                  f"{decay}")
+
+    def truncation(self) -> str:
+        return f"{super().truncation()} scale={self.scale}"
+
+
+class LstmLayer(LstmBase):
+    """``lstm-layer``: no projection; the output has ``cell-dim`` columns."""
+
+    OPTIONS = {**LSTM, "ng-per-element-scale-options": " max-change=0.75", "ng-affine-options": " max-change=0.75 ",
+               "self-repair-scale-nonlinearity": 1e-05}
+    AUXILIARY = ("c_t",)
+    CELL_FROM_INPUT = True
+
+    def output(self) -> str:
+        return self.at("m_t")
+
+    def affine_settings(self, input_dim: int, output_dim: int) -> str:
+        """Return the settings of an affine component."""
+        return f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')} {self.l2}"
+
+    def build(self, lines: ConfigLines) -> None:
+        self.add_components(lines)
+        self.component(lines, "r", "BackpropTruncationComponent", f"dim={self.cell} {self.truncation()}")
+        self.add_nodes(lines)
+        self.node(lines, "r_t", "r", self.at("m_t"))
+
+    def add_components(self, lines: ConfigLines) -> None:
+        """Append the components of the gates and of the cell."""
+        cell = self.cell
+        affine = self.affine_settings(self.input_dim + self.projected[0], cell)
+        scale = f"dim={cell} {self.per_element_options()} {self.l2}"
+        for gate in "ifo":
+            self.component(lines, f"W_{gate}.xr", AFFINE, affine)
+            self.component(lines, f"w_{gate}.c", PER_ELEMENT_SCALE, f" {scale}" if gate == "f" else scale)
+        self.component(lines, "W_c.xr", AFFINE, affine)
+        for part, type in zip("ifogh", ["SigmoidComponent"] * 3 + ["TanhComponent"] * 2, strict=True):
+            self.component(lines, part, type, f"dim={cell} {self.self_repair()}")
+        if self.dropout != NO_DROPOUT:
+            self.dropout_component(lines, "dropout", cell)
+        for part in ("c1", "c2", "m"):
+            self.component(lines, part, PRODUCT, f"input-dim={2 * cell} output-dim={cell}")
+        self.component(lines, "c", "BackpropTruncationComponent", f"dim={cell} {self.truncation()}")
+
+    def add_nodes(self, lines: ConfigLines) -> None:
+        """Append the nodes of the gates and of the cell, up to m_t, with blanks where Kaldi has them."""
+        x_and_r, c_before = self.with_delayed("r_t"), self.delayed("c_t")
+        self.node(lines, "c_t", "c", self.sum("c1_t", "c2_t"))
+        for gate in "ifo":
+            self.node(lines, f"{gate}1_t", f"W_{gate}.xr", x_and_r)
+            if gate == "o":
+                self.node(lines, "o2_t", "w_o.c", self.at("c_t"))      # the output gate sees the new cell
+            else:
+                self.node(lines, f"{gate}2_t", f"w_{gate}.c ", c_before)
+            self._add_gate(lines, gate)
+        self.node(lines, "h_t", "h", self.at("c_t"))
+        self.node(lines, "g1_t", "W_c.xr", x_and_r)
+        self.node(lines, "g_t", "g", self.at("g1_t"))
+        self.node(lines, "c1_t", "c1 ", f"Append({self.at('f_t')}, {c_before})")
+        self.node(lines, "c2_t", "c2", self.append("i_t", "g_t"))
+        self.node(lines, "m_t", "m", self.append("o_t", "h_t"))
+
+    def _add_gate(self, lines: ConfigLines, gate: str) -> None:
+        total = self.sum(f"{gate}1_t", f"{gate}2_t")
+        if self.dropout == NO_DROPOUT:
+            self.node(lines, f"{gate}_t", gate, total)
+        else:
+            self.node(lines, f"{gate}_t_predrop", gate, total)
+            self.node(lines, f"{gate}_t", "dropout", self.at(f"{gate}_t_predrop"))
+
+
+class LstmpLayer(LstmLayer):
+    """``lstmp-layer``: the output is projected, and only a part of it is fed back."""
+
+    OPTIONS = {**LSTM, **PROJECTIONS, "ng-per-element-scale-options": " max-change=0.75 ",
+               "ng-affine-options": " max-change=0.75 ", "self-repair-scale-nonlinearity": 1e-05,
+               "dropout-proportion": NO_DROPOUT, "dropout-per-frame": False}
+    CELL_FROM_INPUT = False
+
+    def output(self) -> str:
+        return self.at("rp_t")
+
+    def build(self, lines: ConfigLines) -> None:
+        recurrent, _ = self.projected
+        self.add_components(lines)
+        self.add_nodes(lines)
+        self.component(lines, "W_rp.m", AFFINE, self.affine_settings(self.cell, self.output_dim()))
+        self.component(lines, "r", "BackpropTruncationComponent", f"dim={recurrent} {self.truncation()}")
+        self.node(lines, "rp_t", "W_rp.m", self.at("m_t"))
+        self.range(lines, "r_t_preclip", "rp_t", 0, recurrent)
+        self.node(lines, "r_t", "r", self.at("r_t_preclip"))
+
+
+class LstmpBatchNormLayer(LstmpLayer):
+    """``lstmp-batchnorm-layer``: ``lstmp-layer`` with its output batch-normalized."""
+
+    def output(self) -> str:
+        return self.at("rp_t_batchnorm")
+
+    def build(self, lines: ConfigLines) -> None:
+        super().build(lines)
+        lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", self.at("rp_t"))
+
+
+FAST: dict[str, Value] = {**LSTM, "lstm-nonlinearity-options": " max-change=0.75",
+                          "ng-affine-options": " max-change=1.5"}
+
+
+class FastLstmLayer(LstmBase):
+    """``fast-lstm-layer``: no projection; the output has ``cell-dim`` columns."""
+
+    OPTIONS = FAST
+    CELL_FROM_INPUT = True
+
+    def output(self) -> str:
+        return self.at("m")
+
+    def affine_settings(self, input_dim: int, output_dim: int) -> str:
+        """Return the settings of an affine component."""
+        return f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')} {self.l2}"
+
+    def build(self, lines: ConfigLines) -> None:
+        self.component(lines, "W_all", AFFINE, self.affine_settings(self.input_dim + self.cell, 4 * self.cell))
+        self.add_cell_components(lines)
+        self.node(lines, "W_all", "W_all", self.with_delayed("m_trunc"))
+        self.add_cell_nodes(lines, "W_all")
+
+    def add_cell_components(self, lines: ConfigLines) -> None:
+        """Append the cell's nonlinearity, and the truncation of derivatives through cell and output."""
+        self.component(lines, "lstm_nonlin", "LstmNonlinearityComponent",
+                       f"cell-dim={self.cell} {self.string('lstm-nonlinearity-options')} {self.l2}")
+        self.component(lines, "cm_trunc", "BackpropTruncationComponent", f"dim={2 * self.cell} {self.truncation()}")
+
+    def add_cell_nodes(self, lines: ConfigLines, gates: str) -> None:
+        """Append the nodes from the node ``gates`` to the output m."""
+        cell = self.cell
+        self.node(lines, "lstm_nonlin", "lstm_nonlin", f"Append({self.at(gates)}, {self.delayed('c_trunc')})")
+        self.range(lines, "m", "lstm_nonlin", cell, cell)
+        self.node(lines, "cm_trunc", "cm_trunc", self.at("lstm_nonlin"))
+        self.range(lines, "c_trunc", "cm_trunc", 0, cell)
+        self.range(lines, "m_trunc", "cm_trunc", cell, cell)
+
+
+class FastLstmBatchNormLayer(FastLstmLayer):
+    """``fast-lstm-batchnorm-layer``: ``fast-lstm-layer`` with its output batch-normalized."""
+
+    def output(self) -> str:
+        return self.at("m_batchnorm")
+
+    def build(self, lines: ConfigLines) -> None:
+        super().build(lines)
+        lines.step(self.output(), "BatchNormComponent", f"dim={self.cell}", self.at("m"))
+
+
+class LstmbLayer(FastLstmBatchNormLayer):
+    """``lstmb-layer``: the matrix of all gates has an orthonormal bottleneck; the output is batch-normalized."""
+
+    OPTIONS = {**FAST, "bottleneck-dim": -1, "orthonormal-constraint": 1.0, "self-scale": 1.0}
+    CELL_FROM_INPUT = False
+
+    def derive(self) -> None:
+        super().derive()
+        self.need_positive("bottleneck-dim")
+
+    def build(self, lines: ConfigLines) -> None:
+        gates, bottleneck = 4 * self.cell, self.integer("bottleneck-dim")
+        options = self.string("ng-affine-options")
+        self.component(lines, "W_all_a", "LinearComponent",
+                       f"input-dim={self.input_dim + self.cell} {self.pairs('orthonormal-constraint')} "
+                       f"output-dim={bottleneck} {options}")
+        self.component(lines, "W_all_b", "LinearComponent", self.affine_settings(bottleneck, gates))
+        self.component(lines, "W_all_b_so", "ScaleAndOffsetComponent", f"dim={gates} max-change=0.75")
+        self.add_cell_components(lines)
+        scaled = f"Scale({self.number('self-scale')}, {self.at('m_trunc')})"
+        self.node(lines, "W_all_a", "W_all_a",
+                  f"Append({self.input}, IfDefined(Offset({scaled}, {self.integer('delay')})))")
+        self.node(lines, "W_all_b", "W_all_b", self.at("W_all_a"))
+        self.node(lines, "W_all_b_so", "W_all_b_so", self.at("W_all_b"))
+        self.add_cell_nodes(lines, "W_all_b_so")
+        lines.step(self.output(), "BatchNormComponent", f"dim={self.cell}", self.at("m"))
+
+
+class FastLstmpLayer(FastLstmLayer):
+    """``fast-lstmp-layer``: the output is projected, and only a part of it is fed back."""
+
+    OPTIONS = {**FAST, **PROJECTIONS, "dropout-proportion": NO_DROPOUT}
+    AUXILIARY = ("c_t",)
+    CELL_FROM_INPUT = False
+
+    def output(self) -> str:
+        return self.at("rp")
+
+    def auxiliary(self, part: str) -> tuple[str, int]:
+        return self.at("c"), self.cell
+
+    def build(self, lines: ConfigLines) -> None:
+        recurrent, _ = self.projected
+        drops = self.dropout != NO_DROPOUT
+        self.component(lines, "W_all", AFFINE, self.affine_settings(self.input_dim + recurrent, 4 * self.cell))
+        self.component(lines, "lstm_nonlin", "LstmNonlinearityComponent", f"cell-dim={self.cell} "
+                       f"use-dropout={lower(drops)} {self.string('lstm-nonlinearity-options')} {self.l2}")
+        self.component(lines, "cr_trunc", "BackpropTruncationComponent",
+                       f"dim={self.cell + recurrent} {self.truncation()}")
+        if drops:
+            # The mask has no input: its node names itself as input, which is never computed.
+            lines.step(self.at("dropout_mask"), "DropoutMaskComponent",
+                       f"output-dim=3 dropout-proportion={self.dropout}", self.at("dropout_mask"))
+        self.component(lines, "W_rp", AFFINE, self.affine_settings(self.cell, self.output_dim()))
+        self.node(lines, "W_all", "W_all", self.with_delayed("r_trunc"))
+        mask = f", {self.at('dropout_mask')}" if drops else ""
+        self.node(lines, "lstm_nonlin", "lstm_nonlin", f"Append({self.at('W_all')}, {self.delayed('c_trunc')}{mask})")
+        self.range(lines, "c", "lstm_nonlin", 0, self.cell)
+        self.range(lines, "m", "lstm_nonlin", self.cell, self.cell)
+        self.node(lines, "rp", "W_rp", self.at("m"))
+        self.range(lines, "r", "rp", 0, recurrent)
+        self.node(lines, "cr_trunc", "cr_trunc", self.append("c", "r"))
+        self.range(lines, "c_trunc", "cr_trunc", 0, self.cell)
+        self.range(lines, "r_trunc", "cr_trunc", self.cell, recurrent)
+
+
+class FastLstmpBatchNormLayer(FastLstmpLayer):
+    """``fast-lstmp-batchnorm-layer``: ``fast-lstmp-layer`` with its output batch-normalized."""
+
+    def output(self) -> str:
+        return self.at("rp_batchnorm")
+
+    def build(self, lines: ConfigLines) -> None:
+        super().build(lines)
+        lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", self.at("rp"))

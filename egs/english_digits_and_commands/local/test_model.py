@@ -21,7 +21,7 @@ import numpy as np
 
 from nnet3py import Recognizer
 from nnet3py.decoding.edit_distance import edit_distance
-from nnet3py.formats.wave_file import WAVE
+from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
 
 BLOCK_SECONDS = 0.25

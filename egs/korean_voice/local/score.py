@@ -22,7 +22,7 @@ import numpy as np
 from nnet3py.decoding.edit_distance import align
 from nnet3py.decoding.grammar import read_transcripts
 from nnet3py.decoding.word_errors import WordErrors
-from nnet3py.formats.wave_file import WAVE
+from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
 
 BLOCK, GAP = 0.25, "***"

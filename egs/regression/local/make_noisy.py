@@ -16,8 +16,7 @@ from pathlib import Path
 from noise import add_noise, utterance_rng
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
 from nnet3py.io.tables import TableWriter
 
 

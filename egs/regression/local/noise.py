@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 
-from nnet3py.xconfig.fixed import inverse_cosine_transform, lifter_coefficients
+from nnet3py.xconfig.single import inverse_cosine_transform, lifter_coefficients
 
 LIFTER = 22.0           # --cepstral-lifter of compute-mfcc-feats, its default
 

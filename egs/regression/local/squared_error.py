@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import read_matrices
 
 Table = dict[str, np.ndarray]
 

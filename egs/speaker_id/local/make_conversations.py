@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     need_program("espeak-ng")
-    from nnet3py.formats.wave_file import Wave, write_wave
+    from nnet3py.formats.foreign_files import Wave, write_wave
     from nnet3py.io.tokens import TokenWriter
     from nnet3py.recognition.diarization import Turn, rttm
 

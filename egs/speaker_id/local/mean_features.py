@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.holders import FLOAT_VECTOR
-from nnet3py.formats.matrix_files import read_matrices
+from nnet3py.formats.holders import FLOAT_VECTOR, read_matrices
 from nnet3py.io.tables import TableWriter
 
 

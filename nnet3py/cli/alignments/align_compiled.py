@@ -133,7 +133,7 @@ def align_compiled(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
     from nnet3py.transducers.fst_text import FST
 
@@ -213,7 +213,8 @@ class _Aligner:
     def _search(self, key: str, graph: Fst, likes: np.ndarray) -> _Aligned | None:
         import numpy as np
 
-        from nnet3py.decoding.decoder import Decoder, DecoderOptions
+        from nnet3py.decoding.decoder import Decoder
+        from nnet3py.decoding.decoder_options import DecoderOptions
         from nnet3py.decoding.graph import with_transition_costs
 
         options = self._options

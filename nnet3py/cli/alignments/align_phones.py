@@ -13,7 +13,7 @@ from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.hmm.align_phones import PhoneAligner
+    from nnet3py.hmm.alignment import PhoneAligner
 
 _REORDER = option("reorder", bool, True, "Write a state's self-loops after the transition that leaves it")
 _PHONE_MAP = option("phone-map", str, "", "File with lines <old-phone> <new-phone>, numbers")
@@ -36,7 +36,7 @@ def make_mono_tree(args: list[str], options: Options) -> int:
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import initial_transition_model, monophone_tree
     from nnet3py.io.object_files import read_object, write_object
-    from nnet3py.io.text_lines import read_integer_lines
+    from nnet3py.io.streams import read_integer_lines
 
     topology = read_object(args[0], HmmTopology.read)
     shared = read_integer_lines(options.shared_phones) if options.shared_phones else None
@@ -67,7 +67,7 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
-    from nnet3py.hmm.align_phones import phones_of_frames
+    from nnet3py.hmm.alignment import phones_of_frames
 
     aligner = _aligner(args[0], args[1], options.reorder)
     phone_map = read_phone_map(options.phone_map)
@@ -119,7 +119,7 @@ def convert_ali(args: list[str], options: Options) -> int:
 
 
 def _aligner(model_name: str, tree_name: str, reorder: bool) -> PhoneAligner:
-    from nnet3py.hmm.align_phones import PhoneAligner
+    from nnet3py.hmm.alignment import PhoneAligner
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
@@ -150,7 +150,7 @@ def read_phone_map(rxfilename: str) -> dict[int, int] | None:
     """Old phones and their new ones; None without a file."""
     if not rxfilename:
         return None
-    from nnet3py.io.text_lines import read_integer_lines
+    from nnet3py.io.streams import read_integer_lines
 
     lines = read_integer_lines(rxfilename)
     if any(len(line) != 2 for line in lines) or len({line[0] for line in lines}) != len(lines):

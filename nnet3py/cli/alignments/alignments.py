@@ -128,9 +128,8 @@ def show_alignments(args: list[str], options: Options) -> None:
     from nnet3py.hmm.alignment import phone_starts, read_symbol_table
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.streams import open_output
+    from nnet3py.io.streams import open_output, read_text
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.io.text_lines import read_text
 
     names = read_symbol_table(read_text(args[0]), args[0])
     model = read_object(args[1], TransitionModel.read)

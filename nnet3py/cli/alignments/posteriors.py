@@ -11,8 +11,8 @@ from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
+    from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.posteriors import Posterior
-    from nnet3py.formats.sparse import SparseMatrix
 
 
 @kaldi_command("copy-post", usage="""
@@ -50,8 +50,8 @@ See also: ali-to-post, copy-post
 """, arguments=(2, 2), options=[option("dim", int, -1, "Columns of the matrices; must be given")])
 def post_to_smat(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
+    from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.holders import GENERAL_MATRIX, POSTERIOR
-    from nnet3py.formats.sparse import SparseMatrix
 
     if options.dim <= 0:
         raise OptionError("The --dim option must be specified.", "give the number of columns, above 0")

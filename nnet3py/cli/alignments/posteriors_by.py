@@ -31,7 +31,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.process.lists import int_list
     from nnet3py.formats.holders import POSTERIOR
-    from nnet3py.formats.posterior_weights import weighted_entries, weighted_frames
+    from nnet3py.formats.posteriors import weighted_entries, weighted_frames
     from nnet3py.hmm.alignment import check_transition_ids
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
@@ -76,7 +76,7 @@ def weight_post(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
-    from nnet3py.formats.posterior_weights import scaled_frames
+    from nnet3py.formats.posteriors import scaled_frames
     from nnet3py.io.tables import RandomAccessReader
 
     with ExitStack() as inputs:
@@ -111,7 +111,7 @@ See also: weight-silence-post, ali-to-post
 def post_to_weights(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
-    from nnet3py.formats.posterior_weights import frame_sums
+    from nnet3py.formats.posteriors import frame_sums
 
     count, _ = convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
                              lambda key, posterior: frame_sums(posterior))
@@ -130,7 +130,7 @@ See also: ali-to-post, ali-to-pdf
 def post_to_pdf_post(args: list[str], options: Options) -> int:
     """Convert a table."""
     from nnet3py.formats.holders import POSTERIOR
-    from nnet3py.formats.posterior_weights import summed_by_id
+    from nnet3py.formats.posteriors import summed_by_id
     from nnet3py.hmm.alignment import check_transition_ids
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
@@ -160,7 +160,7 @@ See also: copy-post, post-to-pdf-post
 def logprob_to_post(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.formats.posterior_weights import of_log_probs
+    from nnet3py.formats.posteriors import of_log_probs
     from nnet3py.random_sequence import CRandom
 
     if not 0.0 <= options.min_post <= 1.0:

@@ -37,7 +37,7 @@ def add_post_to_egs(args: list[str], options: Options) -> int:
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.ops import get_ops
-    from nnet3py.training.chain_posteriors import PosteriorAdder
+    from nnet3py.training.chain_trainer import PosteriorAdder
 
     if not options.clip_threshold >= 0.0:
         raise UsageError(f"--clip-threshold={options.clip_threshold:g} must be 0 or more")

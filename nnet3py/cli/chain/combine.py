@@ -61,10 +61,11 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
-    from nnet3py.training.chain_outputs import graph_folder, one_graph
-    from nnet3py.training.combination import combine_nnets
-    from nnet3py.training.example_request import XENT
+    from nnet3py.training.chain_objective import graph_folder, one_graph
+    from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
+    from nnet3py.training.diagnostics import combine_nnets
+    from nnet3py.training.example_computation import XENT
+    from nnet3py.training.options import CombineOptions
 
     den_fst, *sources, egs_name, target = args
     objective = chain_options(options)

@@ -78,7 +78,7 @@ def _transform(rxfilename: str, num_pdfs: int) -> np.ndarray | None:
     if not rxfilename:
         return None
     from nnet3py.formats.general import check_finite
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import read_matrix_file
 
     matrix = read_matrix_file(rxfilename)
     check_finite(matrix, f"the matrix {rxfilename}")

@@ -32,8 +32,8 @@ def compute_prob(args: list[str], options: Options) -> int:
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
-    from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
-    from nnet3py.training.chain_outputs import graph_folder, one_graph
+    from nnet3py.training.chain_objective import graph_folder, one_graph
+    from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
 
     device, objective = set_up(options), chain_options(options)
     nnet = read_nnet(args[0])

@@ -13,7 +13,7 @@ from nnet3py.errors import Nnet3Error, within
 
 if TYPE_CHECKING:
     from nnet3py.chain.make_egs import ChainExampleMaker
-    from nnet3py.egs.splitter import UtteranceSplitter
+    from nnet3py.egs.make import UtteranceSplitter
 
 _OPTIONS = (
     *EGS_OF_FEATURES,
@@ -57,8 +57,7 @@ class _Job:
 
     def run(self, normalization: str, features: str, supervisions: str, egs: str) -> int:
         """Make the examples of all utterances; return the exit status."""
-        from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-        from nnet3py.egs.supervision import SUPERVISION
+        from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
         from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
         from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
@@ -144,7 +143,7 @@ def _skipped(why: str) -> list[Any]:
 
 def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
     """Cuts utterances as the ``EGGEN`` group says; UsageError or Nnet3Error for values that make no sense."""
-    from nnet3py.egs.splitter import UtteranceSplitter
+    from nnet3py.egs.make import UtteranceSplitter
 
     return UtteranceSplitter(split_options(options), seed)
 

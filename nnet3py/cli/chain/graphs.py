@@ -90,9 +90,9 @@ See also: nnet3-chain-e2e-get-egs, chain-make-den-fst
 def make_num_fst_e2e(args: list[str], options: Options) -> int:
     """Convert a table of graphs; 1 if none could be converted."""
     from nnet3py.chain.acceptor import SupervisionError
-    from nnet3py.chain.end_to_end import pdf_graph
-    from nnet3py.chain.normalize import Normalizer
-    from nnet3py.egs.supervision import Supervision
+    from nnet3py.chain.normalization import Normalizer
+    from nnet3py.chain.supervision import pdf_graph
+    from nnet3py.egs.chain_example import Supervision
     from nnet3py.errors import within
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter

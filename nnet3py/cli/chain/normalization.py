@@ -7,7 +7,7 @@ from nnet3py.cli.process.options import option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
-    from nnet3py.chain.normalize import Normalizer
+    from nnet3py.chain.normalization import Normalizer
     from nnet3py.transducers.fst import Fst
 
 NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; "
@@ -16,7 +16,7 @@ NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of t
 
 def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
     """What normalizes with the FST in a file; Nnet3Error if it cannot be used."""
-    from nnet3py.chain.normalize import Normalizer
+    from nnet3py.chain.normalization import Normalizer
     from nnet3py.io.object_files import read_object
     from nnet3py.transducers.fst_text import read_fst
 

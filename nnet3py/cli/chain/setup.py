@@ -18,8 +18,8 @@ def examples(reader: Iterable[tuple[str, NnetChainExample]],
 
     A thread reads ahead.
     """
-    from nnet3py.egs.reading_ahead import examples_ahead
-    from nnet3py.egs.sequence_merger import language_of, rename_outputs
+    from nnet3py.egs.example import examples_ahead
+    from nnet3py.egs.sequence_egs import language_of, rename_outputs
 
     for key, eg in examples_ahead(reader):
         if by_language:

@@ -33,9 +33,9 @@ See also: nnet3-chain-get-egs
 def get_supervision(args: list[str], options: Options) -> int:
     """Make supervisions; utterances that cannot be used are counted and reported."""
     from nnet3py.chain.acceptor import SupervisionError
-    from nnet3py.chain.make_supervision import SupervisionMaker
-    from nnet3py.chain.proto_supervision import proto_from_lattice, proto_from_phones
-    from nnet3py.egs.supervision import SUPERVISION
+    from nnet3py.chain.options import SupervisionOptions
+    from nnet3py.chain.supervision import SupervisionMaker, proto_from_lattice, proto_from_phones
+    from nnet3py.egs.chain_example import SUPERVISION
     from nnet3py.formats.holders import INT_PAIR_VECTOR
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.hmm.tree import ContextDependency

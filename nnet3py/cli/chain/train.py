@@ -50,10 +50,10 @@ def _train(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.cli.chain.setup import examples
     from nnet3py.cli.training.train_setup import chain_options, finish, read_cache, trainer_options
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.egs.reading_ahead import num_merged
+    from nnet3py.egs.example import num_merged
     from nnet3py.io.tables import SequentialReader
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.chain_outputs import graph_folder, one_graph
+    from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainTrainer
 
     objective = chain_options(options)

@@ -50,7 +50,7 @@ class Computes(Protocol):
 
 def utterance_computer(model: AcousticModel, options: Options, device: str) -> Computes:
     """Computes utterances a chunk at a time, as the ``SIMPLE`` options say."""
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
 
     return UtteranceComputer(prepare_for_test(model.nnet), compute_options(options), model.priors, device)

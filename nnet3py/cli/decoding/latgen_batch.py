@@ -37,7 +37,7 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
     from nnet3py.engine.threads import num_threads
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.batch import BatchComputer
 
     check_ivector_options(options)

@@ -22,7 +22,7 @@ LOOPED = (
 def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
     """Computes utterances as streams, as the ``LOOPED`` options say."""
     from nnet3py.cli.process.compute_setup import optimize_options
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.looped import LoopedComputer
 
     return LoopedComputer(

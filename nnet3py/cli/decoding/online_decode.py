@@ -17,7 +17,7 @@ from nnet3py.recognition.option_tables import CHUNK_LENGTH
 if TYPE_CHECKING:
     from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.recognition.pipeline import SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
@@ -70,8 +70,8 @@ def latgen_grammar(args: list[str], options: Options) -> int:
 def _decode(args: list[str], options: Options,
             read_graph: Callable[[str, TransitionModel], Graph] | None = None) -> int:
     from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import TOKEN_VECTOR
-    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 

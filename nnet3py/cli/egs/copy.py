@@ -55,8 +55,7 @@ def copy_egs(args: list[str], options: Options) -> int:
             return _Kind(EXAMPLE, None, scale_outputs, rename_output)
         selector = ExampleSelector(selection, random)
         if not (options.weights or options.outputs) and are_binary(*args[1:]):
-            from nnet3py.egs.packed_example import PACKED_EXAMPLE
-            from nnet3py.egs.packed_select import PackedSelector
+            from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedSelector
 
             return _Kind(PACKED_EXAMPLE, PackedSelector(selector))
         return _Kind(EXAMPLE, selector, scale_outputs, rename_output)
@@ -86,7 +85,7 @@ def chain_copy_egs(args: list[str], options: Options) -> int:
 
     def changing() -> _Kind:
         from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-        from nnet3py.egs.sequence_select import SequenceSelector, rename_supervision, scale_supervision
+        from nnet3py.egs.sequence_egs import SequenceSelector, rename_supervision, scale_supervision
 
         selector = SequenceSelector(options.frame_shift, options.left_context, options.right_context)
         return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision,
@@ -113,7 +112,7 @@ def discriminative_copy_egs(args: list[str], options: Options) -> int:
 
     def changing() -> _Kind:
         from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-        from nnet3py.egs.sequence_select import SequenceSelector
+        from nnet3py.egs.sequence_egs import SequenceSelector
 
         selector = SequenceSelector(options.frame_shift)
         return _Kind(DISCRIMINATIVE_EXAMPLE, None if selector.changes_nothing else selector)

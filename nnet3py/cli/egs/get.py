@@ -69,8 +69,7 @@ class _Job:
     """One run of a command: how examples are cut, and what went wrong."""
 
     def __init__(self, options: Options, num_pdfs: int = -1) -> None:
-        from nnet3py.egs.make import ExampleMaker
-        from nnet3py.egs.splitter import UtteranceSplitter
+        from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
 
         self._options = options
         self._splitter = UtteranceSplitter(split_options(options))

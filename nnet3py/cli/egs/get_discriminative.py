@@ -8,7 +8,7 @@ from nnet3py import log
 from nnet3py.cli.egs.options import EGS_OF_FEATURES
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from
-from nnet3py.discriminative.splitting_options import SplittingOptions
+from nnet3py.discriminative.options import SplittingOptions
 from nnet3py.errors import Nnet3Error, within
 from nnet3py.option_fields import settings_of
 

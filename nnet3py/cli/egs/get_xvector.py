@@ -28,7 +28,7 @@ e.g.: nnet3-xvector-get-egs --num-pdfs=100 ranges.1 ark:feats.ark ark:egs.1.ark 
 def xvector_get_egs(args: list[str], options: Options) -> int:
     """Make examples; 1 if there is none, or most utterances are not in the file."""
     from nnet3py.egs.example import EXAMPLE
-    from nnet3py.egs.speaker_ranges import read_speaker_ranges
+    from nnet3py.egs.make import read_speaker_ranges
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
 

@@ -22,8 +22,7 @@ e.g.: nnet3-merge-egs --minibatch-size=512 ark:1.egs ark:-
 def merge_egs(args: list[str], options: Options) -> int:
     """Merge examples into minibatches."""
     from nnet3py.egs.example import EXAMPLE
-    from nnet3py.egs.merger import ExampleMerger
-    from nnet3py.egs.minibatch_size import MinibatchSizes
+    from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
     from nnet3py.io.specifiers import parse_wspecifier
 
@@ -44,9 +43,8 @@ e.g.: nnet3-chain-merge-egs --minibatch-size=128 ark:1.cegs ark:-
 def chain_merge_egs(args: list[str], options: Options) -> int:
     """Merge chain examples into minibatches."""
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.egs.merger import ExampleMerger
-    from nnet3py.egs.minibatch_size import MinibatchSizes
-    from nnet3py.egs.sequence_merger import language_ending, merge_chain_examples, name_language
+    from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
+    from nnet3py.egs.sequence_egs import language_ending, merge_chain_examples, name_language
 
     sizes = MinibatchSizes(options.minibatch_size)
     if not options.multilingual_eg:
@@ -65,9 +63,8 @@ e.g.: nnet3-discriminative-merge-egs --minibatch-size=128 ark:1.degs ark:-
 def discriminative_merge_egs(args: list[str], options: Options) -> int:
     """Merge discriminative examples into minibatches."""
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-    from nnet3py.egs.merger import ExampleMerger
-    from nnet3py.egs.minibatch_size import MinibatchSizes
-    from nnet3py.egs.sequence_merger import merge_discriminative_examples
+    from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
+    from nnet3py.egs.sequence_egs import merge_discriminative_examples
 
     return _merge(args, DISCRIMINATIVE_EXAMPLE, ExampleMerger(
         MinibatchSizes(options.minibatch_size), options.compress, merge_discriminative_examples))

@@ -45,7 +45,7 @@ def write_outputs(args: list[str], options: Options,
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.example_outputs import ExampleOutputs
+    from nnet3py.training.example_computation import ExampleOutputs
 
     outputs = ExampleOutputs(read_nnet(args[0]), set_up(options), compiler_options(options))
     num_done = 0
@@ -96,8 +96,8 @@ e.g.:
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def chain_acc_lda_stats(args: list[str], options: Options) -> int:
     """Gather LDA statistics of outputs for chain examples."""
-    from nnet3py.chain.lda_supervision import frame_example
     from nnet3py.egs.chain_example import read_chain_egs
+    from nnet3py.training.lda_stats import frame_example
 
     return _acc_lda_stats(args, options, read_chain_egs(args[1]), frame_example)
 
@@ -107,8 +107,8 @@ def _acc_lda_stats(args: list[str], options: Options, examples: Iterable[tuple[s
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.io.object_files import write_object
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.example_outputs import ExampleOutputs
-    from nnet3py.training.lda_accumulator import LdaAccumulator
+    from nnet3py.training.example_computation import ExampleOutputs
+    from nnet3py.training.lda_stats import LdaAccumulator
 
     outputs = ExampleOutputs(read_nnet(args[0]), set_up(options), compiler_options(options))
     accumulator = LdaAccumulator(options.rand_prune)

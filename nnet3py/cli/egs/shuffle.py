@@ -57,7 +57,7 @@ def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
 
 def _shuffle(args: list[str], options: Options, holder: Any, buffer_seed: int = 1) -> int:
     from nnet3py import log
-    from nnet3py.egs.reorder import shuffle, shuffle_with_buffer
+    from nnet3py.egs.raw_example import shuffle, shuffle_with_buffer
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     source, target = args

@@ -58,7 +58,7 @@ def discriminative_subset_egs(args: list[str], options: Options) -> int:
 
 def _subset(args: list[str], options: Options, holder: Any, what: str) -> int:
     from nnet3py import log
-    from nnet3py.egs.reorder import subset
+    from nnet3py.egs.raw_example import subset
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     source, target = args

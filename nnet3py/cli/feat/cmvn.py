@@ -107,7 +107,7 @@ class _Tally:
 
 
 def _stats_of_utterances(rspecifier: str, writer: TableWriter, tally: _Tally) -> None:
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
 
     for key, features in read_matrices(rspecifier):
         stats = tally.add(key, features, None)
@@ -140,7 +140,7 @@ def _speakers(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tup
 
 
 def _stats_of_all(rspecifier: str, tally: _Tally) -> np.ndarray | None:
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
 
     stats = None
     for key, features in read_matrices(rspecifier):
@@ -251,7 +251,7 @@ def _the_same(stats: np.ndarray, key: str) -> np.ndarray | None:
 def _read_stats(rxfilename: str) -> np.ndarray:
     import numpy as np
 
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import read_matrix_file
 
     return read_matrix_file(rxfilename, dtype=np.float64)
 
@@ -296,7 +296,7 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
 def _groups(rspecifier: str, spk2utt: str, new: Callable[[], Callable[[np.ndarray], np.ndarray]],
             ) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Iterator[tuple[str, np.ndarray | None]]]]:
     """Each speaker's normalizer with the features; without ``spk2utt``, of each utterance."""
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
 
     if spk2utt:
         for _, features_of in _speakers(rspecifier, spk2utt):

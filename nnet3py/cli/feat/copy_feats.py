@@ -11,7 +11,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import between_tables, log_copied
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
-from nnet3py.io.byte_pieces import BytePieces
+from nnet3py.io.holder import BytePieces
 
 METHODS = range(1, 8)
 
@@ -52,15 +52,15 @@ def copy_feats(args: list[str], options: Options) -> int:
 def _input_form(options: Options, binary: bool = True) -> Any:
     """The holder for reading; where possible matrices are bytes, and if ``binary`` the bytes to be written."""
     if options.htk_in or options.sphinx_in:
-        from nnet3py.formats.foreign_features import HTK_MATRIX, SPHINX_MATRIX
+        from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_MATRIX
 
         return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
     if binary and not options.compress:
         from nnet3py.engine.threads import num_threads
-        from nnet3py.formats.decoded_matrix import decoded_matrix
+        from nnet3py.formats.matrix_bytes import decoded_matrix
 
         return decoded_matrix(num_threads())
-    from nnet3py.formats.raw_matrix import RAW_MATRIX
+    from nnet3py.formats.matrix_bytes import RAW_MATRIX
 
     return RAW_MATRIX
 
@@ -70,15 +70,15 @@ def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
     if isinstance(matrix, bytes | BytePieces) and binary and not options.compress:
         return matrix
     from nnet3py.formats.compressed import CompressedMatrix
-    from nnet3py.formats.dense_skimmer import dense_matrix
+    from nnet3py.formats.matrix_batches import dense_matrix
 
     dense = dense_matrix(matrix)
     return CompressedMatrix.compress(dense, options.compression_method) if options.compress else dense
 
 
 def _copy_table(args: list[str], options: Options) -> int:
-    from nnet3py.formats.moving import dense_runs
-    from nnet3py.formats.raw_matrix import STORED_MATRIX, num_rows
+    from nnet3py.formats.layouts import dense_runs
+    from nnet3py.formats.matrix_bytes import STORED_MATRIX, num_rows
     from nnet3py.io.specifiers import parse_wspecifier
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -144,8 +144,8 @@ def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterato
 
 
 def _copy_file(args: list[str], options: Options) -> None:
-    from nnet3py.formats.matrix_files import read_matrix_file
-    from nnet3py.formats.raw_matrix import STORED_MATRIX
+    from nnet3py.formats.holders import read_matrix_file
+    from nnet3py.formats.matrix_bytes import STORED_MATRIX
     from nnet3py.io.object_files import token_reader, write_object
     from nnet3py.io.streams import open_input
 

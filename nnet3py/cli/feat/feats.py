@@ -203,8 +203,8 @@ def shift_feats(args: list[str], options: Options) -> int:
         done, errors = _convert(args, lambda features: shift(features, options.shift))
         log.log(f"Shifted {done} features by {options.shift} frames; {errors} with errors.")
         return 0 if done else 1
+    from nnet3py.formats.holders import read_matrix_file
     from nnet3py.formats.matrices import write_matrix
-    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.object_files import write_object
 
     features = read_matrix_file(args[0])

@@ -58,8 +58,7 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
 ])
 def paste_feats(args: list[str], options: Options) -> int:
     """Paste tables or files; 1 if files differ in length."""
-    from nnet3py.formats.holders import FLOAT_MATRIX
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
     *sources, target = args
@@ -112,8 +111,7 @@ Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier>
 def append_vector_to_feats(args: list[str], options: Options) -> int:
     """Append vectors to a table, or one to a file."""
     from nnet3py.feat.frames import append_vector
-    from nnet3py.formats.holders import FLOAT_VECTOR
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 
@@ -152,8 +150,7 @@ See also: copy-feats, splice-feats, est-lda
 def transform_feats(args: list[str], options: Options) -> int:
     """Transform a table; 1 if nothing was written."""
     from nnet3py.feat.frames import transform
-    from nnet3py.formats.holders import FLOAT_MATRIX
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader
 
     volumes = _Volumes()

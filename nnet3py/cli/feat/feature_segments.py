@@ -81,8 +81,8 @@ def concat_feats(args: list[str], options: Options) -> int:
     """Write the whole; ShapeError if the dimensions differ."""
     import numpy as np
 
+    from nnet3py.formats.holders import read_matrix_file
     from nnet3py.formats.matrices import write_matrix
-    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.object_files import write_object
 
     parts = [read_matrix_file(name) for name in args[:-1]]

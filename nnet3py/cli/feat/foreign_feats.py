@@ -23,7 +23,7 @@ OUTPUT_DIR = option("output-dir", str, ".", "Folder of the files, which must exi
 
 def _write_files(rspecifier: str, options: Options, write: Callable[[TokenWriter, np.ndarray], None], what: str) -> int:
     """A file for each matrix, named after its key; 1 if there was none."""
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
 
@@ -52,7 +52,7 @@ See also: copy-feats, copy-feats-to-sphinx
 ])
 def copy_feats_to_htk(args: list[str], options: Options) -> int:
     """Write the files; 1 if there was none."""
-    from nnet3py.formats.foreign_features import htk_holder
+    from nnet3py.formats.foreign_files import htk_holder
 
     if not 0 <= options.sample_kind <= _LARGEST_KIND or not 0 < options.sample_period <= _LARGEST_PERIOD:
         raise OptionError(f"--sample-kind={options.sample_kind} and --sample-period={options.sample_period} cannot be "
@@ -72,6 +72,6 @@ See also: copy-feats, copy-feats-to-htk
 ])
 def copy_feats_to_sphinx(args: list[str], options: Options) -> int:
     """Write the files; 1 if there was none."""
-    from nnet3py.formats.foreign_features import write_sphinx_matrix
+    from nnet3py.formats.foreign_files import write_sphinx_matrix
 
     return _write_files(args[0], options, write_sphinx_matrix, "Sphinx")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.lda_stats import LdaStats
     from nnet3py.formats.posteriors import Posterior
-    from nnet3py.formats.sparse import SparseMatrix
     from nnet3py.hmm.transition_model import TransitionModel
 
 _REPORT_INTERVAL = 100      # utterances
@@ -162,7 +162,7 @@ def acc_lda(args: list[str], options: Options) -> int:
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
-    from nnet3py.training.lda_accumulator import LdaAccumulator
+    from nnet3py.training.lda_stats import LdaAccumulator
 
     accumulator = LdaAccumulator(options.rand_prune)
     model = read_object(args[0], TransitionModel.read)
@@ -196,7 +196,7 @@ def acc_lda(args: list[str], options: Options) -> int:
 
 def _pdfs(model: TransitionModel, posterior: Posterior) -> SparseMatrix:
     """Posteriors of transition-ids as weights of pdfs, (frames, pdfs). Kaldi: ConvertPosteriorToPdfs."""
-    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.formats.general import SparseMatrix
     from nnet3py.hmm.alignment import check_transition_ids
 
     check_transition_ids(model, posterior.ids)

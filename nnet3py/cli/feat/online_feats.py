@@ -14,7 +14,7 @@ from nnet3py.errors import Nnet3Error, within
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
     from nnet3py.recognition.pipeline import FeaturePipeline
 
 
@@ -33,8 +33,8 @@ See also: compute-online-feats, ivector-extract-online2, online2-wav-nnet3-latge
 ])
 def dump_features(args: list[str], options: Options) -> int:
     """Write the table; 1 if it is empty."""
+    from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
-    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState
 
@@ -99,8 +99,8 @@ See also: online2-wav-dump-features, compute-mfcc-feats
 """, arguments=(3, 3), options=PIPELINE)
 def compute_online_feats(args: list[str], options: Options) -> int:
     """Write both tables; 1 if they are empty."""
+    from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.recognition.pipeline import FeaturePipeline
 

@@ -16,7 +16,7 @@ from nnet3py.option_fields import settings_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
 _PITCH, _PROCESS = declared(settings_of(PitchOptions)), declared(settings_of(ProcessPitchOptions))
 _CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)")
@@ -86,8 +86,8 @@ def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
 
 
 def _of_sounds(args: list[str], options: Options, compute: Callable[[np.ndarray, float], np.ndarray]) -> int:
+    from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX
-    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     done = errors = 0

@@ -23,7 +23,7 @@ _NOTHING_DONE = 255
 
 def _matrix(posterior: Posterior, options: Options) -> np.ndarray:
     """float32 (frames, post-dim); ShapeError for an id that has no column."""
-    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.formats.general import SparseMatrix
 
     return SparseMatrix.from_arrays(posterior.row_starts, posterior.ids, posterior.weights, options.post_dim).to_dense()
 
@@ -77,8 +77,7 @@ See also: paste-feats, concat-feats, append-vector-to-feats
 def append_post_to_feats(args: list[str], options: Options) -> int:
     """Append to a table or a file; 255 if nothing was written."""
     from nnet3py.feat.frames import paste
-    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 

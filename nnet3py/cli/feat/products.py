@@ -106,9 +106,8 @@ See also: transform-feats, transform-vec, extend-transform-dim, est-lda, est-pca
 ])
 def compose_transforms(args: list[str], options: Options) -> int:
     """Compose tables or files; 1 if nothing was written to a table."""
-    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.formats.matrices import write_matrix
-    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import RandomAccessMappedReader
 
@@ -167,9 +166,8 @@ See also: compose-transforms, transform-feats
 ])
 def extend_transform_dim(args: list[str], options: Options) -> int:
     """Extend a table or a file; 1 if a table was empty."""
-    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.formats.matrices import write_matrix
-    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.object_files import write_object
 
     dim = options.new_dimension

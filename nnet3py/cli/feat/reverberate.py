@@ -12,12 +12,12 @@ from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
 
 def _read(rxfilename: str, rate: float | None = None) -> Wave:
     """A file of sound; UsageError if it has another sampling rate than ``rate``."""
-    from nnet3py.formats.wave_file import read_wave
+    from nnet3py.formats.foreign_files import read_wave
     from nnet3py.io.object_files import read_object
 
     wave = read_object(rxfilename, read_wave)
@@ -28,7 +28,7 @@ def _read(rxfilename: str, rate: float | None = None) -> Wave:
 
 
 def _write(wxfilename: str, wave: Wave) -> None:
-    from nnet3py.formats.wave_file import write_wave
+    from nnet3py.formats.foreign_files import write_wave
     from nnet3py.io.object_files import write_object
 
     write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
@@ -57,8 +57,9 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     """Write the changed sound."""
     import numpy as np
 
+    from nnet3py.feat.options import RoomOptions
     from nnet3py.feat.reverberate import AddedSignal, reverberate
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
     snrs, starts = _numbers(options.snrs, "snrs"), _numbers(options.start_times, "start-times")
@@ -124,8 +125,9 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
     """Extend a table or a file; 1 if a table was empty."""
     import numpy as np
 
+    from nnet3py.feat.options import SilenceOptions
     from nnet3py.feat.reverberate import with_silence
-    from nnet3py.formats.wave_file import WAVE
+    from nnet3py.formats.foreign_files import WAVE
 
     settings = fields_from(options, SilenceOptions())
 

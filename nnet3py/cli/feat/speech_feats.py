@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.feat.speech import SpeechFeatures
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
 _REPORT_EVERY = 10                          # utterances
 _HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of HTK's files
@@ -72,9 +72,8 @@ def compute_spectrogram_feats(args: list[str], options: Options) -> int:
 
 def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int:
     from nnet3py.feat.speech import SpeechFeatures, speech_options
-    from nnet3py.formats.foreign_features import htk_holder
+    from nnet3py.formats.foreign_files import WAVE, htk_holder
     from nnet3py.formats.holders import DOUBLE, FLOAT, FLOAT_MATRIX
-    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import RandomAccessMappedReader, SequentialReader, TableWriter
 
     values = options.as_dict()

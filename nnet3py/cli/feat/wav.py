@@ -11,7 +11,7 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.formats.wave_file import Wave
+    from nnet3py.formats.foreign_files import Wave
 
 
 @kaldi_command("wav-copy", usage="""
@@ -25,7 +25,7 @@ See also: wav-to-duration, extract-segments
 """, arguments=(2, 2))
 def wav_copy(args: list[str], options: Options) -> int:
     """Copy a table or a file; 1 if a table was empty."""
-    from nnet3py.formats.wave_file import WAVE, read_wave, write_wave
+    from nnet3py.formats.foreign_files import WAVE, read_wave, write_wave
     from nnet3py.io.object_files import token_reader
     from nnet3py.io.streams import open_input, open_output
     from nnet3py.io.tokens import TokenWriter
@@ -53,8 +53,8 @@ See also: wav-copy, feat-to-len
 ])
 def wav_to_duration(args: list[str], options: Options) -> int:
     """Write the durations; 1 if there were none."""
+    from nnet3py.formats.foreign_files import WAVE, WAVE_DURATION
     from nnet3py.formats.holders import FLOAT
-    from nnet3py.formats.wave_file import WAVE, WAVE_DURATION
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     lengths: list[float] = []
@@ -91,7 +91,7 @@ See also: wav-copy, wav-to-duration
 ])
 def extract_segments(args: list[str], options: Options) -> int:
     """Write the segments; what cannot be cut is a warning."""
-    from nnet3py.formats.wave_file import WAVE
+    from nnet3py.formats.foreign_files import WAVE
 
     return cut_segments(args, WAVE, "Could not find recording", lambda segment, wave: _cut(segment, wave, options))
 

@@ -26,8 +26,7 @@ See also: nnet3-latgen-grammar, make-graph
 ])
 def make_grammar_fst(args: list[str], options: Options) -> int:
     """Make the file."""
-    from nnet3py.graphs.grammar_fst import GrammarFst, can_be_empty, of_part
-    from nnet3py.graphs.nonterminals import Nonterminals
+    from nnet3py.graphs.grammar_fst import GrammarFst, Nonterminals, can_be_empty, of_part
 
     if len(args) % 2:
         raise UsageError("expected a nonterminal's number before each graph but the top one",

@@ -43,7 +43,7 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
 
 def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int = 0) -> int:
     """Read a graph, write what ``change`` makes of it, with the graph's symbol tables; returns the exit status."""
-    from nnet3py.fst.symbols import symbols_of, with_symbols
+    from nnet3py.fst.text import symbols_of, with_symbols
 
     source, target = names_of_files(args, first)
     fst = read_graph(source)

@@ -32,15 +32,14 @@ See also: make-h-transducer, tree-info
 ])
 def fst_compose_context(args: list[str], options: Options) -> int:
     """Expand a graph."""
-    from nnet3py.graphs.context import expand_context
-    from nnet3py.graphs.windows import write_windows
+    from nnet3py.graphs.context import expand_context, write_windows
     from nnet3py.io.streams import write_text
 
     source, target = names_of_files(args, 1)
     disambig = read_numbers(options.read_disambig_syms) if options.read_disambig_syms else []
     if options.nonterm_phones_offset > 0:
-        from nnet3py.graphs.grammar_context import check_left_biphones, expand_grammar_context
-        from nnet3py.graphs.nonterminals import Nonterminals
+        from nnet3py.graphs.context import check_left_biphones, expand_grammar_context
+        from nnet3py.graphs.grammar_fst import Nonterminals
 
         check_left_biphones(options.context_size, options.central_position)
         fst, windows = expand_grammar_context(read_graph(source), Nonterminals(options.nonterm_phones_offset), disambig)
@@ -69,9 +68,9 @@ See also: fstcomposecontext, add-self-loops
 ])
 def make_h_transducer(args: list[str], options: Options) -> int:
     """Make the transducer."""
+    from nnet3py.graphs.context import read_windows
+    from nnet3py.graphs.grammar_fst import Nonterminals
     from nnet3py.graphs.hmms import hmm_transducer
-    from nnet3py.graphs.nonterminals import Nonterminals
-    from nnet3py.graphs.windows import read_windows
     from nnet3py.io.streams import write_text
 
     windows: list[Window] = read_windows(args[0])
@@ -108,7 +107,7 @@ See also: make-h-transducer
 ])
 def add_self_loops(args: list[str], options: Options) -> int:
     """Add self-loops."""
-    from nnet3py.graphs.self_loops import add_self_loops as with_self_loops
+    from nnet3py.graphs.hmms import add_self_loops as with_self_loops
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
 

@@ -33,7 +33,7 @@ def arpa_to_fst(args: list[str], options: Options) -> int:
     from nnet3py.cli.fst.graph_files import write_graph
     from nnet3py.fst.arpa import Warner, WordIds, read_arpa
     from nnet3py.fst.arpa_graph import Sentence, arpa_graph
-    from nnet3py.fst.symbols import symbols_text, with_symbols
+    from nnet3py.fst.text import symbols_text, with_symbols
     from nnet3py.io.streams import open_output
 
     target = args[1] if len(args) > 1 else "-"
@@ -53,7 +53,7 @@ def arpa_to_fst(args: list[str], options: Options) -> int:
 
 
 def _words_of_arpa(options: Options) -> dict[bytes, int]:
-    from nnet3py.fst.symbols import read_symbols
+    from nnet3py.fst.text import read_symbols
 
     if not options.read_symbol_table:
         return {b"<eps>": 0, **({_bytes(options.disambig_symbol): 1} if options.disambig_symbol else {})}

@@ -33,8 +33,7 @@ def _command(name: str, about: str, options: Sequence[Option], arguments: tuple[
 
 def _form(options: Options, fst: Fst | None = None) -> TextForm:
     """What lines look like; an FST's own symbols are used where no file is named."""
-    from nnet3py.fst.symbols import read_symbols, symbols_of
-    from nnet3py.fst.text import TextForm
+    from nnet3py.fst.text import TextForm, read_symbols, symbols_of
 
     own = symbols_of(fst) if fst is not None and not options.numeric else (None, None)
     inputs, outputs = (read_symbols(name) if name else table for name, table in
@@ -58,8 +57,7 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
           example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
 def fst_compile(args: list[str], options: Options) -> int:
     """Compile."""
-    from nnet3py.fst.symbols import with_symbols
-    from nnet3py.fst.text import fst_of_text
+    from nnet3py.fst.text import fst_of_text, with_symbols
     from nnet3py.io.streams import failed_command, open_input
 
     if options.ssymbols:
@@ -111,7 +109,7 @@ def fst_info(args: list[str], options: Options) -> int:
     """Print facts."""
     import sys
 
-    from nnet3py.fst.info import info_text
+    from nnet3py.fst.text import info_text
 
     sys.stdout.write(info_text(read_graph(names_of_files(args)[0])))
     return 0
@@ -126,7 +124,7 @@ def fst_info(args: list[str], options: Options) -> int:
           example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint")
 def fst_symbols(args: list[str], options: Options) -> int:
     """Change the tables."""
-    from nnet3py.fst.symbols import read_symbols, symbols_of, symbols_text, with_symbols
+    from nnet3py.fst.text import read_symbols, symbols_of, symbols_text, with_symbols
     from nnet3py.io.streams import open_output
 
     source, target = names_of_files(args)
@@ -156,7 +154,7 @@ def fst_symbols(args: list[str], options: Options) -> int:
           example="--sort_type=olabel L.fst L_sorted.fst")
 def fst_arc_sort(args: list[str], options: Options) -> int:
     """Sort."""
-    from nnet3py.fst.arcs import arc_sorted
+    from nnet3py.fst.operations import arc_sorted
 
     return change_graph(args, lambda fst: arc_sorted(fst, by_output=options.sort_type == "olabel"))
 
@@ -193,8 +191,8 @@ def fst_convert(args: list[str], options: Options) -> int:
 @_command("fstinvert", "Exchange input and output.", (), example="L.fst L_inverted.fst")
 def fst_invert(args: list[str], options: Options) -> int:
     """Invert."""
-    from nnet3py.fst.arcs import inverted
-    from nnet3py.fst.symbols import symbols_of, with_symbols
+    from nnet3py.fst.operations import inverted
+    from nnet3py.fst.text import symbols_of, with_symbols
 
     source, target = names_of_files(args)
     fst = read_graph(source)
@@ -208,8 +206,8 @@ def fst_invert(args: list[str], options: Options) -> int:
           example="--project_type=output G.fst")
 def fst_project(args: list[str], options: Options) -> int:
     """Project."""
-    from nnet3py.fst.arcs import projected
-    from nnet3py.fst.symbols import symbols_of, with_symbols
+    from nnet3py.fst.operations import projected
+    from nnet3py.fst.text import symbols_of, with_symbols
 
     on_output = options.project_output or options.project_type == "output"
     source, target = names_of_files(args)
@@ -225,7 +223,7 @@ def fst_project(args: list[str], options: Options) -> int:
           example="--relabel_ipairs=relabel G.fst Gr.fst")
 def fst_relabel(args: list[str], options: Options) -> int:
     """Relabel."""
-    from nnet3py.fst.arcs import relabeled
+    from nnet3py.fst.operations import relabeled
 
     pairs = [_pairs(name) for name in (options.relabel_ipairs, options.relabel_opairs)]
     return change_graph(args, lambda fst: relabeled(fst, *pairs))
@@ -246,7 +244,7 @@ def _pairs(name: str) -> dict[int, int]:
           example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
 def fst_replace(args: list[str], options: Options) -> int:
     """Replace arcs."""
-    from nnet3py.fst.arcs import replaced
+    from nnet3py.fst.operations import replaced
 
     names, labels = args[0::2], args[1::2]
     target = "-"
@@ -281,7 +279,7 @@ def fst_connect(args: list[str], options: Options) -> int:
           example="in.fst out.fst")
 def fst_top_sort(args: list[str], options: Options) -> int:
     """Sort states."""
-    from nnet3py.fst.arcs import in_top_order
+    from nnet3py.fst.operations import in_top_order
 
     return change_graph(args, in_top_order)
 
@@ -289,7 +287,7 @@ def fst_top_sort(args: list[str], options: Options) -> int:
 @_command("fstreverse", "Make the FST that accepts everything backwards.", (), example="in.fst out.fst")
 def fst_reverse(args: list[str], options: Options) -> int:
     """Reverse."""
-    from nnet3py.fst.arcs import reversed_fst
+    from nnet3py.fst.operations import reversed_fst
 
     return change_graph(args, reversed_fst)
 
@@ -299,7 +297,7 @@ def fst_reverse(args: list[str], options: Options) -> int:
           see="fstconcat, fstclosure")
 def fst_union(args: list[str], options: Options) -> int:
     """Unite."""
-    from nnet3py.fst.arcs import union
+    from nnet3py.fst.operations import union
 
     write_graph([*args, "-"][2], union(read_graph(args[0]), read_graph(args[1])))
     return 0
@@ -322,7 +320,7 @@ def fst_concat(args: list[str], options: Options) -> int:
                      choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat")
 def fst_closure(args: list[str], options: Options) -> int:
     """Close."""
-    from nnet3py.fst.arcs import closure
+    from nnet3py.fst.operations import closure
 
     plus = options.closure_plus or options.closure_type == "plus"
     return change_graph(args, lambda fst: closure(fst, plus))
@@ -336,7 +334,7 @@ def fst_closure(args: list[str], options: Options) -> int:
           example="G.fst path.fst")
 def fst_rand_gen(args: list[str], options: Options) -> int:
     """Draw paths."""
-    from nnet3py.fst.random_paths import random_paths
+    from nnet3py.fst.operations import random_paths
 
     return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, options.seed or None,
                                                        by_cost=options.select == "log_prob"))
@@ -352,7 +350,7 @@ def fst_rand_gen(args: list[str], options: Options) -> int:
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf")
 def fst_draw(args: list[str], options: Options) -> int:
     """Draw."""
-    from nnet3py.fst.drawing import drawing_text
+    from nnet3py.fst.text import drawing_text
     from nnet3py.io.streams import open_output
 
     source, target = names_of_files(args)

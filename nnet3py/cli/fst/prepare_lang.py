@@ -36,7 +36,7 @@ def prepare_lang(args: list[str], options: Options) -> int:
     from nnet3py.decoding.lang_folder import phone_forms, with_positions, write_phone_lists
     from nnet3py.decoding.lexicon import Silence, lexicon_phones, make_lang, read_lexicon
     from nnet3py.decoding.symbols import SymbolTable, read_text
-    from nnet3py.hmm.topology_kinds import chain_topology, left_to_right_topology
+    from nnet3py.hmm.topology import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object
     from nnet3py.io.streams import write_text
 

@@ -53,7 +53,7 @@ def fst_table_compose(args: list[str], options: Options) -> int:
 
 
 def _warn_of_order(left: Fst, right: Fst) -> None:
-    from nnet3py.fst.arcs import is_sorted
+    from nnet3py.fst.operations import is_sorted
 
     if not is_sorted(left, by_output=True):
         log.warning("The first FST is not olabel sorted.")
@@ -154,7 +154,7 @@ See also: fstisstochastic
 """, arguments=(0, 2), options=[option("delta", float, 1.0 / 1024.0, "How equal the sums have to be")])
 def fst_push_special(args: list[str], options: Options) -> int:
     """Push."""
-    from nnet3py.fst.push import push_special
+    from nnet3py.fst.operations import push_special
 
     return change_graph(args, lambda fst: push_special(fst, options.delta) if fst.num_states else fst)
 
@@ -175,7 +175,7 @@ def fst_is_stochastic(args: list[str], options: Options) -> int:
     """Print costs."""
     import sys
 
-    from nnet3py.fst.arcs import sums_of_states
+    from nnet3py.fst.operations import sums_of_states
 
     sums = sums_of_states(read_graph(names_of_files(args)[0]), options.test_in_log)
     high, low = (float(sums.max()), float(sums.min())) if len(sums) else (0.0, 0.0)
@@ -200,7 +200,7 @@ def fst_rm_symbols(args: list[str], options: Options) -> int:
     """Remove symbols."""
     import math
 
-    from nnet3py.fst.arcs import with_penalty, without_arcs_of, without_symbols
+    from nnet3py.fst.operations import with_penalty, without_arcs_of, without_symbols
 
     symbols = read_numbers(args[0])
     on_output = options.apply_to_output or options.remove_from_output
@@ -231,7 +231,7 @@ See also: fstrmsymbols, fstrmepsilon
 ])
 def fst_rm_eps_local(args: list[str], options: Options) -> int:
     """Remove epsilons."""
-    from nnet3py.fst.local_epsilons import without_local_epsilons
+    from nnet3py.fst.operations import without_local_epsilons
 
     return change_graph(args, lambda fst: without_local_epsilons(fst, options.use_log, options.stochastic_in_log))
 
@@ -248,7 +248,7 @@ See also: fsttablecompose
 """, arguments=(2, 4), options=[])
 def fst_add_self_loops(args: list[str], options: Options) -> int:
     """Add loops."""
-    from nnet3py.fst.arcs import with_loops
+    from nnet3py.fst.operations import with_loops
 
     inputs, outputs = read_numbers(args[0]), read_numbers(args[1])
     if len(inputs) != len(outputs):

@@ -1,4 +1,4 @@
-"""nnet3py train-rnnlm: text becomes an RNN language model for rescoring lattices."""
+"""nnet3py train-rnnlm: training of an RNN language model on text."""
 from __future__ import annotations
 
 from nnet3py.cli.process.command import kaldi_command
@@ -8,18 +8,19 @@ from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
 
 
 @kaldi_command("train-rnnlm", usage="""
-Train an RNN language model on text, in the form of Kaldi's: a network between embeddings of words, which are sums of
-the vectors of features such as pieces of their spelling. The folder that it writes is for Kaldi's scripts
-rnnlm/lmrescore_pruned.sh and the like, and for lattice-lmrescore-kaldi-rnnlm-pruned.
+Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM between embeddings of words, which are sums of
+vectors of features such as letter n-grams. The folder has the form of Kaldi's, for
+lattice-lmrescore-kaldi-rnnlm-pruned, for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and for a recognizer's
+rnnlm/.
 
-Texts have one sentence a line. An ARPA file among them is no text: its perplexity is shown for comparison, and where
-there are so many words that outputs are compared with a sample of them only, it says which words are likely.
+Texts have one sentence a line. The perplexity of an n-gram model, an ARPA file, is shown for comparison; with large
+vocabularies, whose words are sampled, samples are drawn from it.
 
-After each epoch the perplexity of the held-out text is shown, of probabilities that sum to one; the model with the
-lowest one is final.raw and feat_embedding.final.mat. The other files are word_feats.txt, special_symbol_opts.txt (and
-.conf), words.txt, and what they were made from in config/.
+After each epoch the perplexity of the held-out text is shown, with normalized probabilities; final.raw and
+feat_embedding.final.mat have the model with the lowest perplexity. The other files are word_feats.txt,
+special_symbol_opts.txt (and .conf) and words.txt, with their sources in config/.
 
-A training that was interrupted goes on after its last epoch when the command is given again.
+An interrupted training goes on after its last epoch when the command is given again.
 
 Usage:  nnet3py train-rnnlm [options] <plain-text> ... [<arpa>] --dir=<folder>
 
@@ -33,8 +34,8 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
     """Train, and print the result in a line."""
-    wanted = rnnlm_options(options.as_dict())
-    wanted.check()
+    training_options = rnnlm_options(options.as_dict())
+    training_options.check()
     if options.num_threads:
         from nnet3py.engine.threads import set_num_threads
 
@@ -42,5 +43,5 @@ def train_rnnlm(args: list[str], options: Options) -> int:
     from nnet3py.io.streams import write_text
     from nnet3py.rnnlm.training.run import train_on
 
-    write_text("-", f"{options.dir}: {train_on(args, wanted).summary()}\n")
+    write_text("-", f"{options.dir}: {train_on(args, training_options).summary()}\n")
     return 0

@@ -198,7 +198,7 @@ def scale_post(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT, POSTERIOR
-    from nnet3py.formats.posterior_weights import weighted_entries
+    from nnet3py.formats.posteriors import weighted_entries
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
 

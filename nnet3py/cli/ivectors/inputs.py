@@ -73,7 +73,7 @@ def read_vectors(rspecifier: str) -> dict[str, np.ndarray]:
 
 def read_trials(rxfilename: str) -> Iterator[tuple[str, str]]:
     """Lines of two keys."""
-    from nnet3py.io.text_lines import read_lines
+    from nnet3py.io.streams import read_lines
 
     for number, line in enumerate(read_lines(rxfilename), 1):
         words = line.split()

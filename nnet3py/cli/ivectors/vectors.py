@@ -170,8 +170,7 @@ def _transform(args: list[str], what: str) -> int:
     import numpy as np
 
     from nnet3py.feat.frames import transform
-    from nnet3py.formats.holders import FLOAT_VECTOR
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
 
     matrix = read_matrix_file(args[0])
     done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR,
@@ -232,8 +231,7 @@ def compute_eer(args: list[str], options: Options) -> None:
     """Print a rate."""
     import numpy as np
 
-    from nnet3py.io.streams import write_text
-    from nnet3py.io.text_lines import read_lines
+    from nnet3py.io.streams import read_lines, write_text
     from nnet3py.ivectors.vectors import equal_error_rate
 
     scores: dict[str, list[float]] = {"target": [], "nontarget": []}

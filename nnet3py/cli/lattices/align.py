@@ -10,7 +10,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 
 if TYPE_CHECKING:
-    from nnet3py.lattices.word_alignment import Alignment
+    from nnet3py.lattices.phone_alignment import Alignment
     from nnet3py.transducers.compact_lattice import CompactLattice
 
 _OUTPUT_ERROR_LATS = option("output-error-lats", bool, True, "Also write the results for lattices with errors")
@@ -46,7 +46,7 @@ def _align(args: list[str], align: Callable[[CompactLattice], Alignment], output
 
 def _difference(lattice: CompactLattice, aligned: CompactLattice) -> str:
     """What is wrong with the best path after alignment; nothing if it is the same as before."""
-    from nnet3py.lattices.best_path import best_path, path_of
+    from nnet3py.lattices.paths import best_path, path_of
 
     paths = [path_of(best) if best is not None else None for best in (best_path(lattice), best_path(aligned))]
     if paths[0] is None or paths[1] is None:
@@ -106,7 +106,7 @@ def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
+    from nnet3py.lattices.word_alignment import align_words_by_lexicon, read_alignment_lexicon
 
     lexicon = read_alignment_lexicon(read_text(args[0]), args[0])
     model = read_object(args[1], TransitionModel.read)

@@ -247,7 +247,7 @@ See also: lattice-compose, lattice-rmali
 ])
 def lattice_project(args: list[str], options: Options) -> int:
     """Project lattices; 1 if there was none."""
-    from nnet3py.lattices.conversion import on_transitions, on_words
+    from nnet3py.lattices.scaling import on_transitions, on_words
 
     project: Any = on_words if options.project_output else on_transitions
     done, _ = change_lattices(args, lambda key, lattice: project(lattice), compact=options.project_output,
@@ -270,8 +270,7 @@ See also: lattice-project, lattice-copy
 def lattice_to_fst(args: list[str], options: Options) -> int:
     """Make FSTs; 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.lattices.conversion import word_fst
-    from nnet3py.lattices.scaling import scaled
+    from nnet3py.lattices.scaling import scaled, word_fst
     from nnet3py.transducers.fst_text import FST
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 

@@ -54,7 +54,7 @@ def _check_beam(options: Options) -> None:
 
 
 def _minimized(lattice: CompactLattice) -> CompactLattice:
-    from nnet3py.lattices.minimize import minimized, with_strings_pushed, with_weights_pushed
+    from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
 
     return minimized(with_weights_pushed(with_strings_pushed(lattice)))
 
@@ -74,10 +74,9 @@ See also: lattice-determinize-phone-pruned, lattice-prune
 ])
 def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     """Determinize lattices; 1 if there was none."""
-    from nnet3py.lattices.acoustic_scores import AcousticScores
     from nnet3py.lattices.determinize import determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions
-    from nnet3py.lattices.scaling import scaled
+    from nnet3py.lattices.scaling import AcousticScores, scaled
     from nnet3py.lattices.states import newly_sorted, top_sorted, trimmed
     from nnet3py.transducers.lattice import expanded
 
@@ -119,7 +118,7 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     """Determinize lattices; 1 if there was none."""
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices.phone_determinize import determinize_phone_pruned
+    from nnet3py.lattices.determinize import determinize_phone_pruned
     from nnet3py.lattices.scaling import scaled
     from nnet3py.transducers.lattice import expanded
 
@@ -180,8 +179,7 @@ def lattice_determinize_non_compact(args: list[str], options: Options) -> int:
 
 def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
     """Determinize lattices without a beam, or with narrower and narrower ones for those that are too large."""
-    from nnet3py.lattices.acoustic_scores import AcousticScores
-    from nnet3py.lattices.scaling import scaled
+    from nnet3py.lattices.scaling import AcousticScores, scaled
     from nnet3py.transducers.lattice import expanded
 
     _check_beam(options)
@@ -245,7 +243,7 @@ def lattice_push(args: list[str], options: Options) -> int:
 
 def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
     """The lattice with its strings and costs pushed, as the options say."""
-    from nnet3py.lattices.minimize import with_strings_pushed, with_weights_pushed
+    from nnet3py.lattices.pruning import with_strings_pushed, with_weights_pushed
 
     if options.push_strings:
         lattice = with_strings_pushed(lattice)
@@ -273,7 +271,7 @@ See also: lattice-push, lattice-determinize-pruned
 ])
 def lattice_minimize(args: list[str], options: Options) -> int:
     """Minimize lattices; 1 if none could be."""
-    from nnet3py.lattices.minimize import minimized
+    from nnet3py.lattices.pruning import minimized
 
     done, errors = change_lattices(args, lambda key, lattice: _not_empty(
         key, minimized(_pushed(lattice, options), options.delta)))

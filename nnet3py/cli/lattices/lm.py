@@ -31,8 +31,7 @@ See also: lattice-lmrescore-const-arpa, lattice-lmrescore-pruned, lattice-compos
 def lattice_lmrescore(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices.composition import Composer
-    from nnet3py.lattices.lm_rescoring import rescored_with_fst
+    from nnet3py.lattices.composition import Composer, rescored_with_fst
     from nnet3py.transducers.fst_text import read_fst
 
     model = Composer(read_object(args[1], read_fst))
@@ -50,7 +49,7 @@ See also: lattice-lmrescore, arpa-to-const-arpa
 def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""
     from nnet3py.fst.const_arpa import ConstArpa
-    from nnet3py.lattices.lm_rescoring import rescored_with_const_arpa
+    from nnet3py.lattices.composition import rescored_with_const_arpa
 
     model = ConstArpa.read(args[1])
     return rescore_lattices([args[0], args[2]],
@@ -71,8 +70,7 @@ See also: lattice-lmrescore, lattice-lmrescore-const-arpa
 ])
 def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""
-    from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, LmDifference
-    from nnet3py.lattices.pruned_composition import PrunedComposition
+    from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, LmDifference, PrunedComposition
 
     log.log("Reading LMs...")
     new: Any = ConstArpaLm.read(args[1]) if options.add_const_arpa else FstLm.read(args[1])

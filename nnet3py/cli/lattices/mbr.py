@@ -33,8 +33,8 @@ def lattice_mbr_decode(args: list[str], options: Options) -> int:
     """Write words; 1 if there was no lattice."""
     from nnet3py.formats.holders import FLOAT, FLOAT_PAIR_VECTOR, INT_VECTOR, POSTERIOR
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.lattices.mbr import minimum_bayes_risk
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.lattices.word_errors import minimum_bayes_risk
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     scales = scales_of(options)
@@ -78,8 +78,8 @@ def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
     from nnet3py.io.specifiers import is_wspecifier
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
-    from nnet3py.lattices.mbr import minimum_bayes_risk
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.lattices.word_errors import minimum_bayes_risk
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     if is_wspecifier(args[-1]):

@@ -37,8 +37,8 @@ def lattice_oracle(args: list[str], options: Options) -> int:
     from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.formats.holders import INT32, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.lattices.oracle import oracle
     from nnet3py.lattices.states import LatticeError
+    from nnet3py.lattices.word_errors import oracle
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     text = options.wildcard_symbols

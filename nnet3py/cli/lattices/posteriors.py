@@ -64,7 +64,7 @@ def lattice_arc_post(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.lattices.arc_posteriors import arc_lines
+    from nnet3py.lattices.forward_backward import arc_lines
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import LatticeError
     from nnet3py.transducers.lattice import COMPACT_LATTICES

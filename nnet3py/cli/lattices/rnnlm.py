@@ -1,4 +1,4 @@
-"""rnnlm-get-word-embedding, rnnlm-sentence-probs, lattice-lmrescore-kaldi-rnnlm(-pruned): RNN language models."""
+"""Programs for RNN language models: word embeddings, scores of sentences, rescored lattices."""
 from __future__ import annotations
 
 import sys
@@ -13,7 +13,7 @@ from nnet3py.cli.process.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, wi
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import FormatError
 from nnet3py.option_fields import settings_of
-from nnet3py.rnnlm.options import RnnlmOptions
+from nnet3py.rnnlm.folder import RnnlmOptions
 
 if TYPE_CHECKING:
     from nnet3py.io.streams import InputStream
@@ -26,33 +26,33 @@ _MODEL = (
     option("debug-computation", bool, False, "Log every command that is run"), *OPTIM, *COMPUTE,
     *with_default(DEVICE, "use-gpu", "no"),
 )
-_ORDER = option("max-ngram-order", int, 3, "Histories that differ only before their last MAX_NGRAM_ORDER - 1 words are "
-                "taken for one (0: none are); fewer states, and less exact")
+_ORDER = option("max-ngram-order", int, 3, "Histories with the same last MAX_NGRAM_ORDER - 1 words are merged (0: none "
+                "are): fewer states, less exact costs")
 
 
 def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
-    """The model that the ``_MODEL`` options describe, of the files with its network and the vectors of its words."""
+    """Read a model, its network and its word embedding, with the ``_MODEL`` options."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.rnnlm.network import RnnlmNetwork
     from nnet3py.rnnlm.word_embedding import WordEmbedding
 
-    how = fields_from(options, RnnlmOptions())
-    how.check()
+    rnnlm_options = fields_from(options, RnnlmOptions())
+    rnnlm_options.check()
     device, nnet = set_up(options), read_nnet(network)
     modes = [change for name, change in (("batchnorm-test-mode", set_batchnorm_test_mode),
                                                  ("dropout-test-mode", set_dropout_test_mode))
              if name not in options or options[name]]
     for change in modes:
         change(nnet, True)
-    return RnnlmNetwork(nnet, WordEmbedding.read(embedding), how, device,
+    return RnnlmNetwork(nnet, WordEmbedding.read(embedding), rnnlm_options, device,
                         optimize=optimize_options(options), training_mode=len(modes) < 2,
                         debug=options["computation.debug"] or options.debug_computation,
                         cache_dir=options["compiler.cache-dir"] or None)
 
 
 @kaldi_command("rnnlm-get-word-embedding", usage="""
-Multiply the features of words by the embedding of features: the vectors of the words of an RNN language model.
+Compute the word embedding of an RNN language model: features of words times embedding of features.
 
 Usage: rnnlm-get-word-embedding [options] <word-features-rxfilename> <feature-embedding-rxfilename> \
 <word-embedding-wxfilename>
@@ -72,8 +72,8 @@ def rnnlm_get_word_embedding(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("rnnlm-sentence-probs", usage="""
-Print the log-probabilities of the words of sentences, and of their ends, by an RNN language model. The lines of the
-text are KEY WORD-ID WORD-ID ...; the printed ones are KEY LOG-PROB LOG-PROB ..., one more than there are words.
+Print the log-probabilities of the words of sentences, and of their ends, by an RNN language model. Lines of the text
+are KEY WORD-ID WORD-ID ...; printed lines are KEY LOG-PROB LOG-PROB ..., the last for the end.
 
 Usage: rnnlm-sentence-probs [options] <rnnlm> <word-embedding-matrix> <text-rxfilename>
 e.g.:
@@ -88,7 +88,7 @@ def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
     """Print a line for each line of the text."""
     from nnet3py.errors import within
     from nnet3py.io.streams import failed_command, open_input
-    from nnet3py.rnnlm.sentences import sentence_log_probs
+    from nnet3py.rnnlm.network import sentence_log_probs
 
     network = _network(options, args[0], args[1])
     with open_input(args[2]) as stream, within(args[2]):
@@ -102,12 +102,12 @@ def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
 
 
 def _blocks(stream: InputStream) -> Iterator[list[tuple[str, list[int]]]]:
-    """The lines of a text of numbers, some at a time, as their keys and numbers."""
+    """Yield the lines of a text of numbers, as keys and numbers, a block at a time."""
     block: list[tuple[str, list[int]]] = []
     for number, line in enumerate(stream, 1):
         key, *words = line.decode("utf-8", "surrogateescape").split() or [""]
         if not all(word.isascii() and word.isdigit() for word in words):
-            raise FormatError(f"line {number} has other than numbers of words after its key: {' '.join(words)[:80]!r}",
+            raise FormatError(f"line {number}: expected numbers of words after the key, found {' '.join(words)[:80]!r}",
                               hint="sym2int.pl -f 2- words.txt turns words into numbers")
         block += [(key, list(map(int, words)))] if key else []
         if len(block) == _SENTENCES_AT_ONCE:
@@ -118,8 +118,8 @@ def _blocks(stream: InputStream) -> Iterator[list[tuple[str, list[int]]]]:
 
 
 @kaldi_command("lattice-lmrescore-kaldi-rnnlm", usage="""
-Add the costs of an RNN language model to the graph costs of lattices. First take off, with --lm-scale=-1.0, what the
-model that they were made with has added; lattice-lmrescore-kaldi-rnnlm-pruned does both, and is faster.
+Add the costs of an RNN language model to the graph costs of lattices. Subtract the costs of the old language model
+before, with lattice-lmrescore --lm-scale=-1.0; lattice-lmrescore-kaldi-rnnlm-pruned does both, and is faster.
 
 Usage: lattice-lmrescore-kaldi-rnnlm [options] <word-embedding> <rnnlm> <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
@@ -130,7 +130,7 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, lattice-lmrescore, rnnlm-sentenc
 """, arguments=(4, 4), options=[
     option("lm-scale", float, 1.0, "Factor of the model's costs"), _ORDER, *_MODEL])
 def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
-    """Rescore lattices; 1 if nothing was left of any."""
+    """Rescore lattices; return 1 if all results are empty."""
     from nnet3py.rnnlm.rescoring import rescored_with_rnnlm
 
     network = _network(options, args[1], args[0])
@@ -139,8 +139,8 @@ def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", usage="""
-Exchange a part, --lm-scale, of the language model's costs in lattices: subtract the old model's and add those of an RNN
-language model, only for paths within a beam. The lattices should be determinized; the results are not.
+Replace language model costs in lattices: subtract --lm-scale times the old model's costs and add --lm-scale times those
+of an RNN language model, only on paths within a beam. The lattices should be determinized; the results are not.
 
 Usage: lattice-lmrescore-kaldi-rnnlm-pruned [options] <old-lm> <word-embedding> <rnnlm> <lattice-rspecifier> \
 <lattice-wspecifier>
@@ -152,12 +152,13 @@ e.g.:
    ark:in.lats ark:out.lats
 See also: lattice-lmrescore-kaldi-rnnlm, lattice-lmrescore-pruned, rnnlm-sentence-probs
 """, arguments=(5, 5), options=[
-    option("lm-scale", float, 0.5, "Factor of both models' costs, those of the old one taken off"),
-    option("acoustic-scale", float, 0.1, "Factor of the acoustic costs, for the beam; the results have them unscaled"),
+    option("lm-scale", float, 0.5, "Factor of both models' costs; the old ones are subtracted"),
+    option("acoustic-scale", float, 0.1, "Factor of acoustic costs where paths are compared; results have them "
+           "unscaled"),
     _ORDER, option("use-const-arpa", bool, False, "The old model is in const-ARPA form"), *PRUNING, *_MODEL])
 def lattice_lmrescore_kaldi_rnnlm_pruned(args: list[str], options: Options) -> int:
-    """Rescore lattices; 1 if nothing was left of any."""
-    from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm
+    """Rescore lattices; return 1 if all results are empty."""
+    from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
     from nnet3py.rnnlm.rescoring import rescored_within_beam
 
     log.log("Reading old LMs...")

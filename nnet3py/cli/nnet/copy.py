@@ -38,7 +38,7 @@ e.g.:
 ])
 def copy(args: list[str], options: Options) -> int:
     """Copy a raw network."""
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode
 
@@ -74,7 +74,7 @@ e.g.:
 def am_copy(args: list[str], options: Options) -> int:
     """Copy an acoustic model, or its network."""
     from nnet3py.acoustic_model import read_model
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.whole_model import convert_repeated_to_block_affine
 
     source, target = args

@@ -130,7 +130,7 @@ def _import_network(source: str, target: str, options: Options, like: AcousticMo
 def _set_weights(args: list[str], options: Options, like: AcousticModel | None) -> None:
     """Write a model with the weights of a file."""
     from nnet3py.acoustic_model import read_network_or_model
-    from nnet3py.network.any_model import network_of
+    from nnet3py.network.model_file import network_of
 
     place, source, target = args
     model = read_network_or_model(place)
@@ -199,7 +199,7 @@ def _quantize(target: str, options: Options) -> int:
 
 def _utterances(options: Options) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """Features and i-vectors on which the loss is measured."""
-    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.formats.holders import read_matrices
 
     by_key = dict(read_matrices(options.quantize_feats))
     if not by_key:

@@ -49,8 +49,7 @@ def show_transitions(args: list[str], options: Options) -> int:
     from nnet3py.formats.matrices import read_vector
     from nnet3py.hmm.alignment import describe_transitions, read_symbol_table
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.streams import write_text
-    from nnet3py.io.text_lines import read_text
+    from nnet3py.io.streams import read_text, write_text
 
     names = read_symbol_table(read_text(args[0]), args[0])
     model = _read(args[1])

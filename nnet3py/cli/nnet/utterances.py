@@ -33,7 +33,7 @@ IVEC: Group = (
 def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
     """The network of a raw or acoustic model, in test mode and collapsed, and the model's priors if they are wanted."""
     from nnet3py.acoustic_model import read_model
-    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
 
     if use_priors:

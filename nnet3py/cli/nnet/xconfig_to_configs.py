@@ -84,7 +84,7 @@ def write_configs(folder: str, text: str, expansion: Expansion, command: str) ->
 
 def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
     """Make ref.raw and init.raw, and write the context of the former to vars; the latter's may not be larger."""
-    from nnet3py.compiler.context import compute_simple_nnet_context
+    from nnet3py.compiler.build_graph import compute_simple_nnet_context
     from nnet3py.io.streams import write_text
 
     ref = make_network(folder, "ref", existing, edits)

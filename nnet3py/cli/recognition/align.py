@@ -95,7 +95,7 @@ class _Task(NamedTuple):
 
 
 def _of_files(sound: str, text: str) -> _Task:
-    from nnet3py.io.text_lines import read_text
+    from nnet3py.io.streams import read_text
 
     if not os.path.isfile(sound):
         raise UsageError(f"there is no file {sound}")

@@ -42,8 +42,7 @@ def diarize(args: list[str], options: Options) -> int:
     import json
 
     from nnet3py.engine.threads import set_num_threads
-    from nnet3py.io.streams import write_text
-    from nnet3py.io.text_lines import read_text
+    from nnet3py.io.streams import read_text, write_text
     from nnet3py.recognition import diarization
     from nnet3py.recognition.sound_list import find_sounds, result_path
     from nnet3py.recognition.speaker import SpeakerModel

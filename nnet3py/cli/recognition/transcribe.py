@@ -196,8 +196,7 @@ def _in_jobs(model: str, sounds: list[Listed], options: Options) -> int:
     """Share the sounds among processes, or among workers of dask."""
     from tempfile import TemporaryDirectory
 
-    from nnet3py.io.streams import write_text
-    from nnet3py.io.text_lines import read_text
+    from nnet3py.io.streams import read_text, write_text
     from nnet3py.recognition.sound_list import result_path
 
     ending = ENDINGS[options.format]
@@ -289,7 +288,7 @@ class _Watch:
 
 
 def _lines(path: str) -> list[str]:
-    from nnet3py.io.text_lines import read_lines
+    from nnet3py.io.streams import read_lines
 
     lines = [" ".join(line.split()) for line in read_lines(path) if line.strip()]
     if not lines:

@@ -34,8 +34,7 @@ See also: copy-feats
 ])
 def copy_matrix(args: list[str], options: Options) -> int:
     """Copy a table or a file; 1 if a table was empty."""
-    from nnet3py.formats.holders import FLOAT_MATRIX
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader, TableWriter
 

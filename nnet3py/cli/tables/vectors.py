@@ -82,8 +82,7 @@ See also: feat-to-len, feat-to-dim
 """, arguments=(1, 1))
 def matrix_dim(args: list[str], options: Options) -> int:
     """Print sizes; 1 if a table was empty."""
-    from nnet3py.formats.holders import GENERAL_MATRIX
-    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.holders import GENERAL_MATRIX, read_matrix_file
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
 

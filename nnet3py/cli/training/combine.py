@@ -28,7 +28,8 @@ def combine(args: list[str], options: Options) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.combination import combine_nnets
+    from nnet3py.training.diagnostics import combine_nnets
+    from nnet3py.training.options import CombineOptions
 
     *sources, examples, target = args
     combine_options = fields_from(options, CombineOptions(

@@ -23,7 +23,7 @@ def compute_prob(args: list[str], options: Options) -> int:
     """Print objective and accuracy; 1 if no output had any weight."""
     from nnet3py.cli.process.compute_setup import log_diagnostics, set_up
     from nnet3py.egs.example import read_egs
-    from nnet3py.network.collapse import collapse_model
+    from nnet3py.network.inference import collapse_model
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.diagnostics import NnetDiagnostics

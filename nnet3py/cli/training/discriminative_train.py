@@ -37,7 +37,7 @@ def train(args: list[str], options: Options) -> int:
     from nnet3py.cli.training.discriminative_setup import discriminative_options, model_in_test_mode
     from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-    from nnet3py.egs.reading_ahead import examples_ahead, num_merged
+    from nnet3py.egs.example import examples_ahead, num_merged
     from nnet3py.io.tables import SequentialReader
     from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
 
@@ -72,7 +72,7 @@ def compute_objf(args: list[str], options: Options) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.cli.training.discriminative_setup import discriminative_options, model_in_test_mode
     from nnet3py.egs.discriminative_example import read_discriminative_egs
-    from nnet3py.training.discriminative_diagnostics import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
+    from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
 
     device, objective = set_up(options), discriminative_options(options)
     diagnostics = DiscriminativeDiagnostics(

@@ -28,7 +28,7 @@ def show_progress(args: list[str], options: Options) -> int:
     """Log changes of parameters and objective."""
     from nnet3py.cli.process.compute_setup import set_up
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.progress import log_parameter_changes
+    from nnet3py.training.averaging import log_parameter_changes
 
     device = set_up(options)
     old, new = read_nnet(args[0]), read_nnet(args[1])
@@ -47,7 +47,7 @@ def show_progress(args: list[str], options: Options) -> int:
 
 def _log_objective_changes(old: Nnet, new: Nnet, examples: str, options: Options, device: str) -> None:
     from nnet3py.egs.example import read_egs
-    from nnet3py.training.progress import objective_changes
+    from nnet3py.training.averaging import objective_changes
 
     objective_changes(old, new, [eg for _, eg in read_egs(examples)], options.num_segments,
                       diagnostic_options(options, device))

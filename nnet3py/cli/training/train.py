@@ -54,8 +54,7 @@ def train(args: list[str], options: Options) -> int:
     if direct:
         _train_directly(trainer, nnet, options)
     else:
-        from nnet3py.egs.example import EXAMPLE
-        from nnet3py.egs.reading_ahead import examples_ahead, num_merged
+        from nnet3py.egs.example import EXAMPLE, examples_ahead, num_merged
         from nnet3py.io.tables import SequentialReader
 
         with SequentialReader(args[1], EXAMPLE) as reader, \
@@ -68,7 +67,7 @@ def train(args: list[str], options: Options) -> int:
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
     """Train on features and targets, ``--num-epochs`` passes with falling learning rates."""
-    from nnet3py.egs.reading_ahead import num_merged
+    from nnet3py.egs.example import num_merged
     from nnet3py.network.whole_model import set_learning_rate
     from nnet3py.training.minibatches import TableMinibatches
     from nnet3py.training.train import rate_of_pass

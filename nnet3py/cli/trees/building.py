@@ -17,9 +17,9 @@ def _inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
     """Statistics, roots, questions and topology of the first four arguments."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.text_lines import read_lines
+    from nnet3py.io.streams import read_lines
     from nnet3py.trees.build import read_roots
-    from nnet3py.trees.questions import Questions
+    from nnet3py.trees.clustering import Questions
     from nnet3py.trees.stats import TreeStats
 
     stats = read_object(args[0], TreeStats.read)
@@ -118,10 +118,8 @@ def draw_tree(args: list[str], options: Options) -> None:
     from nnet3py.hmm.alignment import read_symbol_table
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.streams import write_text
-    from nnet3py.io.text_lines import read_lines
-    from nnet3py.trees.draw import drawing, parsed_query
-    from nnet3py.trees.picture import html_page, svg_picture
+    from nnet3py.io.streams import read_lines, write_text
+    from nnet3py.trees.draw import drawing, html_page, parsed_query, svg_picture
 
     if options.svg and options.gen_html:
         raise UsageError("--svg and --gen-html exclude each other", "a page has the picture in it")

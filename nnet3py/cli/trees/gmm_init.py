@@ -67,7 +67,7 @@ def _dimension(text: str) -> int:
 
 def _sets(rxfilename: str, topology: HmmTopology) -> list[tuple[int, ...]]:
     """Sets of phones that share pdfs; each phone alone without a file."""
-    from nnet3py.io.text_lines import read_integer_lines
+    from nnet3py.io.streams import read_integer_lines
     from nnet3py.trees.initial_models import phone_sets
 
     if not rxfilename:
@@ -151,7 +151,7 @@ def gmm_init_biphone(args: list[str], options: Options) -> None:
     """Make a tree and a model."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.text_lines import read_lines
+    from nnet3py.io.streams import read_lines
     from nnet3py.trees.initial_models import BiphoneCounts, biphone_tree
 
     dim = _dimension(args[1])

@@ -23,7 +23,7 @@ See also: make-mono-tree
 ])
 def make_topology(args: list[str], options: Options) -> int:
     """Write a topology."""
-    from nnet3py.hmm.topology_kinds import chain_topology, left_to_right_topology
+    from nnet3py.hmm.topology import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object
 
     nonsilence, silence = (_phones(text) for text in args[:2])

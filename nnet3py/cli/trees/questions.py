@@ -33,10 +33,9 @@ See also: acc-tree-stats, compile-questions
 def cluster_phones(args: list[str], options: Options) -> None:
     """Write sets of phones."""
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.streams import write_text
-    from nnet3py.io.text_lines import read_integer_lines
+    from nnet3py.io.streams import read_integer_lines, write_text
+    from nnet3py.trees.clustering import phone_classes, question_sets
     from nnet3py.trees.initial_models import phone_sets
-    from nnet3py.trees.questions import phone_classes, question_sets
     from nnet3py.trees.stats import TreeStats
 
     stats = read_object(args[0], TreeStats.read)
@@ -84,8 +83,8 @@ def compile_questions(args: list[str], options: Options) -> None:
     from nnet3py.errors import FormatError
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object, write_object
-    from nnet3py.io.text_lines import read_integer_lines
-    from nnet3py.trees.questions import compiled_questions
+    from nnet3py.io.streams import read_integer_lines
+    from nnet3py.trees.clustering import compiled_questions
 
     if options.context_width < 1:
         raise OptionError(f"--context-width must be above 0, found {options.context_width}")

@@ -1,7 +1,12 @@
-"""After the optimizer: what the device can do in one call becomes one command, and what changes nothing goes.
+"""Fusion: the last passes, which turn Kaldi's commands into fewer ones that the device runs as one call each.
 
-Kaldi has nothing of this. Its commands are what files and caches of computations hold; a computation is fused when it
-is to be run, for the device that runs it. A pass is a function of a computation and a network, or a :class:`Fusion`.
+Names to know: ``Fusion`` (``fusion.py``, the base class, with the three fusions), ``PASSES`` (``passes.py``, their
+order) and ``fuse``. ``matrices.py`` has the passes that save whole matrices. A fusion only changes the command list;
+the call that runs a fused command is in ``runtime/calls.py``. Nothing here imports ``ops`` or numba.
+
+Kaldi has no such passes. Files and caches hold Kaldi's commands (``Computation.unfused``), and a computation is fused
+for the device that runs it. Compilers such as XLA or torch.compile fuse as well, but they generate kernels; here a few
+fixed kernels cover what speech networks have, so that nothing is compiled at run time.
 """
 from __future__ import annotations
 

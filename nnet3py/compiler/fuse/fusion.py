@@ -1,165 +1,282 @@
-"""What all passes here are, and how a pass makes one command of several.
+"""Fusions: passes that make one command of several which follow each other, and what they have in common.
 
-A new fusion is a file with a subclass of :class:`Fusion`, and a place in ``passes.PASSES``. It says which commands that
-follow each other it can run (``match``), and makes the call that runs them (``bind``). It needs an operation of
-``ops/table.py`` that does their work; everything else follows: analysis, checks, printing and files look at the parts.
+A new fusion is a subclass of :class:`Fusion`, a place in ``passes.PASSES``, and the call that runs its commands in
+``runtime/calls.py``, by an operation of ``ops/table.py``. Everything else follows: analysis, checks, printing and files
+look at the commands that a fused one stands for.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.analyze import Analysis
-from nnet3py.compiler.commands import NO_OPERATIONS, SIZING, WITHOUT_CALL, Command, CommandType, command
-from nnet3py.compiler.computation import Computation, Fused, SubMatrix
+from nnet3py.compiler.computation import (
+    BACKPROPS,
+    NO_OPERATIONS,
+    SIZING,
+    WITHOUT_CALL,
+    Command,
+    CommandType,
+    Computation,
+    Fused,
+    SubMatrix,
+    command,
+)
+from nnet3py.components.affine import AffineMap
 from nnet3py.components.base import Component, Precomputed
+from nnet3py.components.nonlinear import RectifiedLinearComponent
+from nnet3py.components.normalize import BatchNormComponent
+from nnet3py.components.tdnn import TdnnComponent
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
-    from nnet3py.ops.table import Ops
-
-Call: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]     # a function and its arguments
+    from nnet3py.ops.arrays import DeviceArray
 
 MOST_PARTS = 9      # of a fused command; real networks have four
-_PASSED_OVER = SIZING | NO_OPERATIONS      # stands between the parts of a fused command, and goes before or after it
+_PASSED_OVER = SIZING | NO_OPERATIONS      # may stand between the parts of a fused command; goes before or after it
 _BARRIERS = (WITHOUT_CALL - _PASSED_OVER) | {CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT,
                                              CommandType.GOTO_LABEL, CommandType.FUSED}
+_STORES_STATS = 5        # the argument of PROPAGATE: 1 if the component stores statistics
 
 
 class Pass:
-    """A pass: ``name`` is what options call it, ``operation`` what the device must be able to do, or None."""
+    """A pass from computation to computation.
+
+    Attributes
+    ----------
+    name : the name that ``--optimization.fuse`` takes
+    """
 
     name = ""
-    operation: str | None = None
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
-        """The computation after the pass; what is given stays as it is."""
+        """Return the computation after the pass; the given one is not changed."""
         raise NotImplementedError
 
 
-class ComponentCall(Protocol):
-    """The call of a component, as the runtime prepares it for a PROPAGATE or BACKPROP command.
-
-    Its arguments are those of ``Component.propagate`` or ``backprop`` after ``ops``.
-    """
-
-    component: Component
-
-    def run(self, *args: object, **named: object) -> None:
-        """Run it, without the statistics, after other calls whose scratch space is still needed."""
-
-    def store_stats(self, *args: Any) -> None:
-        """Store the statistics of a propagation, if anything is there to take them."""
-
-    def select(self) -> None:
-        """Let random numbers be drawn from the call's own stream."""
-
-
 class Scope:
-    """A computation and its network, as fusions look at them."""
+    """A computation and its network, with the questions that fusions ask of them."""
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation, self.nnet, self.commands = computation, nnet, computation.commands
         self.is_looped = bool(self.commands) and self.commands[-1].type == CommandType.GOTO_LABEL
 
     def component(self, command: Command) -> Component:
-        """The component of a PROPAGATE or BACKPROP command."""
+        """Return the component of a PROPAGATE or BACKPROP command."""
         return self.nnet.components[command.args[0]]
 
     def indexes(self, command: Command) -> Precomputed:
-        """What it has precomputed, or None."""
+        """Return the precomputed indexes of a PROPAGATE or BACKPROP command, or None."""
         return self.computation.precomputed_indexes[max(command.args[1], 0)]
 
     def place(self, s: int) -> SubMatrix:
-        """Where the elements of a sub-matrix are, equal for equal places."""
+        """Return the rectangle of sub-matrix ``s``; sub-matrices with the same elements have equal ones."""
         return self.computation.submatrices[s]
 
     def is_used_after(self, s: int, c: int) -> bool:
-        """Whether a command after ``c``, or the caller, uses the matrix that sub-matrix ``s`` is of."""
+        """Return whether a command after ``c``, or the caller, uses the matrix of sub-matrix ``s``."""
         return self.is_looped or bool(self._last_uses[self.computation.submatrices[s].matrix] > c)
 
     @cached_property
     def _last_uses(self) -> np.ndarray:
-        """For each matrix, the last command that does more with it than free it."""
+        """For each matrix the last command that does more with it than free it, int64 (matrices,)."""
         analysis = Analysis(self.computation, self.nnet)
         return np.where(analysis.is_output, analysis.num_commands, analysis.last_of_matrices())
 
 
 class Fusion(Pass):
-    """A pass that makes one command of several that follow each other."""
+    """A pass that makes one command of several which follow each other."""
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
-        """How many of the commands ``numbers``, from the first on, are one call; 0 if the first begins none.
+        """Return how many of the commands ``numbers``, from the first on, become one; 0 if the first begins none.
 
-        Only sizing stands between them. They must be so that nobody can tell whether they run one after the other.
-        """
-        raise NotImplementedError
-
-    def bind(self, ops: Ops, parts: Sequence[Call]) -> Call:
-        """The call that does what the calls ``parts`` do; those of components are :class:`ComponentCall`.
-
-        Settings that may change between runs are looked at when it is called; what it then cannot do it runs by parts.
+        Nothing but allocations and deallocations stands between these commands. Running them as one must give the same
+        results as running them one after the other.
         """
         raise NotImplementedError
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
-        """The computation with fused commands where there is something to fuse."""
+        """Return the computation with a fused command in place of each group of commands that :meth:`match` names."""
         scope = Scope(computation, nnet)
-        groups = [group for row in _rows(computation) for group in self._groups(scope, row)]
-        return _with_groups(computation, nnet, self.name, groups) if groups else computation
+        groups = [group for stretch in _stretches(computation) for group in self._groups(scope, stretch)]
+        return _with_groups(computation, self.name, groups) if groups else computation
 
-    def _groups(self, scope: Scope, row: list[int]) -> list[list[int]]:
+    def _groups(self, scope: Scope, stretch: list[int]) -> list[list[int]]:
         groups, begin = [], 0
-        while begin < len(row):
-            count = self.match(scope, row[begin:begin + MOST_PARTS])
+        while begin < len(stretch):
+            count = self.match(scope, stretch[begin:begin + MOST_PARTS])
             if count:
-                groups.append(row[begin:begin + count])
+                groups.append(stretch[begin:begin + count])
             begin += max(count, 1)
         return groups
 
 
-def _rows(computation: Computation) -> list[list[int]]:
-    """The commands that follow each other with nothing but sizing in between, by their numbers."""
-    rows: list[list[int]] = [[]]
+def _stretches(computation: Computation) -> list[list[int]]:
+    """List the stretches of commands with nothing but sizing between them, by the commands' numbers."""
+    stretches: list[list[int]] = [[]]
     for c, present in enumerate(computation.commands):
         if present.type in _BARRIERS:
-            rows.append([])
+            stretches.append([])
         elif present.type not in _PASSED_OVER:
-            rows[-1].append(c)
-    return rows
+            stretches[-1].append(c)
+    return stretches
 
 
-def _with_groups(computation: Computation, nnet: Nnet, name: str, groups: list[list[int]]) -> Computation:
-    """With a fused command for each group; what stands between its commands goes before it, or after what it frees."""
+def _with_groups(computation: Computation, name: str, groups: list[list[int]]) -> Computation:
+    """Put a fused command in place of each group; allocations inside it go before, deallocations after it."""
     out, old = computation.copy(), computation.commands
-    whole = out.whole_submatrices()
     commands: list[Command] = []
     end = 0
     for group in groups:
         commands += old[end:group[0]]
         end = group[-1] + 1
-        parts = tuple(old[c] for c in group)
-        freed: list[Command] = []
-        for between in old[group[0] + 1:group[-1]]:
-            if between.type == CommandType.DEALLOC_MATRIX:
-                freed.append(between)
-            elif between.type == CommandType.SWAP_MATRIX and _uses(out, nnet, parts, between.args[1]):
-                taker, giver = (out.submatrices[s].matrix for s in between.args[:2])     # both exist while it runs
-                commands.append(command(CommandType.ALLOC_MATRIX, whole[taker]))
-                freed.append(command(CommandType.DEALLOC_MATRIX, whole[giver]))
-            elif between.type in _PASSED_OVER:
-                commands.append(between)
-        out.parts.append(Fused(name, parts))
+        sizing = [between for between in old[group[0] + 1:group[-1]] if between.type in _PASSED_OVER]
+        freed = [between for between in sizing if between.type == CommandType.DEALLOC_MATRIX]
+        commands += [between for between in sizing if between.type != CommandType.DEALLOC_MATRIX]
+        out.parts.append(Fused(name, tuple(old[c] for c in group)))
         commands += [command(CommandType.FUSED, len(out.parts) - 1), *freed]
     out.set_commands(commands + old[end:])
     return out
 
 
-def _uses(computation: Computation, nnet: Nnet, parts: Sequence[Command], s: int) -> bool:
-    """Whether these commands access the matrix of sub-matrix ``s``."""
-    alone = computation.copy()
-    alone.commands, alone.parts = list(parts), []
-    return computation.submatrices[s].matrix in Analysis(alone, nnet).matrices
+# -- the fusions -------------------------------------------------------------------------------------------------------
+
+
+class FuseSums(Fusion):
+    """MATRIX_COPY and MATRIX_ADD with one target become ``sum_mats``, which writes the target once."""
+
+    name = "fuse-sums"
+
+    def match(self, scope: Scope, numbers: Sequence[int]) -> int:
+        """Return 2 for a copy and an addition to the copy, of anything but the copy itself."""
+        if len(numbers) < 2:
+            return 0
+        copy, add = (scope.commands[c] for c in numbers[:2])
+        if (copy.type, add.type) != (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD):
+            return 0
+        target, added = scope.place(add.args[0]), scope.place(add.args[1])
+        return 2 if scope.place(copy.args[0]) == target != added else 0
+
+
+class Epilogue(NamedTuple):
+    """An element-wise map that can follow a product while its result is in the cache: max(floor, x) scale + offset.
+
+    Attributes
+    ----------
+    scale : float32 (dim,) on the component's device; None for 1
+    offset : float32 (dim,), given with ``scale``; None for 0
+    """
+
+    floor: float = -math.inf
+    scale: DeviceArray | None = None
+    offset: DeviceArray | None = None
+
+    def compose(self, other: Epilogue | None) -> Epilogue | None:
+        """Return ``self`` followed by ``other``; None if that has not the form of an epilogue."""
+        if other is None or self.scale is not None:
+            return None
+        return Epilogue(max(self.floor, other.floor), other.scale, other.offset)
+
+
+def takes_sums(component: Component) -> TypeGuard[BatchNormComponent]:
+    """Return whether a component is a batch norm in training mode, which needs the sums of all its input's columns."""
+    return isinstance(component, BatchNormComponent) and component.takes_sums
+
+
+def component_epilogue(component: Component) -> Epilogue | None:
+    """Return what ``propagate`` does to each element, if it treats elements one by one and in place; else None."""
+    if isinstance(component, RectifiedLinearComponent):
+        return Epilogue(floor=0.0)
+    if isinstance(component, BatchNormComponent) and component.test_mode and component.block_dim == component.dim \
+            and component.test_scale is not None:
+        return Epilogue(scale=component.test_scale, offset=component.test_offset)
+    return None
+
+
+def spliced_input(component: Component, indexes: Precomputed) -> tuple[Sequence[int], int] | None:
+    """Return where the blocks of x are, for a component that computes y = W [x1, x2, ...] + b.
+
+    W and b are its ``linear_params`` and ``bias_params``.
+
+    Returns
+    -------
+    The first input row of each block, and the distance of the rows that a block takes, as ``spliced_affine`` expects
+    them; None if ``propagate`` computes something else.
+    """
+    if isinstance(component, TdnnComponent):
+        return None if component.bias_params is None else (indexes.row_offsets, indexes.row_stride)
+    return ((0,), 1) if type(component).propagate is AffineMap.propagate else None
+
+
+class FuseAffine(Fusion):
+    """PROPAGATE of an affine map, perhaps of spliced rows, and of what follows on its output: ``spliced_affine``.
+
+    Rectifiers and batch norms in test mode may follow in place, then a batch norm in training mode: the product also
+    gives the column sums that this one needs. The output is then read and written once, block by block in the cache;
+    for matrices larger than the processor's caches, each further pass takes as long as a small product.
+    """
+
+    name = "fuse-affine"
+
+    def match(self, scope: Scope, numbers: Sequence[int]) -> int:
+        """Return the number of commands: the affine map and its followers.
+
+        1 for an affine map without followers whose input has several blocks, 0 for one with a single block.
+        """
+        first = scope.commands[numbers[0]]
+        if first.type != CommandType.PROPAGATE or first.args[_STORES_STATS] == 1:
+            return 0
+        blocks = spliced_input(scope.component(first), scope.indexes(first))
+        if blocks is None:
+            return 0
+        count = 1 + self._num_followers(scope, first, numbers[1:])
+        return count if count > 1 or len(blocks[0]) > 1 else 0
+
+    def _num_followers(self, scope: Scope, first: Command, numbers: Sequence[int]) -> int:
+        output, epilogue = scope.place(first.args[3]), Epilogue()
+        for count, c in enumerate(numbers):
+            follower = scope.commands[c]
+            if follower.type != CommandType.PROPAGATE or scope.place(follower.args[2]) != output:
+                return count
+            if scope.place(follower.args[3]) != output:
+                return count + takes_sums(scope.component(follower))
+            both = epilogue.compose(component_epilogue(scope.component(follower)))
+            if both is None:
+                return count
+            if follower.args[_STORES_STATS] == 1:      # of the output at this point: only a batch norm may follow
+                return count + 1 + self._is_batch_norm(scope, output, numbers[count + 1:])
+            epilogue = both
+        return len(numbers)
+
+    def _is_batch_norm(self, scope: Scope, output: SubMatrix, numbers: Sequence[int]) -> bool:
+        propagate = scope.commands[numbers[0]] if numbers else None
+        return (propagate is not None and propagate.type == CommandType.PROPAGATE
+                and takes_sums(scope.component(propagate))
+                and scope.place(propagate.args[2]) == output != scope.place(propagate.args[3]))
+
+
+class FuseBackprop(Fusion):
+    """BACKPROP of a batch norm in training mode and of the rectifier before it: ``batch_norm_relu_backprop``.
+
+    The derivative between the two is not written. It keeps its memory, for the two commands run one by one if the batch
+    norm is put in test mode later.
+    """
+
+    name = "fuse-backprop"
+
+    def match(self, scope: Scope, numbers: Sequence[int]) -> int:
+        """Return 2 for the two commands if nothing else needs the derivative between them."""
+        if len(numbers) < 2:
+            return 0
+        norm, relu = (scope.commands[c] for c in numbers[:2])
+        if not (norm.type in BACKPROPS and relu.type in BACKPROPS and takes_sums(scope.component(norm))
+                and isinstance(scope.component(relu), RectifiedLinearComponent)):
+            return 0
+        between, dy, dx = norm.args[5], relu.args[4], relu.args[5]
+        if between <= 0 or dx <= 0 or scope.place(dy) != scope.place(between):
+            return 0
+        return 0 if scope.is_used_after(between, numbers[1]) else 2

@@ -1,4 +1,10 @@
-"""The optimizer: named passes from computation to computation, each switched by one of Kaldi's options."""
+"""The optimizer: Kaldi's passes from computation to computation, each switched by one of Kaldi's options.
+
+Names to know: ``optimize`` and ``optimization_steps`` (``passes.py``, the order) and ``OptimizeOptions``. By kind:
+``row_ops.py`` (commands on rows), ``merge_variables.py`` (work in place, no copies), ``sizing.py`` (allocation),
+``consolidate.py`` (model updates; inputs and outputs), ``limit_derivative_times.py``, ``form_loop.py``; ``renumber.py``
+drops what no command refers to. Every pass leaves what it is given unchanged, and imports neither ``ops`` nor numba.
+"""
 from __future__ import annotations
 
 from nnet3py.compiler.optimize.passes import optimize

@@ -1,8 +1,8 @@
-"""The end of a computation over equal chunks of time becomes a jump back: it can then go on for ever.
+"""The pass that ends a computation over equal chunks of time with a jump back, so that it can go on for ever.
 
 Once the start is over, every chunk is computed like the one before, some frames later. Where the matrices that are
 still needed are the same at the same point of two chunks, but for the time of their rows, the second chunk and all
-that follow are left out: each matrix of the first takes over what is in its counterpart, and the first chunk is
+that follow are left out: each matrix of the first takes over the contents of its counterpart, and the first chunk is
 computed again.
 """
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.compiler.analyze import WRITE, Analysis
-from nnet3py.compiler.commands import COMMANDS, SUBMATRIX_ROLES, Role
-from nnet3py.compiler.computation import CommandType, Computation, command
+from nnet3py.compiler.computation import COMMANDS, SUBMATRIX_ROLES, CommandType, Computation, Role, command
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.index import NO_TIME
 from nnet3py.network.nnet import Nnet
@@ -23,7 +22,7 @@ def form_loop(computation: Computation, nnet: Nnet) -> Computation:
     """End with a jump back to an earlier chunk, or return ``computation`` itself if no two chunks are alike.
 
     Takes a computation with one segment for each chunk, in each the inputs first and the outputs last, and with every
-    matrix allocated (and zeroed, if at all) just before its first use. Kaldi: OptimizeLoopedComputation. That compares
+    matrix allocated (and zeroed, if at all) just before its first use. Kaldi: OptimizeLoopedComputation. Kaldi compares
     whole matrices; here the parts in use have to agree too, for in chunks shorter than the network's memory a matrix
     of the start may be in use at both points, but not for the same rows.
     """
@@ -60,7 +59,7 @@ class _Matrix(NamedTuple):
 
 
 class _States:
-    """What is in matrices between two commands."""
+    """The contents of matrices between two commands."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis, self.computation = analysis, analysis.computation
@@ -70,7 +69,7 @@ class _States:
         self._last = accesses.last(np.ones(len(accesses.commands), bool))
 
     def at(self, c: int) -> list[_Matrix]:
-        """The matrices that hold something at command ``c`` that is used later; those with equal contents by time."""
+        """Return the matrices that hold something at command ``c`` that is used later; equal contents by time."""
         live = self._live_variables(c)
         active = np.flatnonzero((self._first < c) & (self._last > c)).tolist()
         return sorted(_Matrix(*self._description(m), self._live_parts(m, live), m) for m in active)
@@ -85,7 +84,7 @@ class _States:
         return self._numbers.setdefault(key, len(self._numbers)), first_t
 
     def _live_variables(self, c: int) -> np.ndarray:
-        """bool, for each variable: it was written before ``c``, and will be read before it is written again."""
+        """Return for each variable whether its contents at command ``c`` will be read, bool."""
         accesses = self.analysis.accesses
         starts, ends = accesses.starts[:-1], accesses.starts[1:]
         before = np.bincount(accesses.owners[accesses.commands < c], minlength=len(starts))
@@ -93,7 +92,7 @@ class _States:
         return np.asarray((before > 0) & (starts + before < ends) & (accesses.kinds[following] != WRITE))
 
     def _live_parts(self, m: int, live: np.ndarray) -> bytes:
-        """The same bytes for the same parts, however the matrix is cut into variables."""
+        """Return the same bytes for the same parts, however the matrix is cut into variables."""
         variables = self.analysis.variables
         first, rows, cols = (int(counts[m]) for counts in (
             variables.first_of_matrix, variables.row_bands, variables.col_bands))
@@ -106,7 +105,7 @@ class _States:
             col_cuts[col_starts[m]:col_starts[m] + cols][keep_cols], grid[keep_rows][:, keep_cols]))
 
     def stay_in_use(self, matrices: list[int], splices: list[int]) -> bool:
-        """Whether each of these is used by the next two rounds, and in the same way.
+        """Return whether each of these matrices is used by the next two rounds, and in the same way.
 
         ``splices`` are the beginnings of both and of the one after them, if there are as many.
         """
@@ -118,7 +117,7 @@ class _States:
         return all(self._uses(m, first, second) == self._uses(m, second, end) != [] for m in matrices)
 
     def _uses(self, m: int, begin: int, end: int) -> list[tuple[object, ...]]:
-        """What the commands from ``begin`` to ``end`` that touch matrix ``m`` do, but for the times."""
+        """Return what the commands from ``begin`` to ``end`` that touch matrix ``m`` do, but for the times."""
         commands, _ = self.analysis.matrix_accesses.of(m)
         uses: list[tuple[object, ...]] = []
         for c in commands[(commands >= begin) & (commands < end)].tolist():
@@ -147,15 +146,15 @@ class _States:
 
 
 def _time_shift(computation: Computation, analysis: Analysis) -> int:
-    """How much later each chunk's output is than the one before it; 0 if there are too few chunks to tell.
+    """Return how much later each chunk's output is than the one before it; 0 if there are too few chunks to tell.
 
-    What rows an output's matrix is said to have may be those of a matrix that it was merged with, at other times: in
-    the first chunks, or the last ones. So the most frequent distance counts.
+    The rows noted for an output's matrix may be those of a matrix that it was merged with, at other times: in the first
+    chunks, or the last ones. So the most frequent distance counts.
     """
     markers = analysis.table.numbers[CommandType.NO_OPERATION_MARKER]
     provided = analysis.table.numbers[CommandType.PROVIDE_OUTPUT]
     matrices = analysis.matrix_of[analysis.table.args[CommandType.PROVIDE_OUTPUT][:, 0]]
-    _, first = np.unique(np.searchsorted(markers, provided), return_index=True)        # of each segment
+    _, first = np.unique(np.searchsorted(markers, provided), return_index=True)        # each segment's first output
     times = np.array([computation.debug_info[m].indexes[0, 1] for m in matrices[first].tolist()])
     if len(times) < 3:
         return 0
@@ -164,9 +163,9 @@ def _time_shift(computation: Computation, analysis: Analysis) -> int:
 
 
 def _matched(first: list[_Matrix], second: list[_Matrix], shift: int) -> list[tuple[int, int]] | None:
-    """The matrices of two states that hold the same ``shift`` frames apart, or None if the states differ.
+    """Return the matrices of two states that hold the same ``shift`` frames apart, or None if the states differ.
 
-    What stays at its time, such as an i-vector for all frames, is in the same matrix in both.
+    Rows that stay at their time, such as an i-vector for all frames, are in the same matrix in both.
     """
     if len(first) != len(second):
         return None
@@ -187,7 +186,8 @@ def _looped(computation: Computation, begin: int, end: int, pairs: list[tuple[in
 
 
 def _in_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pairs (taker, giver) such that a matrix gives before it takes. Givers are later, so there is no cycle."""
+    """Return the pairs (taker, giver) such that a matrix gives before it takes. Givers are later, so there is no cycle.
+    """
     ordered = []
     waiting = dict(pairs)
     while waiting:

@@ -1,4 +1,4 @@
-"""Derivatives outside of a range of times are taken as zero, and what only computes them is left out.
+"""The pass that takes derivatives outside of a range of times as zero, and leaves out commands that only compute those.
 
 Training of recurrent networks uses it: derivatives that would flow far beyond a chunk's own frames cost time and help
 little. It is the only pass that changes results, and it must be the first: it relies on everything being zeroed.
@@ -11,10 +11,9 @@ import numpy as np
 
 from nnet3py.compiler.analyze import submatrix_accesses
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
-from nnet3py.compiler.optimize.command_lists import drop_commands
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.compiler.optimize_options import INT32_MAX, INT32_MIN
-from nnet3py.compiler.tables import command_table
+from nnet3py.compiler.tables import command_table, drop_commands
 from nnet3py.components.base import Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.nnet import Nnet
@@ -36,9 +35,11 @@ class _Window(NamedTuple):
 
 def limit_derivative_times(computation: Computation, nnet: Nnet, min_time: int = INT32_MIN,
                            max_time: int = INT32_MAX) -> Computation:
-    """Leave out all that computes derivatives at t < ``min_time`` or t > ``max_time``. Kaldi: LimitDerivativeTimes.
+    """Leave out commands that compute derivatives at t < ``min_time`` or t > ``max_time``. Kaldi: LimitDerivativeTimes.
 
-    Raises CompileError if no time is left.
+    Raises
+    ------
+    CompileError : no time is left
     """
     if max_time < min_time:
         raise CompileError(f"derivatives are limited to times from {min_time} to {max_time}: there are none",
@@ -65,7 +66,7 @@ class _Limiter:
         self._removed: list[int] = []
 
     def all_inside(self) -> bool:
-        """Whether no derivative is at any other time."""
+        """Return whether no derivative is at any other time."""
         return all(inside.all() for inside, is_deriv in zip(self.inside, self.is_deriv, strict=True) if is_deriv)
 
     def limit_commands(self) -> None:
@@ -85,7 +86,7 @@ class _Limiter:
     # -- windows ---------------------------------------------------------------------------------------------------
 
     def window(self, s: int) -> _Window:
-        """What is inside the range of sub-matrix ``s``, of values and derivatives alike."""
+        """Return the rows of sub-matrix ``s`` inside the range, of values and derivatives alike."""
         if s not in self._windows:
             sub = self.old.submatrices[s]
             first, last = self.matrix_windows[sub.matrix]
@@ -97,7 +98,7 @@ class _Limiter:
         return self._windows[s]
 
     def derivative_window(self, s: int) -> _Window:
-        """The same for derivatives; values stay whole."""
+        """Return the rows of a derivative inside the range; all rows of values."""
         sub = self.old.submatrices[s]
         return self.window(s) if self.is_deriv[sub.matrix] else _Window(s, 0, sub.num_rows)
 
@@ -107,7 +108,7 @@ class _Limiter:
         return self.new.new_submatrix(s, begin, end - begin, 0, -1)
 
     def keeps(self, s: int) -> np.ndarray:
-        """For each row of ``s`` whether it is a value, or a derivative inside the range."""
+        """Return for each row of ``s`` whether it is a value, or a derivative inside the range."""
         sub = self.old.submatrices[s]
         rows = slice(sub.row_offset, sub.row_offset + sub.num_rows)
         return self.inside[sub.matrix][rows] if self.is_deriv[sub.matrix] else np.ones(sub.num_rows, bool)
@@ -115,12 +116,12 @@ class _Limiter:
     # -- one method per form of command: the command, changed or not, or None to remove it -------------------------
 
     def propagate(self, command: Command) -> Command:
-        if command.args[5] == 1 and not self.window(command.args[3]).s:       # no statistics of times that do not count
+        if command.args[5] == 1 and not self.window(command.args[3]).s:       # no statistics of times out of range
             return _with_args(command, {5: 0})
         return command
 
     def backprop(self, command: Command) -> Command | None:
-        """Only the rows inside the range, if the component works row by row; None without any."""
+        """Keep the rows inside the range, if the component works row by row; None without any."""
         component = self.nnet.components[command.args[0]]
         if not component.has(Properties.SIMPLE):
             return command
@@ -133,7 +134,7 @@ class _Limiter:
                                     if command.args[place] > 0})
 
     def matrices(self, command: Command) -> Command | None:
-        """A copy or a sum of whole windows: only the rows that both windows keep."""
+        """Limit a copy or a sum of whole windows to the rows that both windows keep."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         begin, end = max(dst.begin, src.begin), min(dst.end, src.end)
         if begin >= end:
@@ -142,7 +143,7 @@ class _Limiter:
                                 for place, (s, window) in enumerate(zip(command.args[:2], (dst, src), strict=True))})
 
     def rows(self, command: Command) -> Command | None:
-        """Rows chosen by indexes: -1 for those outside the range."""
+        """Limit rows chosen by indexes: -1 for those outside the range."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         rows = np.where(self.keeps(command.args[0]), self.old.indexes[command.args[2]], -1)
         kept = (rows >= 0) & self.keeps(command.args[1])[rows]
@@ -152,7 +153,7 @@ class _Limiter:
         return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, command.args[2])})
 
     def pairs(self, command: Command) -> Command | None:
-        """Rows of several matrices: (-1, -1) for those outside the range."""
+        """Limit rows of several matrices: (-1, -1) for those outside the range."""
         window = self.derivative_window(command.args[0])
         pairs = self.old.indexes_multi[command.args[1]].copy()
         kept = self.keeps(command.args[0]) & (pairs[:, 0] >= 0)
@@ -169,7 +170,7 @@ class _Limiter:
         return _with_args(command, {0: window.s, 1: _entry(self.new.indexes_multi, pairs, command.args[1])})
 
     def ranges(self, command: Command) -> Command | None:
-        """Sums of ranges of rows: each range becomes its part inside the range of times."""
+        """Limit sums of ranges of rows: each range becomes its part inside the range of times."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         ranges = self.old.indexes_ranges[command.args[2]]
         present = (ranges[:, 0] >= 0) & self.keeps(command.args[0])
@@ -184,7 +185,7 @@ class _Limiter:
         return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes_ranges, shrunk, command.args[2])})
 
     def forget_memos(self) -> None:
-        """No command keeps a memo that no command uses any more."""
+        """Let no command keep a memo that no command uses any more."""
         gone = set(self._removed)
         used = {command.args[6] for c, command in enumerate(self.old.commands) if command.type in _BACKPROPS
                 and c not in gone}
@@ -199,7 +200,7 @@ _LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES
 
 
 def _extent(inside: np.ndarray) -> tuple[int, int]:
-    """From the first to after the last true one; 0, 0 for none."""
+    """Return the range from the first to after the last true element; 0, 0 for none."""
     rows = np.flatnonzero(inside)
     return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
 
@@ -211,7 +212,7 @@ def _with_args(command: Command, changes: dict[int, int]) -> Command:
 
 
 def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
-    """The number of an entry with these contents: ``number`` if it has them already, or a new one."""
+    """Return the number of an entry with these contents: ``number`` if it has them already, or a new one."""
     if np.array_equal(entries[number], rows):
         return number
     entries.append(rows.astype(np.int32))
@@ -219,7 +220,7 @@ def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
 
 
 def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet) -> Computation:
-    """Derivative matrices keep only the rows inside the range, where nothing uses the others any more."""
+    """Remove from derivative matrices the rows outside the range, where nothing uses these any more."""
     out = computation.copy()
     table = command_table(computation)
     commands, s, _ = submatrix_accesses(computation, nnet, table)
@@ -253,7 +254,8 @@ def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet
 
 
 def _moved(sub: SubMatrix, row_begin: int, row_end: int) -> SubMatrix:
-    """A sub-matrix in a matrix that has become smaller. One that is not inside covered all rows, or is not used."""
+    """Return a sub-matrix in a matrix that has become smaller. One that is not inside covered all rows, or is not used.
+    """
     if row_begin <= sub.row_offset and sub.row_offset + sub.num_rows <= row_end:
         return sub._replace(row_offset=sub.row_offset - row_begin)
     return sub._replace(row_offset=0, num_rows=row_end - row_begin)

@@ -1,8 +1,8 @@
-"""Matrices that are copied, or transformed element by element, into others share their place.
+"""The pass that merges matrices, so that components work in place and copies disappear.
 
 A merge puts one matrix into a window of another. Matrices that belong together form a group, whose root is the matrix
-that stays; where its sub-matrices lie in the root is all that commands need to know. When each sub-matrix is used is
-found out once: commands that merges remove still count, which can only forbid merges, never allow one. Another round
+that stays; commands only need to know where their sub-matrices lie in the root. The uses of each sub-matrix are found
+once: commands that merges remove still count, which can only forbid merges, never allow one. Another round
 (passes.py) no longer counts them.
 """
 from __future__ import annotations
@@ -29,14 +29,14 @@ from nnet3py.compiler.tables import (
 from nnet3py.components.base import Properties
 from nnet3py.network.nnet import Nnet
 
-MANY = 32      # members of a group, from which on they are not all looked at
+MANY = 32      # members of a group, from which on they are looked up by their rows
 
 
 def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
-    """Let components work in place and remove copies, by merging the two matrices that the command connects.
+    """Let components work in place and remove copies, by merging the two matrices that a command connects.
 
-    Takes a computation that allocates, and sets to zero, all its matrices first and frees them last. What may be merged
-    is in ``options``: remove_assignments, propagate_in_place, backprop_in_place; allow_left_merge (the source's matrix
+    Takes a computation that allocates, and sets to zero, all its matrices first and frees them last. ``options`` says
+    what may be merged: remove_assignments, propagate_in_place, backprop_in_place; allow_left_merge (the source's matrix
     stays, tried first), allow_right_merge (the destination's stays). Kaldi: VariableMergingOptimization.
     """
     options = options or OptimizeOptions()
@@ -46,7 +46,7 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
         return computation
     usage = _Usage(computation, nnet, table)
     candidates = usage.plausible(candidates)
-    if not len(candidates.command):      # as in a second round, mostly
+    if not len(candidates.command):      # mostly so in a second round
         return computation
     merger = _Merger(computation, usage, table, options)
     for candidate in usage.in_order(candidates).each():
@@ -76,7 +76,7 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(nnet: Nnet, options: OptimizeOptions, table: CommandTable) -> _Candidates:
-    """What the options allow."""
+    """Return the candidates that the options allow."""
     none = np.zeros(0, np.int64)
     candidates = [_Candidates(none, none, none, none > 0, none, none)]
     if options.remove_assignments:
@@ -100,13 +100,13 @@ def _candidates(nnet: Nnet, options: OptimizeOptions, table: CommandTable) -> _C
 
 
 class _Usage:
-    """When each sub-matrix is used, by its own number: int64 arrays over sub-matrices.
+    """The commands that use each sub-matrix, by its own number: int64 arrays over sub-matrices.
 
     Attributes
     ----------
-    table, is_whole : see ``submatrix_table``; bool, whether it is all of its matrix
+    table, is_whole : see ``submatrix_table``; whether it is all of its matrix, bool
     first : the first command that uses it, but for setting to zero; the number of commands if none does
-    last, last_write : the last that uses it, that writes it; -1 for none
+    last, last_write : the last command that uses it, that writes it; -1 for none
     writes, write_starts : the commands that write it are ``writes[write_starts[s]:write_starts[s + 1]]``, ascending
     """
 
@@ -126,7 +126,8 @@ class _Usage:
         self.write_starts = np.searchsorted(owners, np.arange(count + 1)).tolist()
 
     def plausible(self, candidates: _Candidates) -> _Candidates:
-        """Those of two matrices, one of them whole, that the use of the sub-matrices by these names does not forbid."""
+        """Return the candidates of two matrices, one of them whole, that the uses of these sub-matrices do not forbid.
+        """
         c, source, target, is_plain_copy, *_ = candidates
         matrix_of = self.table[:, 0]
         fine = matrix_of[source] != matrix_of[target]
@@ -135,7 +136,7 @@ class _Usage:
         return candidates.take(fine)
 
     def in_order(self, candidates: _Candidates) -> _Candidates:
-        """The order in which they are tried, for one merge may forbid another.
+        """Return the candidates in the order in which they are tried, for one merge may forbid another.
 
         Copies come first, since merging removes them altogether. Last come copies into a part of a matrix on which a
         component could otherwise work in place, and could no longer because the source is needed for longer: the
@@ -143,7 +144,7 @@ class _Usage:
         """
         c, source, target, is_plain_copy, *_ = candidates
         matrix_of, works = self.table[:, 0], ~is_plain_copy
-        # Of each matrix the first command that could work in place on it.
+        # For each matrix the first command that could work in place on it.
         in_place = least_at(len(self.computation.matrices), matrix_of[source[works]], c[works], self.num_commands)
         other = in_place[matrix_of[target]]
         keeps_busy = (c < other) & (other < self.last[source]) & ~self.is_whole[target]
@@ -152,16 +153,16 @@ class _Usage:
 
 
 class _ByRow:
-    """Many sub-matrices of one group, found by the rows that they have: by their first rows, in classes of height."""
+    """The sub-matrices of a large group, found by their rows: sorted by first row, in classes of height."""
 
     def __init__(self) -> None:
-        self._classes: dict[int, list[tuple[int, int]]] = {}      # of heights below 2^k: first rows and sub-matrices
+        self._classes: dict[int, list[tuple[int, int]]] = {}      # by k, for heights below 2^k: first row, sub-matrix
 
     def add(self, s: int, row: int, end_row: int) -> None:
         insort(self._classes.setdefault((end_row - row).bit_length(), []), (row, s))
 
     def near(self, row: int, end_row: int) -> list[int]:
-        """All that have any of these rows, and some more."""
+        """Return all that have any of these rows, and some more."""
         near: list[int] = []
         for bits, entries in self._classes.items():
             first = bisect_left(entries, (row - (1 << bits),))
@@ -175,8 +176,8 @@ class _Merger:
     Attributes
     ----------
     root, row, end_row, column, end_column : of each sub-matrix its root, and where it begins and ends there
-    first, last, last_write : when each sub-matrix is used, see _Usage
-    members : of each root the sub-matrices of its group that are used; then when any of them is used, as above
+    first, last, last_write : the uses of each sub-matrix, see _Usage
+    members : of each root the sub-matrices of its group that are used; ``…_in_group`` are the uses of any of them
     allocated, zeroed, freed : of each root the commands that allocate it, set all of it to zero, free it; -1 for none
     """
 
@@ -189,11 +190,11 @@ class _Merger:
             column.tolist() for column in (usage.first, usage.last, usage.last_write))
         self.removed: list[int] = []
         self.num_merges = 0
-        self._by_row: dict[int, _ByRow] = {}         # of the roots with many members
+        self._by_row: dict[int, _ByRow] = {}         # for the roots with many members
         self._make_groups(table)
 
     def _make_groups(self, table: CommandTable) -> None:
-        """Every matrix as a group of its own."""
+        """Make every matrix a group of its own."""
         usage, count, matrix_of = self.usage, len(self.computation.matrices), self.usage.table[:, 0]
         sizes = matrix_sizes(self.computation)
         self.num_rows, self.num_columns = sizes[:, 0].tolist(), sizes[:, 1].tolist()
@@ -209,9 +210,9 @@ class _Merger:
         self.last_write_in_group = greatest_at(count, matrix_of[used], usage.last_write[used]).tolist()
 
         def first_of(kind: CommandType) -> np.ndarray:
-            """For each matrix the first command of a type, -1 for none."""
+            """Return for each matrix the first command of a type, -1 for none."""
             first = np.full(count, -1)
-            first[matrix_of[table.args[kind][::-1, 0]]] = table.numbers[kind][::-1]      # the last one stays
+            first[matrix_of[table.args[kind][::-1, 0]]] = table.numbers[kind][::-1]      # the last assignment stays
             return first
 
         accepted = first_of(CommandType.ACCEPT_INPUT)
@@ -255,7 +256,7 @@ class _Merger:
                 self.removed.append(c)
 
     def finish(self) -> Computation:
-        """The computation without the assignments that were merged away, renumbered."""
+        """Return the computation without the assignments that were merged away, renumbered."""
         if not self.num_merges:
             return self.computation
         out = self.computation.copy()
@@ -270,14 +271,14 @@ class _Merger:
     # -- places ----------------------------------------------------------------------------------------------------
 
     def _is_whole(self, s: int) -> bool:
-        """Whether a sub-matrix is all of its root."""
+        """Return whether a sub-matrix is all of its root."""
         root = self.root[s]
         whole: bool = (self.row[s] == 0 and self.end_row[s] == self.num_rows[root]
                        and self.column[s] == 0 and self.end_column[s] == self.num_columns[root])
         return whole
 
     def _overlapping(self, s: int) -> list[int]:
-        """The used sub-matrices that share an element with ``s``, itself among them."""
+        """Return the used sub-matrices that share an element with ``s``, itself among them."""
         others: list[int] = self.members[self.root[s]]
         if len(others) == 1 or self._is_whole(s):
             return others
@@ -304,7 +305,7 @@ class _Merger:
     # -- when they are used ----------------------------------------------------------------------------------------
 
     def _use(self, s: int, is_whole: bool) -> tuple[int, int, int]:
-        """When any of a sub-matrix is used first, used last and written last."""
+        """Return the commands that first use, last use and last write any element of a sub-matrix."""
         if is_whole:
             root = self.root[s]
             return self.first_in_group[root], self.last_in_group[root], self.last_write_in_group[root]
@@ -313,7 +314,7 @@ class _Merger:
         return min([first[t] for t in over]), max([last[t] for t in over]), max([last_write[t] for t in over])
 
     def _invalidated(self, c: int, s: int, last_write: int) -> int:
-        """The first command after ``c`` that writes any of sub-matrix ``s`` or frees it."""
+        """Return the first command after ``c`` that writes any element of sub-matrix ``s`` or frees it."""
         freed = self.freed[self.root[s]]
         end = freed if freed >= 0 else self.usage.num_commands
         if last_write > c:
@@ -327,7 +328,7 @@ class _Merger:
     # -- merging ---------------------------------------------------------------------------------------------------
 
     def _merge(self, place: int, discarded: int) -> None:
-        """Put all of a root where sub-matrix ``place`` of another is."""
+        """Put all of a root at the place of sub-matrix ``place`` of another."""
         self.num_merges += 1
         kept, down, right = self.root[place], self.row[place], self.column[place]
         members = self.members[discarded]
@@ -351,7 +352,7 @@ class _Merger:
             flag[kept] |= flag[discarded]
 
     def _merge_sizing(self, kept: int, discarded: int) -> None:
-        """One allocation stays, of an input its acceptance; an output is not freed."""
+        """Keep one allocation, of an input its acceptance; an output is not freed."""
         if self.is_input[discarded]:
             self._remove(self.allocated[kept], self.zeroed[kept])
             self.allocated[kept], self.zeroed[kept] = self.allocated[discarded], -1

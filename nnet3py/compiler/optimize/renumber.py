@@ -1,4 +1,4 @@
-"""What no command refers to goes, what occurs twice becomes one."""
+"""Renumbering: unused and repeated sub-matrices, matrices and lists of rows are dropped."""
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
@@ -6,8 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from nnet3py.compiler.commands import SUBMATRIX_ROLES, CommandType, Role
-from nnet3py.compiler.computation import Computation, SubMatrix
+from nnet3py.compiler.computation import SUBMATRIX_ROLES, CommandType, Computation, Role, SubMatrix
 from nnet3py.compiler.tables import (
     CommandTable,
     command_table,
@@ -21,7 +20,7 @@ _PAIR_ROLES = frozenset((Role.READ_PAIRS, Role.CHANGED_PAIRS))
 
 
 def renumber(computation: Computation) -> Computation:
-    """An equal computation without unused or repeated sub-matrices, matrices and lists of rows.
+    """Return an equal computation without unused or repeated sub-matrices, matrices and lists of rows.
 
     Equal rectangles become one sub-matrix, so that a command works in place exactly if it names one sub-matrix twice.
     Memos are numbered 1, 2, … in the order of the commands that make them. Kaldi: RenumberComputation.
@@ -30,7 +29,7 @@ def renumber(computation: Computation) -> Computation:
 
 
 def renumbered(computation: Computation, table: CommandTable, submatrices: np.ndarray) -> Computation:
-    """The same for other commands and sub-matrices than are in the computation's lists, given as arrays."""
+    """Renumber other commands and sub-matrices than are in the computation's lists, given as arrays."""
     work = _Renumbering(computation, table, submatrices)
     work.submatrices_and_matrices()
     work.row_lists()
@@ -57,7 +56,7 @@ class _Renumbering:
         used[0] = True
         kept = np.flatnonzero(used)
         numbers, first = _unify(_keys(subs[kept]))
-        mapping = np.full(len(used) + 1, -1)       # the last one is for -1, no sub-matrix
+        mapping = np.full(len(used) + 1, -1)       # the last element stands for -1, no sub-matrix
         mapping[kept] = numbers
         kept = kept[first]
         matrices = np.zeros(len(old.matrices), bool)
@@ -81,7 +80,7 @@ class _Renumbering:
             new.indexes_multi[i] = entry
 
     def row_lists(self) -> None:
-        """Unused and repeated entries of the lists of rows, pairs and ranges."""
+        """Drop unused and repeated entries of the lists of rows, pairs and ranges."""
         for name, roles in (("indexes", (Role.ROWS,)), ("indexes_multi", _PAIR_ROLES),
                             ("indexes_ranges", (Role.RANGES,))):
             entries = getattr(self.new, name)
@@ -113,7 +112,7 @@ class _Renumbering:
         self._map((Role.MEMO,), mapping)
 
     def finish(self) -> Computation:
-        """The computation with the new numbers."""
+        """Return the computation with the new numbers."""
         if not self.changed:
             return self.old
         table = CommandTable(self.table.types, self.table.alphas, self.rows)
@@ -122,7 +121,7 @@ class _Renumbering:
         return self.new
 
     def _used(self, roles: Collection[Role], count: int) -> np.ndarray:
-        """bool (count,): whether a command has the number for an argument with one of these roles."""
+        """Return whether a command has each number for an argument with one of these roles, bool (count,)."""
         used = np.zeros(count + 1, bool)
         used[self.rows.ravel()[self.table.positions(roles)]] = True
         return used[:-1]
@@ -134,7 +133,7 @@ class _Renumbering:
 
 
 def _unify(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each key the number of its value, by first appearance, and where each value appears first."""
+    """Return for each key the number of its value, by first appearance, and where each value appears first."""
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
@@ -143,7 +142,7 @@ def _unify(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
-    """A number for each row of non-negative integers, int64 (rows,), equal where the rows are."""
+    """Return a number for each row of non-negative integers, int64 (rows,), equal where the rows are."""
     keys, bound = np.zeros(len(rows), np.int64), 1       # keys are smaller than the bound
     for column in rows.T:
         radix = int(column.max(initial=0)) + 1

@@ -12,12 +12,11 @@ from nnet3py.errors import FormatError
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
+from nnet3py.io.archive import sort_key
 from nnet3py.io.object_files import read_object
-from nnet3py.io.script import sort_key
 from nnet3py.io.specifiers import is_token
-from nnet3py.io.streams import write_text
+from nnet3py.io.streams import read_text, write_text
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.text_lines import read_text
 
 _SORT_HINT = "sort it with LC_ALL=C sort -k1,1"
 _SHOWN = 3          # utterances that a message names

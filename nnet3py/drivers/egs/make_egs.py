@@ -39,8 +39,7 @@ from nnet3py.drivers.egs.parts import (
 from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.streams import write_text
-from nnet3py.io.text_lines import read_lines
+from nnet3py.io.streams import read_lines, write_text
 
 logger = logging.getLogger(__name__)
 

@@ -47,7 +47,6 @@ class CpuOps:
     """The operations of ``ops/table.py`` on numpy arrays, with scratch space and a random stream; for one thread."""
 
     device = "cpu"
-    lacks: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         workspace = Workspace()

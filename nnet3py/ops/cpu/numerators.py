@@ -1,6 +1,6 @@
 """Sums over the paths of each sequence's own graph on the CPU, with logarithms: numerators of chain training, lattices.
 
-``chain/numerator_graphs.py`` says what the tables hold. Threads share the sequences.
+``chain/numerator.py`` says what the tables hold. Threads share the sequences.
 """
 from __future__ import annotations
 

@@ -48,7 +48,6 @@ class CudaOps:
     """The operations of ``ops/table.py`` on device arrays, with scratch space and a random stream; for one thread."""
 
     device = "cuda"
-    lacks: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         from nnet3py.ops.cuda import memory

@@ -88,7 +88,7 @@ _add_floats, _add_doubles = _adding("vec vec lvec vec", ZERO), _adding("dvec dve
 @kernel("dvec vec vec dvec dvec dvec dvec f64 f64 f64", shape=launch_block)
 def limit_changes(factors, add, remain, add_double, remain_double, squares, limits, global_limit, scale, momentum):
     # type: ignore[no-untyped-def]
-    """The factors of ``max_change.limiting_factors`` into ``factors``, from the squares of segments' changes.
+    """Set ``factors`` as ``limiting_factors`` of ``runtime/parameter_store.py`` does, from the squares of changes.
 
     ``add`` and ``add_double`` become the factors that changes are added with, ``remain`` and ``remain_double`` those
     that they are then multiplied by: ``momentum``, but 0 if the change is infinite and not added, and 1 where the limit

@@ -1,6 +1,10 @@
-"""A whole training: from texts to a folder that recognition can use."""
+"""Whole trainings: ``train_rnnlm`` makes a folder that recognition can use from texts.
+
+The folder has the files that Kaldi's scripts for rescoring look for (exp/rnnlm).
+"""
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -9,51 +13,134 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnet3py import log
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import FormatError, UsageError, within
+from nnet3py.formats.matrices import read_matrix, write_matrix
 from nnet3py.fst.arpa import Arpa, Warner, WordIds, read_arpa
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.streams import write_text
+from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.random_sequence import philox
-from nnet3py.rnnlm.training.chunks import minibatches
-from nnet3py.rnnlm.training.embedding import UNIT, TrainedEmbedding, initial_embedding
-from nnet3py.rnnlm.training.features import choose_features, word_features
-from nnet3py.rnnlm.training.folder import FINAL, TrainingFolder
-from nnet3py.rnnlm.training.network import layers, let_first_output_be, make_network
+from nnet3py.rnnlm.training.objective import WordDistribution, WordSampler, estimate_arpa
 from nnet3py.rnnlm.training.options import SETTINGS, TrainRnnlmOptions, rnnlm_options
-from nnet3py.rnnlm.training.perplexity import Measured, measure, measure_arpa, perplexity_of
-from nnet3py.rnnlm.training.sampling import WordDistribution, WordSampler, estimate_arpa
-from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, read_sentences
-from nnet3py.rnnlm.training.trainer import RnnlmTrainer
-from nnet3py.rnnlm.training.vocabulary import Vocabulary
+from nnet3py.rnnlm.training.text import Sentences, count_words, is_arpa, minibatches, read_sentences
+from nnet3py.rnnlm.training.trainer import (
+    UNIT,
+    Measured,
+    RnnlmTrainer,
+    TrainedEmbedding,
+    initial_embedding,
+    layers,
+    make_network,
+    measure,
+    measure_arpa,
+    perplexity_of,
+    set_first_output,
+)
+from nnet3py.rnnlm.training.vocabulary import Feature, Vocabulary, choose_features, word_feature_lines, word_features
 from nnet3py.training.options import TrainerOptions
 from nnet3py.training.train import rate_of_pass
 
-logger = logging.getLogger(__name__)
-
+FINAL = "final"
+_STATE = "train_rnnlm.json"      # options of the training, and its epochs so far
 _HELD_OUT = 20                   # one sentence of so many is held out
 _MOST_HELD_OUT = 2000            # sentences
-_EMBEDDING_STREAM = 1 << 20      # of random numbers, beside those of the epochs
-_TALKATIVE = ("nnet3py.training.max_change", "nnet3py.network.orphans")
-_PRINT_INTERVAL = 1_000_000      # minibatches: the epochs' lines say enough
+_EMBEDDING_STREAM = 1 << 20      # number of a stream of random numbers, apart from those of the epochs
+_LOGGERS_OF_MINIBATCHES = ("nnet3py.training.max_change", "nnet3py.network.orphans")
+_PRINT_INTERVAL = 1_000_000      # minibatches: each epoch has a log line of its own
+
+
+class TrainingFolder:
+    """Folder of a model in training.
+
+    Parameters
+    ----------
+    path : the folder, made if it is missing
+
+    Raises
+    ------
+    UsageError : the folder cannot be made
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        try:
+            (self.path / "config").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make the folder {path} ({error.strerror})") from None
+
+    def write_words(self, vocabulary: Vocabulary, features: list[Feature], values: Any, layers: str) -> None:
+        """Write the files that training does not change: words, features, special words, the network's layers."""
+        for place in ("words.txt", "config/words.txt"):
+            vocabulary.table.write(str(self.path / place))
+        options = vocabulary.option_lines()
+        self._write("special_symbol_opts.txt", " ".join(options) + "\n")          # Kaldi's scripts paste this one
+        self._write("special_symbol_opts.conf", "\n".join(options) + "\n")        # vosk reads this one
+        self._write("config/oov.txt", f"{vocabulary.unknown}\n" if vocabulary.unk >= 0 else "\n")
+        self._write("config/features.txt", "".join(f"{number}\t{feature.line()}\n"
+                                                   for number, feature in enumerate(features)))
+        self._write("config/xconfig", layers)
+        self._write("unigram_probs.txt", "".join(f"{number} {prob:.6g}\n"
+                                                 for number, prob in enumerate(vocabulary.probs())))
+        self._write("word_feats.txt", word_feature_lines(values))
+
+    def _write(self, name: str, text: str) -> None:
+        write_text(str(self.path / name), text)
+
+    def write_model(self, name: str, nnet: Nnet, embedding: np.ndarray) -> None:
+        """Write ``NAME.raw`` and ``feat_embedding.NAME.mat``."""
+        write_object(self.path / f"feat_embedding.{name}.mat", lambda writer: write_matrix(writer, embedding))
+        nnet.write(str(self.path / f"{name}.raw"))
+
+    def read_model(self, name: str) -> tuple[Nnet, np.ndarray]:
+        """Read the files of :meth:`write_model`."""
+        embedding = read_object(str(self.path / f"feat_embedding.{name}.mat"), read_matrix)
+        return read_nnet(str(self.path / f"{name}.raw")), embedding
+
+    def remove_model(self, name: str) -> None:
+        """Remove the files of :meth:`write_model`, if they exist."""
+        for file in (f"{name}.raw", f"feat_embedding.{name}.mat"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path / file)
+
+    def read_state(self) -> dict[str, Any] | None:
+        """Read the state of an earlier training; None if there was none."""
+        path = self.path / _STATE
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:
+            raise FormatError(f"expected the state of a training, as train-rnnlm writes it ({error})", path=str(path),
+                              hint="remove the folder to train anew") from None
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        """Write the state of the training, for :meth:`read_state`."""
+        self._write(_STATE, json.dumps(state, indent=1) + "\n")
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RnnlmEpoch:
-    """A pass over the text.
+    """Pass over the training text, and its results.
 
     Attributes
     ----------
-    epoch : 1 for the first
-    learning_rate : at its end
-    train_perplexity : of the words trained on, while the model changed; if words are drawn, an estimate
-    perplexity, mean_log_z, log_z_deviation : of the held-out text afterwards, see :class:`Measured`
-    words_per_second : in training
-    seconds : that it took, measuring included
+    epoch : number of the epoch, from 1
+    learning_rate : learning rate at the end
+    train_perplexity : perplexity of the words trained on, before each update; an estimate if words are sampled
+    perplexity, mean_log_z, log_z_deviation : of the held-out text after the epoch, see :class:`Measured`
+    words_per_second : speed of training
+    seconds : duration, measuring included
     """
 
     epoch: int
@@ -73,13 +160,13 @@ class RnnlmEpoch:
 
 @dataclass
 class RnnlmHistory:
-    """What a training did.
+    """Epochs and result of a training.
 
     Attributes
     ----------
-    epochs : one for each pass
-    num_held_out : words of the held-out text, ends of sentences included
-    ngram : what the n-gram model that was given says of that text; None without one
+    epochs : list of RnnlmEpoch
+    num_held_out : number of words of the held-out text, ends of sentences included
+    ngram : Measured, the n-gram model's perplexity of that text; None without an ARPA file
     """
 
     epochs: list[RnnlmEpoch] = field(default_factory=list)
@@ -88,11 +175,11 @@ class RnnlmHistory:
 
     @property
     def best(self) -> RnnlmEpoch:
-        """The epoch whose model is the final one: that with the lowest perplexity."""
+        """Epoch with the lowest perplexity, whose model is the final one."""
         return min(self.epochs, key=lambda epoch: epoch.perplexity)
 
     def summary(self) -> str:
-        """The result in one line."""
+        """Return the result in one line."""
         ngram = "" if self.ngram is None else (f"; the n-gram model: {self.ngram.perplexity:.2f}" + (
             f" on the {self.ngram.num_words} that it has" if self.ngram.num_words < self.num_held_out else ""))
         return (f"perplexity {self.best.perplexity:.2f} on {self.num_held_out} held-out words (epoch {self.best.epoch} "
@@ -101,29 +188,29 @@ class RnnlmHistory:
 
 def train_rnnlm(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str],
                 **options: Any) -> RnnlmHistory:
-    """Train an RNN language model on text, and write its folder, in the form of Kaldi's.
+    """Train an RNN language model on text, and write its folder in Kaldi's form.
 
     >>> history = nnet3py.train_rnnlm("train.txt", "rnnlm", held_out="dev.txt", embedding_dim=128)
     >>> history.best.perplexity, nnet3py.RnnLanguageModel("rnnlm").log_probs("how are you")
 
-    Where the folder has an interrupted training with the same options, it goes on after its last epoch.
+    An interrupted training in the folder, with the same options, goes on after its last epoch.
 
     Parameters
     ----------
-    texts : files with one sentence a line, and at most one ARPA file, whose n-gram model is compared with, and says
-        which words are likely where outputs are compared with a sample of all words only
-    folder : made if it is missing
+    texts : paths of files with one sentence a line, and at most one ARPA file: its perplexity is shown for comparison,
+        and words are sampled from its n-gram model where the vocabulary is large
+    folder : folder to write, made if it is missing
     options : those of ``nnet3py train-rnnlm``, with underscores: ``words`` (a words.txt), ``held_out`` (a text),
         ``num_epochs``, ``embedding_dim``, ``network``, ``seed``, …
 
     Returns
     -------
-    RnnlmHistory, with perplexities of each epoch; the folder has the model of the best one
+    RnnlmHistory, with perplexities of each epoch; the folder has the model of the best epoch
 
     Raises
     ------
-    UsageError : options that make no sense, no text, or a folder with another training
-    FormatError : files that are not what they should be
+    UsageError : invalid options, no text, or a folder with another training
+    FormatError : a text, words.txt or ARPA file with wrong contents
     ConfigError : a network that cannot be a language model
     NumericError : the training has diverged
     """
@@ -141,13 +228,13 @@ def train_rnnlm(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def train_on(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistory:
-    """The same with all options in a structure. Arguments and errors as for :func:`train_rnnlm`."""
+    """Train with all options, ``dir`` included, in a structure; raises as :func:`train_rnnlm`."""
     options.check()
     return _Training(paths, options).run()
 
 
 class _Training:
-    """One training."""
+    """Training of a model on some texts: ``run`` does it."""
 
     def __init__(self, paths: Sequence[str], options: TrainRnnlmOptions) -> None:
         self._options = options
@@ -162,7 +249,7 @@ class _Training:
                     self._train.num_tokens, len(self._train), self._held_out.num_tokens, len(vocabulary))
 
     def run(self) -> RnnlmHistory:
-        """Train, or go on, until all epochs are done; the folder is written after each."""
+        """Train until all epochs are done, after those of an interrupted training; write the folder after each."""
         options, vocabulary, history = self._options, self._vocabulary, self._history
         text = layers(options.net)
         nnet = make_network(options.net, text, options.seed)
@@ -176,7 +263,7 @@ class _Training:
             history.epochs = done
             logger.info("Going on after epoch %d of the training in %s", len(done), options.dir)
         else:
-            let_first_output_be(nnet, UNIT)
+            set_first_output(nnet, UNIT)
             matrix = initial_embedding(vocabulary, features, nnet.input_dim("input"), options.embedding.norm,
                                        values.nnz / max(1, len(vocabulary) - 1),
                                        philox(_EMBEDDING_STREAM + options.seed))
@@ -192,7 +279,7 @@ class _Training:
         return history
 
     def _state(self, text: str) -> dict[str, object]:
-        """What the training depends on."""
+        """Return the options and sizes that an interrupted training must have had to be continued."""
         return {"options": self._options.binding(), "texts": self._texts, "network": text,
                 "words": [self._train.num_tokens, self._held_out.num_tokens, len(self._vocabulary)]}
 
@@ -203,7 +290,7 @@ class _Training:
             srand=options.seed, max_param_change=options.max_change, momentum=options.momentum,
             print_interval=_PRINT_INTERVAL), options.self_normalize, self._sampler())
         for number in range(len(history.epochs), options.num_epochs):
-            with _fewer_lines():
+            with _no_lines_of_minibatches():
                 epoch = self._epoch(trainer, number)
             history.epochs.append(epoch)
             logger.info("%s", epoch)
@@ -244,21 +331,21 @@ class _Training:
 
 
 @contextmanager
-def _fewer_lines() -> Iterator[None]:
-    """Leave out what is said of single minibatches, whose totals the closing lines have, and of single measurements."""
-    loggers = [logging.getLogger(name) for name in _TALKATIVE]
-    levels = [its.level for its in loggers]
-    for its in loggers:
-        its.setLevel(logging.WARNING)
+def _no_lines_of_minibatches() -> Iterator[None]:
+    """Hide log lines about single minibatches, whose totals come at the end."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS_OF_MINIBATCHES]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        for its, level in zip(loggers, levels, strict=True):
-            its.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
 
 
 def _texts_and_arpa(paths: Sequence[str]) -> tuple[list[str], str | None]:
-    """The texts, and the ARPA file if there is one."""
+    """Return the paths of the texts, and the path of the ARPA file or None."""
     arpas = [path for path in paths if is_arpa(path)]
     texts = [path for path in paths if path not in arpas]
     if len(arpas) > 1:
@@ -280,41 +367,42 @@ def _vocabulary(counts: Counter[str], options: TrainRnnlmOptions) -> Vocabulary:
 
 
 def _sentences(texts: list[str], vocabulary: Vocabulary, options: TrainRnnlmOptions) -> tuple[Sentences, Sentences]:
-    """What is trained on, and what is held out."""
+    """Read the sentences to train on, and the held-out ones."""
     train = read_sentences(texts, vocabulary)
     _warn_of_unknown(train, vocabulary, "the texts")
     if options.held_out:
         held_out = read_sentences([options.held_out], vocabulary)
         _warn_of_unknown(held_out, vocabulary, options.held_out)
         if not len(held_out):
-            raise UsageError(f"--held-out={options.held_out} has no sentence of the vocabulary's words")
+            raise UsageError(f"--held-out={options.held_out} has no sentence of words in the vocabulary")
     else:
         chosen = np.arange(_HELD_OUT - 1, len(train), _HELD_OUT)[:_MOST_HELD_OUT]
         if not len(chosen):
             raise UsageError(f"{len(train)} sentences are too few to hold out one in {_HELD_OUT}", "give --held-out")
         held_out, train = train.chosen(chosen), train.chosen(np.setdiff1d(np.arange(len(train)), chosen))
     if not len(train):
-        raise UsageError("there is no sentence to train on", "have the vocabulary contain all words of some sentences, "
-                         f"or {options.unknown_word}")
+        raise UsageError("there is no sentence to train on", "all have words outside the vocabulary: add those, or "
+                         f"{options.unknown_word}, to it")
     return train, held_out
 
 
 def _warn_of_unknown(sentences: Sentences, vocabulary: Vocabulary, where: str) -> None:
     if sentences.num_left_out:
-        logger.warning("%d sentences of %s are left out, for their words are not in the vocabulary, nor has it a word "
-                       "for unknown ones (--unknown-word=%s)", sentences.num_left_out, where, vocabulary.unknown)
+        logger.warning("%d sentences of %s are left out: they have words outside the vocabulary, which has no unknown "
+                       "word (--unknown-word=%s)", sentences.num_left_out, where, vocabulary.unknown)
     elif sentences.num_unknown:
-        logger.info("%d words of %s are unknown: %s", sentences.num_unknown, where, vocabulary.unknown)
+        logger.info("%d words of %s are not in the vocabulary and become %s", sentences.num_unknown, where,
+                    vocabulary.unknown)
 
 
 def _read_arpa(path: str, vocabulary: Vocabulary) -> Arpa:
-    """An n-gram model with the vocabulary's numbers; n-grams of other words are left out."""
+    """Read an n-gram model with the vocabulary's numbers; n-grams of other words are left out."""
     ids = {word.encode("utf-8", "surrogateescape"): number for word, number in vocabulary.table.ids.items()}
     return read_arpa(path, WordIds(ids), Warner(0))
 
 
 def _epochs_done(folder: TrainingFolder, state: dict[str, object]) -> list[RnnlmEpoch]:
-    """The epochs of an earlier training in the folder; UsageError if it was another one."""
+    """Return the epochs of an interrupted training in the folder; raise UsageError if it was another training."""
     before = folder.read_state()
     if before is None:
         return []

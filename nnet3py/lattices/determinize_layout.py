@@ -1,0 +1,132 @@
+"""The arrays of lattice determinization: their columns, the structures that hold them, and what the loops return.
+
+Rows that include costs are of 32-bit words: the same memory, seen as int32, has the integers, and seen as float32 the
+costs.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nnet3py.lattices.structures import Bytes, Float32Rows, Float64s, Int32Rows, Int32s, Int64Rows, Int64s
+
+# Columns of a node of the tree of strings: its parent (-1: the empty string; -2: not in use), last symbol, length, and
+# the next node in its bucket (or the next node not in use).
+PARENT, SYMBOL, LENGTH, NEXT_NODE, NODE_WORDS = range(5)
+UNUSED = -2
+# Columns of an element of a subset: a state of the lattice, a string, graph and acoustic cost (floats).
+STATE, STRING, GRAPH, ACOUSTIC, ELEMENT_WORDS = range(5)
+# Columns of a state of the output, and of a subset met before: first element, number of elements, next entry in the
+# bucket; for a subset also the state that it leads to, and the string taken off its elements.
+FIRST, COUNT, NEXT_ENTRY, TARGET, PREFIX, ENTRY_WORDS = range(6)
+# Columns of a task, a transition yet to be made: source state, label, first element, number of elements.
+SOURCE, LABEL, TASK_FIRST, TASK_COUNT, TASK_WORDS = range(5)
+# Columns of an arc of the output.
+ARC_SOURCE, ARC_LABEL, ARC_STRING, ARC_TARGET, ARC_WORDS = range(5)
+
+# Places of the counts (int64), which are kept between calls; CHECKED is 1 after memory was freed.
+(NUM_NODES, NUM_LIVE_NODES, FREE_NODE, NUM_ELEMENTS, NUM_STORED, NUM_STATES, NUM_SUBSETS, NUM_ARCS, NUM_FINALS,
+ NUM_TASKS, FREE_TASK, NUM_QUEUED, CHECKED, MAX_MEMORY, MAX_STATES, MAX_ARCS, NUM_COUNTS) = range(17)
+# Places of the limits (float64): cost of the best path, highest cost of a path, difference of equal subsets' costs.
+BEST, CUTOFF, DELTA, NUM_LIMITS = range(4)
+
+# Results of the loops: finished, the array that must grow before they go on, max-mem exceeded, a limit reached.
+(DONE, MORE_NODES, MORE_HEADS, MORE_ELEMENTS, MORE_STATES, MORE_SUBSETS, MORE_ARCS, MORE_TASKS, TOO_LARGE,
+ STOPPED) = range(10)
+
+# Bytes that Kaldi counts for a node of the tree, an arc and an element.
+NODE_BYTES, ARC_BYTES, ELEMENT_BYTES = 32, 32, 24
+
+
+class Input(NamedTuple):
+    """A lattice with states sorted topologically and arcs by label.
+
+    Attributes
+    ----------
+    epsilon_ends : for each state, where its arcs without label end
+    symbols : the arcs' transition-ids
+    kept : 1 for states that are final or have arcs with labels: only these stay in subsets
+    backward : least cost from each state to an end
+    """
+
+    arc_starts: Int64s
+    epsilon_ends: Int64s
+    labels: Int32s
+    symbols: Int32s
+    costs: Float32Rows
+    next_states: Int32s
+    final_costs: Float32Rows
+    kept: Bytes
+    backward: Float64s
+
+
+class Tree(NamedTuple):
+    """Strings of transition-ids as nodes of a tree; node 0 is the empty string, equal strings are the same node.
+
+    Attributes
+    ----------
+    nodes : rows with the columns PARENT to NEXT_NODE
+    heads : the first node of each bucket of the hash table, whose size is a power of 2; -1: none
+    counts : shared with :class:`Output`
+    """
+
+    nodes: Int32Rows
+    heads: Int32s
+    counts: Int64s
+
+
+class Output(NamedTuple):
+    """The lattice made so far, the subsets met, the tasks, and the hash tables for finding states and subsets.
+
+    Attributes
+    ----------
+    states, subsets : rows with the columns FIRST to PREFIX
+    forward : least cost from the start to each state
+    final_strings : nodes of the tree; -1: not final
+    arcs : rows with the columns ARC_SOURCE to ARC_TARGET
+    tasks : rows with the columns SOURCE to TASK_COUNT
+    priorities : for each task, the cost of the best path through it
+    queue : a heap of tasks, the least priority first
+    elements, element_costs : rows with the columns STATE to ACOUSTIC, as integers and as floats in one memory
+    """
+
+    states: Int64Rows
+    state_heads: Int32s
+    forward: Float64s
+    final_strings: Int32s
+    final_costs: Float32Rows
+    subsets: Int64Rows
+    subset_costs: Float32Rows
+    subset_heads: Int32s
+    arcs: Int32Rows
+    arc_costs: Float32Rows
+    tasks: Int64Rows
+    priorities: Float64s
+    queue: Int32s
+    elements: Int32Rows
+    element_costs: Float32Rows
+    counts: Int64s
+    limits: Float64s
+
+
+class Scratch(NamedTuple):
+    """Working memory.
+
+    Attributes
+    ----------
+    closure, moves : elements of the subset at hand, and of the transitions that leave it
+    closure_costs, move_costs : the same memory as floats
+    slots : for each state of the lattice, its place in ``closure``; -1 outside of a closure
+    heap : states whose epsilons are to be followed
+    keys, order : for sorting elements
+    symbols : a string's symbols
+    """
+
+    closure: Int32Rows
+    closure_costs: Float32Rows
+    moves: Int32Rows
+    move_costs: Float32Rows
+    slots: Int32s
+    heap: Int32s
+    keys: Int64s
+    order: Int64s
+    symbols: Int32s

@@ -1,0 +1,54 @@
+"""Loops that take named tuples of arrays, though compiled code is entered with one array after the other.
+
+A tuple's fields say which arrays they are::
+
+    class Tree(NamedTuple):
+        nodes: Int32Rows
+        counts: Int64s
+
+    _grow = Loop("nnet3py.lattices.tree_loops", "grow", types_of(Tree) + " i8")
+    _grow(*tree, size)
+
+and in ``tree_loops.py`` ``@by_arrays`` stands before ``def grow(tree: Tree, size: int) -> int``.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias, get_type_hints
+
+import numpy as np
+
+# arrays in the notation of engine/loop.py
+Bytes: TypeAlias = Annotated[np.ndarray, "u1[]"]
+Int32s: TypeAlias = Annotated[np.ndarray, "i4[]"]
+Int64s: TypeAlias = Annotated[np.ndarray, "i8[]"]
+Float64s: TypeAlias = Annotated[np.ndarray, "f8[]"]
+Int32Rows: TypeAlias = Annotated[np.ndarray, "i4[,]"]
+Int64Rows: TypeAlias = Annotated[np.ndarray, "i8[,]"]
+Float32Rows: TypeAlias = Annotated[np.ndarray, "f4[,]"]
+
+
+def types_of(*structures: type) -> str:
+    """Return the types of the fields of named tuples, in the notation of :class:`~nnet3py.engine.loop.Loop`."""
+    return " ".join(kind.__metadata__[0] for structure in structures
+                    for kind in get_type_hints(structure, include_extras=True).values())
+
+
+def by_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes the fields of named tuples one by one, in place of the tuples of ``function``.
+
+    ``function`` is inlined into the result, so the machine code is that of a function of arrays.
+    """
+    from nnet3py.engine.inline import inline
+
+    kinds = get_type_hints(function)
+    names: dict[str, Any] = {"body": inline(function)}
+    arguments, values = [], []
+    for name in inspect.signature(function).parameters:
+        fields = [f"{name}_{field}" for field in getattr(kinds[name], "_fields", ())]
+        names[kinds[name].__name__] = kinds[name]
+        arguments += fields or [name]
+        values.append(f"{kinds[name].__name__}({', '.join(fields)})" if fields else name)
+    exec(f"def {function.__name__}({', '.join(arguments)}):\n    return body({', '.join(values)})\n", names)
+    return names[function.__name__]
