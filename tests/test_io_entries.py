@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -35,3 +36,11 @@ def test_what_is_wrong_is_said_at_once_and_how_to_have_one_entry(tmp_path: Path)
         absent[0]                                                                              # type: ignore[index]
     with pytest.raises(Nnet3Error, match="no.ark"):
         next(absent)
+
+
+def test_a_table_is_closed_before_its_end(tmp_path: Path) -> None:
+    table = f"ark:{tmp_path / 'feats.ark'}"
+    nnet3py.write_matrices(table, FEATS)
+    with closing(Entries(table, FLOAT_MATRIX, "read_matrices")) as entries:
+        assert next(entries)[0] == "a"
+    assert list(entries) == []

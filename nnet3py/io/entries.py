@@ -1,7 +1,7 @@
 """The entries of a table, for Python programs: pairs of a key and a value, read one after the other."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Generic, NoReturn, TypeVar
 
 from nnet3py.errors import UsageError
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Entries(Iterator[tuple[str, Value]], Generic[Value]):
-    """Iterates over (key, value); reads nothing before the first is asked for.
+    """Iterator over (key, value) of a table, which is opened when the first entry is asked for.
 
     Parameters
     ----------
@@ -27,12 +27,16 @@ class Entries(Iterator[tuple[str, Value]], Generic[Value]):
         self._rspecifier, self._holder, self._function = rspecifier, holder, reader
         self._pairs = self._read()
 
-    def _read(self) -> Iterator[tuple[str, Value]]:
+    def _read(self) -> Generator[tuple[str, Value], None, None]:
         with SequentialReader(self._rspecifier, self._holder) as reader:
             yield from reader
 
     def __next__(self) -> tuple[str, Value]:
         return next(self._pairs)
+
+    def close(self) -> None:
+        """Close the table; nothing is read from it any more."""
+        self._pairs.close()
 
     def __getitem__(self, key: object) -> NoReturn:
         """UsageError: a table is read from its beginning."""
