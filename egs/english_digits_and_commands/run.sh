@@ -44,8 +44,8 @@ initial_lrate=0.003
 final_lrate=0.0003
 codecs=true               # stage 14; needs the packages av and soundfile
 codecs_every=3            # recordings of which one is taken, itself and a copy
-codecs_epochs=1.4
-codecs_lrate=0.002
+codecs_epochs=1
+codecs_lrate=0.001
 egs_opts="--num-utts-subset 50 --num-egs-diagnostic 60 --num-train-egs-combine 300"
 . "$here/../utils/parse_options.sh"
 export NNET3PY_PYTHON=$python
