@@ -6,7 +6,7 @@ pairs are compared, by PLDA if the model has it or else by their angle, and clus
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -154,18 +154,20 @@ def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tupl
 
 
 def with_speakers(result: Result, turns: Sequence[Turn]) -> Result:
-    """A result whose segments end where another speaker begins, each with its ``speaker_name``.
+    """Return a result whose segments end where another speaker begins, each with its ``speaker_name``.
 
     A word belongs to the turn with which it shares most time, or else to the one that is nearest.
     """
-    segments = []
-    for segment in result.segments:
-        speakers = [_speaker_of(word, turns) for word in segment.words]
-        for name, group in groupby(zip(speakers, segment.words, strict=True), key=itemgetter(0)):
-            words = tuple(word for _, word in group)
-            segments.append(replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name,
-                                    _segments=()))
+    segments = [replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name, _segments=())
+                for segment in result.segments for name, words in words_of_speakers(segment.words, turns)]
     return replace(result, _segments=tuple(segments))
+
+
+def words_of_speakers(words: Sequence[Word], turns: Sequence[Turn]) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """Yield the name of each speaker in turn, with the words that follow each other in that turn."""
+    speakers = [_speaker_of(word, turns) for word in words]
+    for name, group in groupby(zip(speakers, words, strict=True), key=itemgetter(0)):
+        yield name, tuple(word for _, word in group)
 
 
 def _speaker_of(word: Word, turns: Sequence[Turn]) -> str:
