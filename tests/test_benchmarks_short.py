@@ -121,7 +121,7 @@ FORMS = [
            rf"  start    nnet3py  first word +{NUMBER} s, model loaded +{NUMBER} s, processor time {NUMBER} s .*": 1,
            rf"  latency  nnet3py  p50 +{NUMBER}  p99 +{NUMBER}  max +{NUMBER} ms, factor {NUMBER}, .*": 1}),
     Short("serving", ("--seconds=2", "--streams=2", "--num-processes=2"),
-          {rf"  streams    nnet3py(?: x 2)? +2 (?:NOT )?in real time: p50 {NUMBER}  p99 {NUMBER}  max {NUMBER} ms .*": 2,
+          {rf"  streams    nnet3py(?: x 2)? +2 (?:NOT )?in real time: p50 {NUMBER}  p99 {NUMBER}  max {NUMBER} .*": 2,
            rf"  processes  nnet3py(?: x 2)? +one {NUMBER} MB \({NUMBER} resident\), two {NUMBER} MB; .* {NUMBER} MB .*":
            2}),
     Short("transcribing", ("--files=3", "--longest=8", "--compared=2"),

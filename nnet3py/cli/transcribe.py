@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -16,6 +16,8 @@ from nnet3py.recognition.transcripts import ENDINGS, FORMATS
 
 if TYPE_CHECKING:
     from nnet3py.recognition.batch import ResultsFile, Runner
+    from nnet3py.recognition.recognizer import Recognizer
+    from nnet3py.recognition.results import Word
     from nnet3py.recognition.sound_list import Listed
     from nnet3py.recognition.transcript import Transcript
 
@@ -168,7 +170,8 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
     wanted = SoundOptions(
         None if options.channel < 0 else options.channel, options.endpointing,
         tuple(_lines(options.phrases)) if options.phrases else (),
-        _boosts(options.boost_words) if options.boost_words else {}, options.speakers, options.num_speakers, kept)
+        _boosts(options.boost_words) if options.boost_words else {},
+        _speakers(recognizer, options) if options.speakers else None, kept)
     recognizer.stream(phrases=wanted.phrases, boost=wanted.boost)        # what is wrong with them stops the command
     run: Runner = here
     if count > 1:
@@ -176,6 +179,21 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
         run = in_processes(count, threads) if where == "cpu" and can_copy() else in_threads(count)
     done = run(partial(transcribe_sound, recognizer, wanted), sounds, progress)
     return done if kept else in_order(sounds, done)
+
+
+def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Callable[[Word], str]]:
+    """What tells apart the speakers of a file: of its path, a function that names the speaker of a word."""
+    from nnet3py.recognition.diarization import DiarizationOptions, diarize, speaker_of
+
+    model = recognizer.speaker_model
+    assert model is not None                           # the options were checked
+    wanted = DiarizationOptions(num_speakers=options.num_speakers)
+
+    def speakers_of(path: str) -> Callable[[Word], str]:
+        turns = diarize(model, path, options=wanted, channel=None if options.channel < 0 else options.channel)
+        return lambda word: speaker_of(word, turns)
+
+    return speakers_of
 
 
 def _write(sound: Listed, transcript: Transcript, options: Options, results: ResultsFile | None,

@@ -101,6 +101,7 @@ class _Pool:
 
     def run(self, count: int, sounds: Iterator[Listed],
             progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
+        """Yield transcripts as copies have made them; sounds are begun in their order."""
         from nnet3py.recognition.transcript import Transcript
 
         for sound in sounds:

@@ -308,7 +308,7 @@ class Recognizer(Advising):
 
         if num_jobs < 1:
             raise UsageError(f"num_jobs={num_jobs}: expected 1 or more")
-        waiting = find_sounds(map(os.fspath, sounds), names_differ=False)
+        waiting = find_sounds([os.fspath(sound) for sound in sounds], names_differ=False)
         with ResultsFile(os.fspath(results), model_name(self.folder)) if results else nullcontext() as file:
             if file is not None:
                 waiting = file.waiting(waiting)

@@ -1,4 +1,4 @@
-"""A board of memory that the processes of a server share: each writes what it counts, all read what the others wrote."""
+"""A board in memory that the processes of a server share: each writes what it counts, and all read all of it."""
 from __future__ import annotations
 
 import json

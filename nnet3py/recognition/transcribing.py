@@ -7,17 +7,16 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, within
-from nnet3py.recognition.diarization import DiarizationOptions, diarize
 from nnet3py.recognition.model_folder import ModelFolder
+from nnet3py.recognition.results import Word
 from nnet3py.recognition.sound import STANDARD_INPUT, Sound, open_sound
 from nnet3py.recognition.sound_list import Listed
-from nnet3py.recognition.speaker import SpeakerModel
 from nnet3py.recognition.stream import Stream
 from nnet3py.recognition.stream_state import state_of, stream_from
 from nnet3py.recognition.transcript import TranscribedSegment, Transcript, as_data, segment_of, segments_of
@@ -37,8 +36,6 @@ class RecognizerLike(Protocol):
     @property
     def folder(self) -> ModelFolder: ...
     @property
-    def speaker_model(self) -> SpeakerModel | None: ...
-    @property
     def keeps_state(self) -> bool: ...
     def stream(self, sample_rate: float | None = None, *, phrases: Sequence[str] = (),
                boost: Mapping[str, float] | None = None, endpointing: bool = True) -> Stream: ...
@@ -53,8 +50,7 @@ class SoundOptions:
     channel : the channel to take, from 0; None: the mean of all
     endpointing : whether a new segment begins where an utterance is over
     phrases, boost : as for a stream
-    tells_speakers : whether speakers are told apart, by the recognizer's speaker model
-    num_speakers : how many there are; 0: as many as are heard
+    speakers : function that looks at a file and returns one that names a word's speaker; None: speakers are not named
     kept : folder for what is done of long sounds, every two minutes of them; empty: nothing is kept
     """
 
@@ -62,8 +58,7 @@ class SoundOptions:
     endpointing: bool = True
     phrases: tuple[str, ...] = ()
     boost: Mapping[str, float] = field(default_factory=dict)
-    tells_speakers: bool = False
-    num_speakers: int = 0
+    speakers: Callable[[str], Callable[[Word], str]] | None = None
     kept: str = ""
 
 
@@ -99,12 +94,7 @@ def _transcribed(recognizer: RecognizerLike, options: SoundOptions, listed: List
         segments.append(segment_of(stream.finish()))
     transcript = Transcript(listed.path, listed.name, round(stream.seconds, 3), model_name(recognizer.folder),
                             tuple(segments))
-    if options.tells_speakers:
-        assert recognizer.speaker_model is not None, "who asks for speakers gives their model"
-        transcript = transcript.with_speakers(diarize(
-            recognizer.speaker_model, listed.path, channel=options.channel,
-            options=DiarizationOptions(num_speakers=options.num_speakers)))
-    return transcript
+    return transcript if options.speakers is None else transcript.with_speakers(options.speakers(listed.path))
 
 
 def _pieces(sound: Sound, first: int) -> Iterator[np.ndarray]:
@@ -170,7 +160,7 @@ def _key(folder: ModelFolder, options: SoundOptions, listed: Listed) -> str:
     from nnet3py import __version__
     from nnet3py.recognition.served_models import stamp
 
-    own = {name: value for name, value in asdict(options).items() if name != "kept"}
+    own = options.channel, options.endpointing, options.phrases, dict(options.boost)
     files = sorted(stamp([listed.path, folder.model, folder.graph, *filter(None, [folder.grammar])]))
     return hashlib.sha256(json.dumps([__version__, own, files, sorted(map(str, folder.options.items()))]).encode()
                           ).hexdigest()

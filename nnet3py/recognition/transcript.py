@@ -1,11 +1,11 @@
 """Transcripts: what was recognized in a file of sound, as data that processes can hand to each other."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
-from nnet3py.recognition.diarization import Turn, words_of_speakers
 from nnet3py.recognition.results import Result, Word
 
 
@@ -92,11 +92,14 @@ class Transcript:
     def __str__(self) -> str:
         return self.text
 
-    def with_speakers(self, turns: Sequence[Turn]) -> Transcript:
-        """Return a transcript whose segments end where another speaker begins, each with its ``speaker_name``."""
+    def with_speakers(self, speaker_of: Callable[[Word], str]) -> Transcript:
+        """Return a transcript whose segments end where another speaker begins, each with its ``speaker_name``.
+
+        ``speaker_of`` names the speaker of a word.
+        """
         return replace(self, segments=tuple(
             replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name)
-            for segment in self.segments for name, words in words_of_speakers(segment.words, turns)))
+            for segment in self.segments for name, words in words_of_speakers(segment.words, speaker_of)))
 
     def as_data(self) -> dict[str, Any]:
         """Return the transcript as JSON can write it, for :meth:`of_data`, with all digits."""
@@ -106,6 +109,13 @@ class Transcript:
     def of_data(cls, data: Mapping[str, Any]) -> Transcript:
         """Return the transcript that :meth:`as_data` has written."""
         return cls(**{**data, "segments": segments_of(data["segments"])})
+
+
+def words_of_speakers(words: Sequence[Word],
+                      speaker_of: Callable[[Word], str]) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """Yield the name of each speaker in turn, with the words that follow each other in that turn."""
+    for name, group in groupby(words, key=speaker_of):
+        yield name, tuple(group)
 
 
 def segment_of(result: Result) -> TranscribedSegment:
