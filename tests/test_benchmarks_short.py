@@ -126,7 +126,7 @@ FORMS = [
            2}),
     Short("transcribing", ("--files=3", "--longest=8", "--compared=2"),
           {rf"  files      3 of {NUMBER} to {NUMBER} s, {NUMBER} s in all; load {NUMBER}": 1,
-           rf"  [12] jobs?  .* {NUMBER} s, real-time factor \d\.\d+, at most {NUMBER} MB .*": 2,
+           rf"  [12] jobs?  .* {NUMBER} s, real-time factor \d\.\d+, at most {NUMBER} MB; load .*": 2,
            rf"  compared   2 files, \d alike: .* processor time {NUMBER} \(at most {NUMBER}\), time {NUMBER} .*": 1}),
     Short("rnnlm", ("--lattices=2", "--only=small"),
           {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
