@@ -6,7 +6,6 @@ copies; those that are there keep their connections to the end. A copy whose fir
 """
 from __future__ import annotations
 
-import asyncio
 import os
 import selectors
 import signal
@@ -343,6 +342,8 @@ def _listeners(options: ServerOptions) -> list[socket.socket]:
 
 def _serve(server_of: ServerOf, place: Place) -> int:
     """Be a copy: standard input hands over connections, by standard output the first process says what to do."""
+    import asyncio
+
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)          # of a terminal: the first process says what it means
     if system.HANGUP:
