@@ -13,9 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nnet3py.version import __version__ as __version__
-
 if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
+    from nnet3py._version import __version__ as __version__
     from nnet3py.acoustic_model import AcousticModel as AcousticModel
     from nnet3py.acoustic_model import read_model as read_model
     from nnet3py.compiler import compile as compile
@@ -105,8 +104,6 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.transducers.compact_lattice import CompactLattice as CompactLattice
     from nnet3py.transducers.lattice import read_lattices as read_lattices
     from nnet3py.transducers.lattice import write_lattices as write_lattices
-
-globals().pop("version")       # the submodule: ``nnet3py.version`` is answered with advice (names_elsewhere.py)
 
 _PUBLIC = {
     # networks and model files
@@ -244,7 +241,7 @@ if not TYPE_CHECKING:        # a type checker would take any name for one that i
     def __getattr__(name: str) -> Any:
         if name in _SUBMODULES:
             return _submodule(name)
-        module = _PUBLIC.get(name)
+        module = "nnet3py._version" if name == "__version__" else _PUBLIC.get(name)
         if module is None:
             from nnet3py.errors import NoSuchAttribute
 

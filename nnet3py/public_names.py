@@ -1,6 +1,6 @@
 """Lazy public names of packages: the module of a name is loaded at first use, and no other. Light.
 
->>> give_names(__name__, {"best_path": "nnet3py.lattices.paths"})      # in nnet3py/lattices/__init__.py
+>>> give_names(__name__, {"best_path": "nnet3py.lattices.best_path"})      # in nnet3py/lattices/__init__.py
 """
 from __future__ import annotations
 

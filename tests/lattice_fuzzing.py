@@ -56,7 +56,7 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.lattices.determinize import determinize_phone_pruned, determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions, PrunedCompositionOptions
     from nnet3py.lattices.forward_backward import arc_lines
-    from nnet3py.lattices.paths import best_path, best_paths, path_of, word_times
+    from nnet3py.lattices.best_path import best_path, best_paths, path_of, word_times
     from nnet3py.lattices.phone_alignment import with_phones_as_ids
     from nnet3py.lattices.pruned_composition import FstLm, PrunedComposition
     from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed

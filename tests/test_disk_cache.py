@@ -443,8 +443,8 @@ def run(computation: Computation, nnet: Nnet, request: ComputationRequest) -> No
     ("command_types", [len(CommandType)], "command that does not exist"), ("command_types", [], "do not fit"),
     ("command_args", [0, 0], "another length"), ("submatrices", [-1] * 5, "negative"),
     ("indexes", [-2], "row number -2"), ("indexes_sizes", [1 << 30], "other lengths"),
-    ("rows_t", [1], "different lengths"), ("debug_info", [0, 999, 0], "not there"),
-    ("precomputed_rows", [999, 0], "not there"), ("need_model_derivative", [], "do not fit"),
+    ("rows_t", [1], "different lengths"), ("debug_info", [0, 999, 0], "does not exist"),
+    ("precomputed_rows", [999, 0], "does not exist"), ("need_model_derivative", [], "do not fit"),
     ("command_alphas", [1], "another type")])
 def test_wrong_arrays_are_named(name: str, value: list[int], message: str) -> None:
     arrays = disk_cache_module._to_arrays(loaded("affine")[2])._replace(**{name: np.array(value, np.int32)})

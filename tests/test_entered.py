@@ -48,7 +48,7 @@ def test_what_others_may_call_and_does_something(tmp_path: Path) -> None:
 
 def test_compiled_files_are_left_alone() -> None:
     assert entered.is_compiled("ops/cpu/rows.py") and entered.is_compiled("lattices/path_loops.py")
-    assert not entered.is_compiled("lattices/paths.py")
+    assert not entered.is_compiled("lattices/best_path.py")
     missing = entered.not_entered()
     assert ("compiler/request.py", "IoSpecification") not in missing and ("index.py", "as_indexes") in missing
     assert ("index.py", "as_indexes") not in entered.not_entered({("index.py", "as_indexes")})

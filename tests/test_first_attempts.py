@@ -326,7 +326,7 @@ ATTEMPTS: dict[str, list[tuple[str, str]]] = {
         ("nnet3py.feat.apply_cmvn(feats)", "normalize(feats"),
         ("nnet3py.feat.mfcc(samples)", "nnet3py.features"),
         ("nnet3py.lattices.prune(result.lattice)", "pruned(lattice, 8.0)"),
-        ("nnet3py.lattices.paths(result.lattice)", WORKS),
+        ("nnet3py.lattices.best_path(result.lattice)", WORKS),
         ("nnet3py.ivectors.eer", "equal_error_rate"),
         ("nnet3py.chain.ChainLoss", "from nnet3py.torch import ChainLoss"),
         ("nnet3py.mfcc(samples, 16000)", "nnet3py.features('a.wav')"),

@@ -7,7 +7,7 @@ from lattice_cases import LATTICE_DATA, check_same_words, kaldi_lattices, transi
 
 from nnet3py.decoding.symbols import read_text
 from nnet3py.errors import FormatError
-from nnet3py.lattices.paths import best_path, word_times
+from nnet3py.lattices.best_path import best_path, word_times
 from nnet3py.lattices.phone_alignment import align_phones, with_phones_as_ids
 from nnet3py.lattices.word_alignment import (
     WordBoundaries,

@@ -8,7 +8,7 @@ import pytest
 from lattice_cases import Way, random_lattice, ways
 
 from nnet3py.lattices.forward_backward import forward_backward, frame_posteriors
-from nnet3py.lattices.paths import (
+from nnet3py.lattices.best_path import (
     LARGEST,
     best_path,
     best_paths,

@@ -309,7 +309,7 @@ def test_chunk_sizes() -> None:
     assert looped_chunk_size(network("clockwork"), 20) == 24          # Round 3 and Switch of 2
     assert looped_chunk_size(network("clockwork"), 1, 4) == 12
     for frames, factor in ((0, 1), (5, 0)):
-        with pytest.raises(Nnet3Error, match="not a chunk"):
+        with pytest.raises(Nnet3Error, match="must be 1 or more"):
             looped_chunk_size(network("tdnn"), frames, factor)
 
 

@@ -20,7 +20,7 @@ from online_cases import (
 )
 
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.lattices.paths import best_path, path_of
+from nnet3py.lattices.best_path import best_path, path_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels
 from nnet3py.recognition.stream_decoder import StreamDecoder

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "cached_property", "provided", "version"},
+    {"errors", "cached_property", "provided", "_version"},
     {"system"},
     {"log", "trusted_files"},
     {"engine", "extras"},
@@ -46,7 +46,7 @@ STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "feat", "components", "network", "xconfig",
                    "compiler")
-LIGHT = ("errors", "version", "log", "provided", "cached_property", "system", "trusted_files",
+LIGHT = ("errors", "_version", "log", "provided", "cached_property", "system", "trusted_files",
          "engine/cache_folder", "extras", "option_file",
          "option_fields", "public_names", "advice", "names_elsewhere",
          "config_line", "io/specifiers",

@@ -49,7 +49,7 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, why_untrusted, write_private
-from nnet3py.version import __version__
+from nnet3py._version import __version__
 
 logger = logging.getLogger(__name__)
 

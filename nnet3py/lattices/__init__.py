@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from nnet3py.lattices.forward_backward import FramePosteriors as FramePosteriors
     from nnet3py.lattices.forward_backward import forward_backward as forward_backward
     from nnet3py.lattices.forward_backward import frame_posteriors as frame_posteriors
-    from nnet3py.lattices.paths import Path as Path
-    from nnet3py.lattices.paths import best_path as best_path
-    from nnet3py.lattices.paths import best_paths as best_paths
-    from nnet3py.lattices.paths import confidence as confidence
-    from nnet3py.lattices.paths import linear_lattice as linear_lattice
-    from nnet3py.lattices.paths import path_of as path_of
-    from nnet3py.lattices.paths import phones_of_words as phones_of_words
-    from nnet3py.lattices.paths import random_paths as random_paths
-    from nnet3py.lattices.paths import word_times as word_times
+    from nnet3py.lattices.best_path import Path as Path
+    from nnet3py.lattices.best_path import best_path as best_path
+    from nnet3py.lattices.best_path import best_paths as best_paths
+    from nnet3py.lattices.best_path import confidence as confidence
+    from nnet3py.lattices.best_path import linear_lattice as linear_lattice
+    from nnet3py.lattices.best_path import path_of as path_of
+    from nnet3py.lattices.best_path import phones_of_words as phones_of_words
+    from nnet3py.lattices.best_path import random_paths as random_paths
+    from nnet3py.lattices.best_path import word_times as word_times
     from nnet3py.lattices.phone_alignment import Alignment as Alignment
     from nnet3py.lattices.phone_alignment import align_phones as align_phones
     from nnet3py.lattices.pruning import depth as depth
@@ -70,17 +70,17 @@ if TYPE_CHECKING:
     from nnet3py.lattices.word_errors import oracle as oracle
 
 _PUBLIC = {
-    "best_path": "nnet3py.lattices.paths",
-    "best_paths": "nnet3py.lattices.paths",
-    "random_paths": "nnet3py.lattices.paths",
-    "path_of": "nnet3py.lattices.paths",
-    "Path": "nnet3py.lattices.paths",
-    "linear_lattice": "nnet3py.lattices.paths",
-    "word_times": "nnet3py.lattices.paths",
-    "phones_of_words": "nnet3py.lattices.paths",
+    "best_path": "nnet3py.lattices.best_path",
+    "best_paths": "nnet3py.lattices.best_path",
+    "random_paths": "nnet3py.lattices.best_path",
+    "path_of": "nnet3py.lattices.best_path",
+    "Path": "nnet3py.lattices.best_path",
+    "linear_lattice": "nnet3py.lattices.best_path",
+    "word_times": "nnet3py.lattices.best_path",
+    "phones_of_words": "nnet3py.lattices.best_path",
     "minimum_bayes_risk": "nnet3py.lattices.word_errors",
     "MbrResult": "nnet3py.lattices.word_errors",
-    "confidence": "nnet3py.lattices.paths",
+    "confidence": "nnet3py.lattices.best_path",
     "oracle": "nnet3py.lattices.word_errors",
     "Oracle": "nnet3py.lattices.word_errors",
     "forward_backward": "nnet3py.lattices.forward_backward",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.lattices.paths import best_path, linear, path_of
+from nnet3py.lattices.best_path import best_path, linear, path_of
 from nnet3py.lattices.states import (
     LatticeError,
     from_start,

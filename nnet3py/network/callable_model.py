@@ -42,6 +42,10 @@ class NetworkTable(Protocol):
     def facts(self) -> Any:
         """Contexts, sizes and state of the whole network."""
 
+    @property
+    def headline(self) -> str:
+        """One line: dimensions, contexts and size."""
+
 
 class CallableModel(metaclass=AdvisingType):
     """Base of models whose outputs are computed by calling them."""

@@ -28,7 +28,7 @@ from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.fst.openfst import compose, from_openfst
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.paths import linear_lattice, word_times
+from nnet3py.lattices.best_path import linear_lattice, word_times
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder

@@ -16,7 +16,7 @@ from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.composition import Composer, concatenation
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
-from nnet3py.lattices.paths import best_paths, path_of
+from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.phone_alignment import Alignment
 from nnet3py.lattices.pruned_composition import ConstArpaLm
 from nnet3py.lattices.scaling import Scales, scaled

@@ -46,7 +46,7 @@ def _align(args: list[str], align: Callable[[CompactLattice], Alignment], output
 
 def _difference(lattice: CompactLattice, aligned: CompactLattice) -> str:
     """What is wrong with the best path after alignment; nothing if it is the same as before."""
-    from nnet3py.lattices.paths import best_path, path_of
+    from nnet3py.lattices.best_path import best_path, path_of
 
     paths = [path_of(best) if best is not None else None for best in (best_path(lattice), best_path(aligned))]
     if paths[0] is None or paths[1] is None:

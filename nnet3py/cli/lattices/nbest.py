@@ -24,7 +24,7 @@ def nbest_to_linear(args: list[str], options: Options) -> int:
     """Write the parts; 1 if there was no path."""
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.lattices.paths import path_of
+    from nnet3py.lattices.best_path import path_of
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     done = errors = 0
@@ -61,7 +61,7 @@ def linear_to_nbest(args: list[str], options: Options) -> int:
     """Write lattices; 1 if there was none."""
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.lattices.paths import linear_lattice
+    from nnet3py.lattices.best_path import linear_lattice
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     done = 0
@@ -135,7 +135,7 @@ def nbest_to_ctm(args: list[str], options: Options) -> int:
     from nnet3py.io.specifiers import is_wspecifier
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.lattices.paths import word_times
+    from nnet3py.lattices.best_path import word_times
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     if is_wspecifier(args[1]):
@@ -186,7 +186,7 @@ def nbest_to_prons(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.lattices.paths import phones_of_words, word_times
+    from nnet3py.lattices.best_path import phones_of_words, word_times
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     model = read_object(args[0], TransitionModel.read)

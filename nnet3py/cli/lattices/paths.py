@@ -31,7 +31,7 @@ def lattice_best_path(args: list[str], options: Options) -> int:
     from nnet3py.errors import within
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.lattices.paths import best_path, path_of
+    from nnet3py.lattices.best_path import best_path, path_of
     from nnet3py.lattices.scaling import scaled
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -79,7 +79,7 @@ See also: lattice-best-path, lattice-to-nbest, nbest-to-ctm
 ])
 def lattice_1best(args: list[str], options: Options) -> int:
     """Write best paths; 1 if there was none."""
-    from nnet3py.lattices.paths import best_path
+    from nnet3py.lattices.best_path import best_path
     from nnet3py.lattices.scaling import scaled, with_word_penalty
 
     scales = scales_of(options)
@@ -116,7 +116,7 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
 
     from nnet3py.errors import within
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.lattices.paths import best_paths, random_paths
+    from nnet3py.lattices.best_path import best_paths, random_paths
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import top_sorted, trimmed
     from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded, factored
@@ -163,7 +163,7 @@ def lattice_confidence(args: list[str], options: Options) -> int:
     from nnet3py.errors import within
     from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.lattices.paths import LARGEST, confidence, determinized_for_confidence
+    from nnet3py.lattices.best_path import LARGEST, confidence, determinized_for_confidence
     from nnet3py.lattices.scaling import scaled
     from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 

@@ -70,7 +70,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.operations", "nnet3py.graphs.context"),
     "lattices": ("nnet3py.transducers.compact_lattice", "nnet3py.transducers.fst", "nnet3py.transducers.lattice",
-                 "nnet3py.transducers.state_graphs", "nnet3py.lattices.paths", "nnet3py.lattices.composition",
+                 "nnet3py.transducers.state_graphs", "nnet3py.lattices.best_path", "nnet3py.lattices.composition",
                  "nnet3py.lattices.determinize", "nnet3py.lattices.forward_backward",
                  "nnet3py.lattices.pruned_composition", "nnet3py.lattices.pruning", "nnet3py.lattices.states",
                  "nnet3py.lattices.word_errors"),
