@@ -28,7 +28,7 @@ SHOWN = 25                # lines of each step in the report
 AFTER_THE_LIMIT = 5.0     # seconds that a step has to end by itself
 SLOWER = 10               # times its limit that a step has in the simulator
 
-COMPUTING = ("computer", "looped", "trainer", "chain_trainer", "diagnostics", "combination", "compute", "batch",
+COMPUTING = ("computer", "looped", "trainer", "chain_trainer", "diagnostics", "compute", "batch",
              "xvectors", "train_every_type")
 PYTEST = ("{python}", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs")
 OPERATIONS = tuple(str(path.relative_to(ROOT)) for path in sorted(TESTS.glob("test_ops_*.py"))

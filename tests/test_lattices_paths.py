@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from lattice_cases import Way, random_lattice, ways
 
-from nnet3py.lattices.forward_backward import forward_backward, frame_posteriors
 from nnet3py.lattices.best_path import (
     LARGEST,
     best_path,
@@ -18,6 +17,7 @@ from nnet3py.lattices.best_path import (
     random_paths,
     word_times,
 )
+from nnet3py.lattices.forward_backward import forward_backward, frame_posteriors
 from nnet3py.lattices.pruning import depth, depth_per_frame, limited_depth, pruned
 from nnet3py.lattices.scaling import Scales, scaled, with_word_penalty
 from nnet3py.lattices.states import LatticeError, state_times, top_sorted

@@ -36,7 +36,8 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.looped import FrameBuffer, LoopedComputer
+from nnet3py.runtime.frame_buffer import FrameBuffer
+from nnet3py.runtime.looped import LoopedComputer
 from nnet3py.runtime.options import ComputeOptions
 
 WHOLE = 10000      # frames per chunk: any utterance in one computation

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py._version import __version__
 from nnet3py.compiler.computation import (
     KALDI_TYPES,
     NUM_ARGS,
@@ -49,7 +50,6 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, why_untrusted, write_private
-from nnet3py._version import __version__
 
 logger = logging.getLogger(__name__)
 

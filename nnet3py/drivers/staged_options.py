@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nnet3py.discriminative.options import DiscriminativeOptions
-from nnet3py.drivers.egs.parts import check_plain
 from nnet3py.drivers.options import JobOptions
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
@@ -33,6 +32,8 @@ class WorkOptions(JobOptions):
         for field in self.folders:
             if not getattr(self, field):
                 raise UsageError(f"--{names[field]} was not given", "see --help for an example")
+        from nnet3py.drivers.egs.parts import check_plain  # imports numpy, which --help does not need
+
         for field in (*self.folders, *self.more_folders):
             if getattr(self, field):
                 check_plain(f"--{names[field]}", getattr(self, field))

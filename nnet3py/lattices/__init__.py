@@ -19,6 +19,15 @@ from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
+    from nnet3py.lattices.best_path import Path as Path
+    from nnet3py.lattices.best_path import best_path as best_path
+    from nnet3py.lattices.best_path import best_paths as best_paths
+    from nnet3py.lattices.best_path import confidence as confidence
+    from nnet3py.lattices.best_path import linear_lattice as linear_lattice
+    from nnet3py.lattices.best_path import path_of as path_of
+    from nnet3py.lattices.best_path import phones_of_words as phones_of_words
+    from nnet3py.lattices.best_path import random_paths as random_paths
+    from nnet3py.lattices.best_path import word_times as word_times
     from nnet3py.lattices.composition import Composer as Composer
     from nnet3py.lattices.composition import concatenation as concatenation
     from nnet3py.lattices.composition import difference as difference
@@ -35,15 +44,6 @@ if TYPE_CHECKING:
     from nnet3py.lattices.forward_backward import FramePosteriors as FramePosteriors
     from nnet3py.lattices.forward_backward import forward_backward as forward_backward
     from nnet3py.lattices.forward_backward import frame_posteriors as frame_posteriors
-    from nnet3py.lattices.best_path import Path as Path
-    from nnet3py.lattices.best_path import best_path as best_path
-    from nnet3py.lattices.best_path import best_paths as best_paths
-    from nnet3py.lattices.best_path import confidence as confidence
-    from nnet3py.lattices.best_path import linear_lattice as linear_lattice
-    from nnet3py.lattices.best_path import path_of as path_of
-    from nnet3py.lattices.best_path import phones_of_words as phones_of_words
-    from nnet3py.lattices.best_path import random_paths as random_paths
-    from nnet3py.lattices.best_path import word_times as word_times
     from nnet3py.lattices.phone_alignment import Alignment as Alignment
     from nnet3py.lattices.phone_alignment import align_phones as align_phones
     from nnet3py.lattices.pruning import depth as depth

@@ -7,7 +7,7 @@ from nnet3py.errors import UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer
 from nnet3py.feat.frames import transform, windows
 from nnet3py.ivectors.online import AdaptationState, OnlineModels, terms_of_pieces
-from nnet3py.runtime.looped import FrameBuffer
+from nnet3py.runtime.frame_buffer import FrameBuffer
 
 _PIECE = 500          # frames that are added up together
 _PIECES = 4           # pieces that are in memory together

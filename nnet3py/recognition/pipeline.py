@@ -14,7 +14,7 @@ from nnet3py.ivectors.online import AdaptationState, OnlineModels
 from nnet3py.recognition.feature_stream import FeatureStream, PitchSettings
 from nnet3py.recognition.ivector_stream import IvectorStream
 from nnet3py.recognition.stream_options import SilenceWeightingOptions
-from nnet3py.runtime.looped import FrameBuffer
+from nnet3py.runtime.frame_buffer import FrameBuffer
 
 _AT_A_TIME = 5000         # frames that are normalized and spliced together, however many come at once
 

@@ -14,9 +14,9 @@ from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.composition import Composer, concatenation
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
-from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.phone_alignment import Alignment
 from nnet3py.lattices.pruned_composition import ConstArpaLm
 from nnet3py.lattices.scaling import Scales, scaled

@@ -27,7 +27,7 @@ _SEARCH, _CARRIED, _SHARED = "search", "carried", "shared"      # kinds of what 
 _READABLE = ("nnet3py.feat.", "nnet3py.ivectors.online", *(
     f"nnet3py.recognition.{name}" for name in ("stream", "stream_decoder", "pipeline", "feature_stream", "endpoint",
                                                "ivector_stream", "silence_weighting", "speaker")))
-_ALSO = {("nnet3py.runtime.looped", "LoopedStream"), ("nnet3py.runtime.looped", "FrameBuffer"),
+_ALSO = {("nnet3py.runtime.looped", "LoopedStream"), ("nnet3py.runtime.frame_buffer", "FrameBuffer"),
          ("builtins", "object"), ("builtins", "slice"),
          ("copyreg", "_reconstructor"), ("collections", "deque")}
 _OF_NUMPY = ("ndarray", "dtype", "_reconstruct", "scalar", "_frombuffer", "__generator_ctor", "__bit_generator_ctor",

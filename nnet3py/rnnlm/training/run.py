@@ -187,7 +187,7 @@ class RnnlmHistory:
 
 
 def train_rnnlm(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str],
-                **options: Any) -> RnnlmHistory:
+                **options: str | float | bool | os.PathLike[str]) -> RnnlmHistory:
     """Train an RNN language model on text, and write its folder in Kaldi's form.
 
     >>> history = nnet3py.train_rnnlm("train.txt", "rnnlm", held_out="dev.txt", embedding_dim=128)
