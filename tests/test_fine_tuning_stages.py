@@ -13,10 +13,9 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import read_list, write_list
 from nnet3py.errors import FormatError
 from nnet3py.fine_tuning import align, egs, features, model
-from nnet3py.fine_tuning.forgetting import towards
-from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.train import rate_factors
+from nnet3py.fine_tuning.train import rate_factors, towards
+from nnet3py.fine_tuning.words import joined_graphs, with_words_of
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel

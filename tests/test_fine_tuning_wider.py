@@ -22,12 +22,11 @@ from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.decoding.ngram_mixture import mixture
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning import wider_graph
-from nnet3py.fine_tuning.graph_phones import GraphPhones
-from nnet3py.fine_tuning.graph_words import GraphWords
-from nnet3py.fine_tuning.phone_names import phone_names
+from nnet3py.fine_tuning.graph_words import GraphPhones, GraphWords
+from nnet3py.fine_tuning.lookahead_words import why_not, with_words
+from nnet3py.fine_tuning.model import phone_names
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.wider_hcl import why_not, with_words
+from nnet3py.fine_tuning.words import write_wider_graph
 from nnet3py.fst.operations import arc_sorted
 from nnet3py.fst.text import with_symbols
 from nnet3py.hmm.topology import chain_topology
@@ -235,7 +234,7 @@ def test_new_words_in_the_files_of_a_folder(tmp_path: Path, kind: str) -> None:
     new: dict[str, list[tuple[str, ...]]] = {}
     for entry in NEW:
         new.setdefault(entry.word, []).append(entry.phones)
-    wider_graph.write_wider_graph(work, folder, phones(), new, TEXTS, options)
+    write_wider_graph(work, folder, phones(), new, TEXTS, options)
 
     names = SymbolTable.read(str(work.graph / ("Gr.fst" if kind.startswith("ngram") else "words.txt")))
     before = SymbolTable.read(folder.words)

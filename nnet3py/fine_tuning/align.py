@@ -26,7 +26,7 @@ from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL
+from nnet3py.fine_tuning.words import GRAMMAR, HCL
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency

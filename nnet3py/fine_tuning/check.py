@@ -19,9 +19,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
-from nnet3py.fine_tuning.sounds import Limits, read_sounds
-from nnet3py.fine_tuning.speech_data import read_data
-from nnet3py.fine_tuning.texts import text_problems, unknown_words
+from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds
 from nnet3py.formats.foreign_files import FULL_SCALE, WAVE, Wave
 from nnet3py.io.archive import sort_key
 from nnet3py.io.streams import read_lines, write_text
@@ -246,3 +244,30 @@ def problems_text(checked: Checked) -> str:
         lines.append(f"{len(words)} words that the model lacks, with counts: " + ", ".join(
             f"{word} {count}" for word, count in words[:_SHOWN]) + (" …" if len(words) > _SHOWN else ""))
     return "\n".join(lines).rstrip() + "\n"
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+def unknown_words(utterances: Iterable[Utterance], vocabulary: set[str]) -> Counter[str]:
+    """How often unknown words occur."""
+    return Counter(word for utterance in utterances for word in utterance.text if word not in vocabulary)
+
+
+def text_problems(utterance: Utterance, spelling: Spelling, leave_out: bool) -> list[Problem]:
+    """What is wrong with a text that is written as the model writes.
+
+    ``leave_out``: a word that is not known makes the utterance useless.
+    """
+    if not utterance.text:
+        return [Problem(utterance.key, "empty text", "it has no words", True)]
+    unknown = sorted({word for word in utterance.text if word not in spelling.known})
+    odd = [word for word in unknown if spelling.is_odd(word)]
+    if odd:
+        return [Problem(utterance.key, "odd text", f"{_listed(odd)}: characters that no word of the model has (write "
+                        "numbers and signs as words, or give --lexicon)", True)]
+    return [Problem(utterance.key, "unknown word", _listed(unknown), leave_out)] if unknown else []
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")

@@ -4,25 +4,29 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, NamedTuple
 
 from nnet3py import log
+from nnet3py.decoding.lexicon import Pronunciation
 from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.fine_tuning import align, check, egs, features, folder, model, report, train, words
+from nnet3py.fine_tuning.check import check_data, measures, problems_text, refuse, written_as
+from nnet3py.fine_tuning.model import check_parts, parts_of
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.requirements import requirements
+from nnet3py.fine_tuning.pronunciations import pronounce
+from nnet3py.fine_tuning.report import ScoresAsDict
+from nnet3py.fine_tuning.requirements import known_files, model_lines, requirements
+from nnet3py.fine_tuning.speech_data import read_data
+from nnet3py.fine_tuning.words import given_pronunciations, lang_of
 from nnet3py.io.streams import write_text
 from nnet3py.option_fields import OptionValue
-
-if TYPE_CHECKING:
-    from nnet3py.fine_tuning.report import ScoresAsDict
+from nnet3py.recognition.model_folder import read_model_folder
 
 _TITLES = {"check": "Looking at the data", "model": "Looking at the model", "words": "Words and graph",
            "features": "Features and i-vectors", "align": "Alignments", "egs": "Examples", "train": "Training",
@@ -80,25 +84,29 @@ class FineTuning(StagedWork):
             return False
 
     def steps(self) -> Sequence[Step]:
-        return [Step(number, name, title, action=partial(self._stage, name))
+        work, options = self.work, self.options
+        actions: dict[str, Callable[[], None]] = {
+            "check": lambda: check.run(work, options), "model": lambda: model.run(work, options),
+            "words": lambda: words.run(work, options), "features": lambda: features.run(work, options),
+            "align": lambda: align.run(work, options), "egs": lambda: egs.run(work, options, self.executor),
+            "train": lambda: train.run(work, options, self.executor, self.terminal),
+            "folder": lambda: folder.run(work, options), "report": lambda: report.run(work, options)}
+        return [Step(number, name, title, action=partial(self._run_stage, name, actions[name]))
                 for number, (name, title) in enumerate(_TITLES.items(), 1)]
 
-    def _stage(self, name: str) -> None:
-        """Run a stage, and note how long it took, earlier attempts included."""
-        self._forget(name)
+    def _run_stage(self, name: str, action: Callable[[], None]) -> None:
+        """Run a stage, and record its time, which adds to that of earlier attempts."""
+        self._remove_outdated_scores(name)
         begun = time.monotonic()
         try:
-            run_stage = import_module(f"nnet3py.fine_tuning.{name}").run
-            more = {"executor": self.executor, "terminal": self.terminal}
-            run_stage(self.work, self.options, **{
-                argument: value for argument, value in more.items() if argument in signature(run_stage).parameters})
+            action()
         finally:
             times = _read_times(self.work.times)
             times[name] = times.get(name, 0.0) + time.monotonic() - begun
             write_text(str(self.work.times), json.dumps(times) + "\n")
 
-    def _forget(self, name: str) -> None:
-        """Remove what the report kept of an earlier model, or of earlier data."""
+    def _remove_outdated_scores(self, name: str) -> None:
+        """Remove the report's results of earlier data (stage ``check``) or of an earlier new model (``folder``)."""
         if name in ("check", "folder"):
             kept = "*.json" if name == "check" else "*.new.json"
             for path in (self.work.scores, *self.work.recognized.glob(kept)):
@@ -169,3 +177,49 @@ def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
     return FineTuned(options.out if work.is_accepted else options.model, work.is_accepted,
                      json.loads(files.scores.read_text(encoding="utf-8")),
                      files.report_text.read_text(encoding="utf-8"), str(files.report_page))
+
+
+# -- look --------------------------------------------------------------------------------------------------------------
+
+
+class Looked(NamedTuple):
+    """What is said, and whether the model can learn from the data."""
+
+    text: str
+    is_good: bool
+
+
+def look(options: FineTuneOptions) -> Looked:
+    """Look at model and data; nothing is written. Nnet3Error if either is not what it should be."""
+    needed = requirements(options.model)
+    lines = model_lines(needed)
+    if not needed.can_fine_tune:
+        return Looked("\n".join(lines) + "\n", False)
+    spelling, limits = measures(options)
+    data = written_as(read_data(options.data, options.speaker_column), spelling, options)
+    checked = check_data(data, spelling, limits)
+    lines += ["", problems_text(checked).rstrip()]
+    try:
+        refuse(checked, options.data, options, spelling, "")
+    except Nnet3Error as error:
+        return Looked("\n".join([*lines, "", f"The data cannot be learned from: {error}"]) + "\n", False)
+    try:
+        lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
+    except Nnet3Error as error:
+        return Looked("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
+    return Looked("\n".join(lines) + "\n", True)
+
+
+def _try_model(options: FineTuneOptions, spoken_words: set[str]) -> list[str]:
+    """What is found in the model for these words. Nnet3Error for what would end the stages 'model' and 'words'."""
+    model_folder = read_model_folder(options.model)
+    parts = parts_of(model_folder, known_files(model_folder), options.srand, spoken_words, with_sentences=False)
+    check_parts(parts, options.model)
+    if parts.lexicon is not None:
+        lexicon = [Pronunciation(word, phones) for word, phones in parts.lexicon if word in spoken_words]
+        given = given_pronunciations(options)
+        new = pronounce((spoken_words - {entry.word for entry in lexicon}) & given.keys(), parts.lexicon, given, False)
+        lexicon += [Pronunciation(word, phones) for word, its in new.items() for phones in its.phones]
+        if lexicon:
+            lang_of(lexicon, parts.phones, parts.silence)
+    return [f"- {note}" for note in parts.notes]

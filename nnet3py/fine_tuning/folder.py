@@ -4,15 +4,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from nnet3py import log
+from nnet3py.decoding.edit_distance import align
+from nnet3py.decoding.grammar import read_transcripts
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
+from nnet3py.decoding.word_errors import WordErrors
+from nnet3py.drivers.egs.data_folder import read_list
+from nnet3py.errors import within
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL, words_file
+from nnet3py.fine_tuning.words import GRAMMAR, HCL, joined_graphs, with_words_of, words_file
+from nnet3py.formats.foreign_files import FULL_SCALE, WAVE
 from nnet3py.io.streams import write_text
+from nnet3py.io.tables import SequentialReader
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.system import link_or_copy
 from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
@@ -78,3 +89,63 @@ def _write_graph(work: WorkFolder, folder: ModelFolder, target: Path, options: F
     for name in _NEW_GRAPH_FILES:
         if (work.graph / name).is_file():
             _replace(work.graph / name, target.parent / name)
+
+
+# -- scoring -----------------------------------------------------------------------------------------------------------
+
+_GAP = "***"
+
+
+@dataclass
+class Scored:
+    """What was recognized of a data folder.
+
+    Attributes
+    ----------
+    references, hypotheses : words by utterance
+    speakers : of each utterance
+    """
+
+    references: dict[str, list[str]]
+    hypotheses: dict[str, list[str]]
+    speakers: dict[str, str]
+
+    def errors(self, speaker: str | None = None) -> WordErrors:
+        """The errors of a speaker, or of all."""
+        counted = WordErrors()
+        for key, reference in self.references.items():
+            if speaker is None or self.speakers[key] == speaker:
+                counted.add(reference, self.hypotheses[key])
+        return counted
+
+    def correct(self, word: str) -> tuple[int, int]:
+        """How often a word was said, and how many of these times it was recognized."""
+        pairs = [pair for key, reference in self.references.items() if word in reference
+                 for pair in align(reference, self.hypotheses[key], _GAP) if pair[0] == word]
+        return len(pairs), sum(said == recognized for said, recognized in pairs)
+
+
+def score(model: str | Path, data: Path, kept: Path) -> Scored:
+    """Recognize each utterance of a data folder as a stream of its own.
+
+    ``kept``: a file for the results; what is there already is not recognized again. Nnet3Error for a model that cannot
+    be used.
+    """
+    references = read_transcripts(f"{data}/text")
+    speakers = read_list(data / "utt2spk")
+    if not kept.is_file():
+        hypotheses = dict(_recognized(str(model), data, len(references)))
+        write_text(str(kept), json.dumps(hypotheses, ensure_ascii=False, indent=0) + "\n")
+    return Scored(references, json.loads(kept.read_text(encoding="utf-8")), speakers)
+
+
+def _recognized(model: str, data: Path, count: int) -> Iterator[tuple[str, list[str]]]:
+    recognizer = Recognizer(model)
+    with SequentialReader(f"scp:{data}/wav.scp", WAVE) as reader:
+        for number, (key, wave) in enumerate(reader, 1):
+            log.show_status(f"{number} of {count} utterances recognized")
+            with within(key):
+                result = recognizer.transcribe((wave.samples[0] / FULL_SCALE).astype(np.float32), wave.rate,
+                                               endpointing=False)
+            yield key, result.text.split()
+    log.show_status("")

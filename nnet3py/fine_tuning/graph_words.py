@@ -9,21 +9,110 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_phones import GraphPhones, joined, once
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.word_alignment import BEGIN, END, NONWORD, SINGLETON
+from nnet3py.transducers.fst import Fst
+
+NO_PHONE = 0
+MOST_PAIRS = 20_000_000       # graph states and what comes before them that are followed at once
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPhones:
+    """What transition-ids say of a graph's arcs.
+
+    Attributes
+    ----------
+    graph : from transition-ids to words, with self-loops
+    ids : int32 (arcs,), transition-ids; 0 for epsilons and for labels above the model's, such as disambiguation symbols
+    is_loop : bool (arcs,), self-loops of HMM states
+    begun : int32 (arcs,), the phone that begins on an arc; 0 for none
+    """
+
+    graph: Fst
+    ids: np.ndarray
+    is_loop: np.ndarray
+    begun: np.ndarray
+
+    @classmethod
+    def of(cls, graph: Fst, model: TransitionModel) -> GraphPhones:
+        """Of a graph of that model; Nnet3Error for one that has no phones."""
+        labels = graph.input_labels
+        if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
+            raise Nnet3Error("a graph without arcs, or with labels that are not transition-ids, says nothing about "
+                             "phones")
+        ids = np.where(labels > model.num_transition_ids, 0, labels)
+        is_loop = model.is_self_loop[ids] & (ids != 0)
+        begins = (ids != 0) & ~is_loop & (model.transition_id_to_hmm_state[ids] == 0)
+        if not begins.any():
+            raise Nnet3Error("no phone begins in the graph", "are graph and model of one system?")
+        begun = np.where(begins, model.transition_id_to_phone[ids], NO_PHONE).astype(np.int32)
+        return cls(graph, ids, is_loop, begun)
+
+    def phones_before(self) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs of a state and the last phone that began before it, int64 each, in order; 0 at the beginning.
+
+        Nnet3Error for a graph with too many of them.
+        """
+        size = int(self.begun.max()) + 1
+        begins = self.begun > 0
+        first = np.append(self.graph.next_states[begins] * np.int64(size) + self.begun[begins], self.graph.start * size)
+        pairs = self.spread(once(first), size, ~begins & ~self.is_loop)
+        states, phones = np.divmod(pairs, size)
+        return states, phones
+
+    def spread(self, pairs: np.ndarray, size: int, passing: np.ndarray) -> np.ndarray:
+        """Pairs ``state * size + value``, sorted, and what they become where values go along some arcs.
+
+        ``passing``: bool (arcs,), which arcs. Nnet3Error for too many pairs.
+        """
+        arcs = np.flatnonzero(passing)
+        sources = self.graph.sources[arcs].astype(np.int64)
+        frontier = pairs
+        while len(arcs) and len(frontier):
+            states, values = np.divmod(frontier, size)
+            taken, repeats = joined(states, sources)
+            moved = once(self.graph.next_states[arcs[taken]].astype(np.int64) * size + np.repeat(values, repeats))
+            frontier = moved[pairs[np.minimum(np.searchsorted(pairs, moved), len(pairs) - 1)] != moved]
+            pairs = once(np.concatenate((pairs, frontier)))
+            if len(pairs) > MOST_PAIRS:
+                raise Nnet3Error(f"the graph has more than {MOST_PAIRS:,} pairs of a state and a phone before it",
+                                 "put the file 'tree' of the model's training into its folder")
+        return pairs
+
+
+def once(values: np.ndarray) -> np.ndarray:
+    """The different values, sorted. As numpy's ``unique``, which is many times slower for millions of large numbers."""
+    values = np.sort(values)
+    is_new = np.ones(len(values), dtype=bool)
+    is_new[1:] = values[1:] != values[:-1]
+    return values[is_new]
+
+
+def joined(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each value the places of its equals among sorted keys, one after the other; and how many each has."""
+    values = values.astype(sorted_keys.dtype, copy=False)        # otherwise numpy converts all keys
+    first = np.searchsorted(sorted_keys, values)
+    repeats = np.searchsorted(sorted_keys, values, side="right") - first
+    offsets = np.cumsum(repeats) - repeats
+    return np.repeat(first - offsets, repeats) + np.arange(int(repeats.sum())), repeats
+
+
+# -- graph words -------------------------------------------------------------------------------------------------------
 
 logger = logging.getLogger(__name__)
 
 MOST_PLACES = 300                # arcs of a word that are looked at; a static graph has some words everywhere
 _AT_ONCE = 4000                 # such arcs that are followed together
-_LONGEST = 400                   # arcs of a word
+_MOST_ARCS_OF_WORD = 400                   # arcs of a word
 _UNKNOWN = 1 << 30
 _ROOM = 16                       # phones of a path, at first
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
@@ -158,7 +247,7 @@ class GraphWords:
         waiting = self.open_words[sources[arcs]] + self.begins[arcs]     # words to go back over, with the label's own
         arcs, waiting = arcs[waiting > 0], waiting[waiting > 0]
         paths, finished = _Paths.of(arcs, sources[arcs]), []
-        for _ in range(_LONGEST):
+        for _ in range(_MOST_ARCS_OF_WORD):
             of_word = (waiting == 1) & (begun[arcs] > 0) & ~(self.is_nonword[arcs] & (paths.lengths == 0))
             is_wrong = of_word & (paths.lengths > 0) & (self.is_nonword[arcs] | self.ends[arcs])
             paths.add(of_word, begun[arcs], arcs)
@@ -180,7 +269,7 @@ class GraphWords:
         """The same phones and those that come until the word ends, from the arcs with its label on."""
         next_states, begun = self.phones.graph.next_states, self.phones.begun
         paths, finished = paths.chosen(np.arange(len(paths.roots)), next_states[paths.roots]), []
-        for _ in range(_LONGEST):
+        for _ in range(_MOST_ARCS_OF_WORD):
             if not len(paths.roots):
                 break
             arcs, repeats = self.leaving(paths.states)
@@ -290,3 +379,129 @@ def _first_of_each(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     is_new[1:] = ordered[1:] != ordered[:-1]
     starts = np.flatnonzero(is_new)
     return order[starts], np.diff(np.append(starts, len(order)))
+
+
+# -- graph lexicon -----------------------------------------------------------------------------------------------------
+
+_END = -1
+_MOST_ARCS_OF_SENTENCE = 2000                  # arcs of a sentence that is drawn
+_FEW_PLACES = 2                  # arcs of words of which one pronunciation is enough
+_SILENCE_PROB = 0.5              # Kaldi's prepare_lang.sh
+
+
+class GraphLexicon(NamedTuple):
+    """What a graph says of words.
+
+    Attributes
+    ----------
+    pronunciations : by word, its phones, numbers with their position in the word; the most frequent ones first
+    silence : the phone between words that the graph has most; 0 if it has none
+    """
+
+    pronunciations: dict[int, list[tuple[int, ...]]]
+    silence: int
+
+
+class Sentence(NamedTuple):
+    """A path through a graph: numbers of words, and of all phones with the silences between words."""
+
+    words: tuple[int, ...]
+    phones: tuple[int, ...]
+
+
+def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str],
+                    wanted: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon:
+    """The words of a graph with their phones.
+
+    Parameters
+    ----------
+    graph : from transition-ids to words, with self-loops
+    kinds : of each phone, as :func:`~nnet3py.lattices.word_alignment.read_word_boundaries` reads them
+    wanted : numbers of the words that are asked for; None for all of the graph
+    others : further words, of which one pronunciation or a few are enough
+
+    Raises Nnet3Error if the graph's words and the phones' kinds do not go together.
+    """
+    words = GraphWords.of(GraphPhones.of(graph, model), kinds)
+    pronunciations = words.pronunciations(wanted)
+    more = words.pronunciations({*others} - pronunciations.keys(), _FEW_PLACES) if others else {}
+    return GraphLexicon({**more, **pronunciations}, words.silence())
+
+
+def draw_texts(grammar: Fst, count: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """``count`` random sentences of a grammar whose output labels are words, as numbers of words."""
+    texts = []
+    for taken in draw_paths(grammar, np.arange(grammar.num_arcs), count, seed):
+        labels = grammar.output_labels[taken]
+        texts.append(tuple(labels[labels > 0].tolist()))
+    return texts
+
+
+def spoken(texts: Iterable[tuple[int, ...]], lexicon: GraphLexicon, seed: int = 0) -> Iterator[Sentence]:
+    """Sentences as a lexicon pronounces them; those with other words are left out.
+
+    Half of the places between words, and at both ends, have a silence, as Kaldi's graphs take it.
+    """
+    random = np.random.default_rng([seed, 1])
+    for words in texts:
+        if all(word in lexicon.pronunciations for word in words):
+            phones: list[int] = []
+            for word in (0, *words):
+                phones += lexicon.pronunciations[word][0] if word else ()
+                if lexicon.silence and random.random() < _SILENCE_PROB:
+                    phones.append(lexicon.silence)
+            yield Sentence(words, tuple(phones))
+
+
+def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0) -> Iterator[Sentence]:
+    """``count`` random sentences of a graph, as probable as it says, except very long ones, which are left out.
+
+    Its costs are those of the language model, pronunciations and silences. Raises Nnet3Error if it has no paths.
+    """
+    phones = GraphPhones.of(graph, model)
+    for taken in draw_paths(graph, np.flatnonzero(~phones.is_loop), count, seed):
+        spoken, words = phones.begun[taken], graph.output_labels[taken]
+        yield Sentence(tuple(words[words > 0].tolist()), tuple(spoken[spoken > 0].tolist()))
+
+
+def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
+    """The arcs of ``count`` random paths that take only the arcs ``kept``; very long ones are left out.
+
+    Raises Nnet3Error if no path ends.
+    """
+    finals = np.flatnonzero(graph.is_final)
+    # The ends are arcs, too: to no state.
+    sources = np.concatenate((graph.sources[kept], finals))
+    arcs = np.concatenate((kept, np.full(len(finals), _END)))
+    costs = np.concatenate((graph.weights[kept], graph.final_weights[finals])).astype(np.float64)
+    order = np.argsort(sources, kind="stable")
+    sources, arcs, costs = sources[order], arcs[order], costs[order]
+    least = np.full(graph.num_states, np.inf)
+    np.minimum.at(least, sources, costs)
+    weights = np.exp(least[sources] - costs)
+    sums = np.bincount(sources, weights, minlength=graph.num_states)
+    below = np.cumsum(weights) - weights
+    starts = np.searchsorted(sources, np.arange(graph.num_states + 1))
+    offsets = np.concatenate((below, [0.0]))[np.minimum(starts[:-1], len(below))]
+    places = sources + (below - offsets[sources] + weights) / sums[sources]       # an arc's place ends here
+
+    random = np.random.default_rng(seed)
+    states = np.full(count, graph.start)
+    going, passed = np.arange(count), []
+    for _ in range(_MOST_ARCS_OF_SENTENCE):
+        if not len(going):
+            break
+        here = states[going]
+        chosen = np.searchsorted(places, here + random.random(len(going)), side="right")
+        taken = arcs[np.clip(chosen, starts[here], starts[here + 1] - 1)]
+        going, taken = going[taken != _END], taken[taken != _END]
+        passed.append((going, taken))
+        states[going] = graph.next_states[taken]
+    if len(going) == count:
+        raise Nnet3Error("no sentence could be drawn from the graph: its paths do not end")
+    paths, taken = (np.concatenate(values) for values in zip(*passed, strict=True))
+    order = np.argsort(paths, kind="stable")
+    paths, taken = paths[order], taken[order]
+    bounds = np.searchsorted(paths, np.arange(count + 1))
+    for path in np.setdiff1d(np.arange(count), going).tolist():
+        yield taken[bounds[path]:bounds[path + 1]]

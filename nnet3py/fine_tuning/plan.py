@@ -63,28 +63,6 @@ class SpeechData:
     problems: list[Problem] = field(default_factory=list)
 
 
-@dataclass
-class Requirements:
-    """What can be done with a model folder.
-
-    Attributes
-    ----------
-    has_lexicon, has_tree, has_lm : files that the folder has
-    can_fine_tune : whether its network can be trained at all
-    can_add_words : whether a new graph can be made
-    notes : what cannot be done, or is done differently, in one line each
-    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``: paths of those that it has
-    """
-
-    has_lexicon: bool = False
-    has_tree: bool = False
-    has_lm: bool = False
-    can_fine_tune: bool = True
-    can_add_words: bool = False
-    notes: list[str] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
-
-
 @dataclass(init=False, repr=False, eq=False)
 class FineTuneOptions(WorkOptions):
     """All options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""

@@ -14,8 +14,8 @@ from typing import TypedDict
 from nnet3py import log, system
 from nnet3py.decoding.word_errors import WordErrors, alignment_lines
 from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.folder import Scored, score
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.scoring import Scored, score
 from nnet3py.io.streams import read_lines, write_text
 from nnet3py.report.html_page import list_of, page, table_of
 from nnet3py.report.tables import table
@@ -277,4 +277,3 @@ def report_page(facts: _Facts) -> str:
                       "</section>"]
     return page("Fine-tuning of " + Path(facts.options.model).resolve().name, str(Path(facts.options.out).resolve()),
                 parts)
-

@@ -2,16 +2,38 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.plan import Requirements
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
 
 # Where files that recognition does not need may be, and what they may be called.
 PLACES = ("", "am", "graph", "lang", "graph/phones")
 NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
          "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
+
+
+@dataclass
+class Requirements:
+    """What can be done with a model folder.
+
+    Attributes
+    ----------
+    has_lexicon, has_tree, has_lm : files that the folder has
+    can_fine_tune : whether its network can be trained at all
+    can_add_words : whether a new graph can be made
+    notes : what cannot be done, or is done differently, in one line each
+    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``: paths of those that it has
+    """
+
+    has_lexicon: bool = False
+    has_tree: bool = False
+    has_lm: bool = False
+    can_fine_tune: bool = True
+    can_add_words: bool = False
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def known_files(folder: ModelFolder) -> dict[str, str]:
@@ -68,3 +90,11 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
         notes.append("the model for rescoring (rescore/) does not get new words")
     if folder.rnnlm and needed.can_add_words:
         notes.append("the RNN language model (rnnlm/) cannot get new words: a folder with new words is made without it")
+
+
+def model_lines(needed: Requirements) -> list[str]:
+    """What can be done with a model folder, one per line."""
+    can = ["The model can be fine-tuned" if needed.can_fine_tune else "The model cannot be fine-tuned"]
+    if needed.can_fine_tune:
+        can[0] += "; words can be added" if needed.can_add_words else "; words cannot be added"
+    return [*can, *(f"- {note}" for note in needed.notes)]

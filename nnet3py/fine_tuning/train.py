@@ -11,7 +11,7 @@ import logging
 import math
 import shutil
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.components.updatable import UpdatableComponent
@@ -23,7 +23,7 @@ from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.training import Stage
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning.egs import NO_NORMALIZATION
-from nnet3py.fine_tuning.forgetting import least_way_back, towards
+from nnet3py.fine_tuning.folder import replace_model, score, write_folder
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
@@ -32,6 +32,7 @@ from nnet3py.network.structure import ComponentNode
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3py.recognition.model_folder import read_model_folder
 from nnet3py.report.training_logs import read_compute_prob_log
+from nnet3py.training.averaging import average_nnets
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ MAX_CHANGE = 1.0                  # of all parameters per minibatch; half of wha
 L2_OF_OUTPUTS, LEAKY = 0.00005, 0.1
 SLOW = 0.5                        # the factor of the lower half's learning rate, with --layers=all
 _LAST_LAYERS = ("output", "prefinal")
-WAYS_BACK = (0.25, 0.5)           # that are tried in the end
+_PARTS_BACK = (0.25, 0.5)           # that are tried in the end
 _GRAPHS = ("0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
 
 
@@ -180,7 +181,7 @@ class _Rounds:
         if best == self.old:
             return best, objective, back
         last = best
-        for part in WAYS_BACK:
+        for part in _PARTS_BACK:
             between = self.work.train / f"back.{part:g}.raw"
             towards(read_nnet(str(last)), read_nnet(str(self.old)), part).write(between)
             value = self.objective(between, f"back.{part:g}")
@@ -233,3 +234,65 @@ def _restored(nnet: Nnet, old: Nnet) -> Nnet:
     set_dropout_test_mode(nnet, True)
     return nnet
 
+
+# -- forgetting --------------------------------------------------------------------------------------------------------
+
+_PARTS_BACK_FOR_OLD_TEST = (0.0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96)
+
+
+class WayBack(NamedTuple):
+    """What was chosen.
+
+    Attributes
+    ----------
+    nnet : the network
+    part : of the way back to the old parameters, 0 to 1; 1: the old ones themselves
+    errors : on the old test data, by part; of the old model under 1
+    words : of the old test data
+    """
+
+    nnet: Nnet
+    part: float
+    errors: dict[float, int]
+    words: int
+
+
+def towards(nnet: Nnet, old: Nnet, part: float) -> Nnet:
+    """The network, a part (0 to 1) of the way from its parameters to those of ``old``."""
+    return average_nnets([("the new network", nnet.copy()), ("the old one", old)], [1.0 - part, part])
+
+
+def least_way_back(work: WorkFolder, options: FineTuneOptions, trained: Nnet, old: AcousticModel) -> WayBack:
+    """The least way back with which the word error rate of ``data/old_test`` rises by no more than ``max_forgetting``.
+
+    Less way back is taken to mean more errors, so that few need to be tried. The folders that are tried have the new
+    graph.
+    """
+    place = work.train / "forgetting"
+    tried, data = place / "model", work.data("old_test")
+    shutil.rmtree(tried, ignore_errors=True)
+    place.mkdir(parents=True, exist_ok=True)
+    before = score(options.model, data, place / "old.json").errors()
+    limit = before.errors + options.max_forgetting / 100.0 * before.words
+    errors = {1.0: before.errors}
+    write_folder(work, options, tried, work.model / "final.mdl", links=True)
+
+    def between(part: float) -> Nnet:
+        nnet = towards(trained, old.nnet, part)
+        set_batchnorm_test_mode(nnet, True)
+        set_dropout_test_mode(nnet, True)
+        return nnet
+
+    low, high = 0, len(_PARTS_BACK_FOR_OLD_TEST)               # the first that is good enough is in low to high
+    while low < high:
+        middle = (low + high) // 2
+        part = _PARTS_BACK_FOR_OLD_TEST[middle]
+        AcousticModel(old.transition_model, between(part), old.priors).write(place / "final.mdl")
+        replace_model(options, tried, place / "final.mdl")
+        errors[part] = score(tried, data, place / f"back.{part:g}.json").errors().errors
+        logger.info("%g of the way back to the old parameters: %d errors in %d words of the old test data, %d before",
+                    part, errors[part], before.words, before.errors)
+        low, high = (low, middle) if errors[part] <= limit else (middle + 1, high)
+    shutil.rmtree(tried, ignore_errors=True)
+    part = _PARTS_BACK_FOR_OLD_TEST[low] if low < len(_PARTS_BACK_FOR_OLD_TEST) else 1.0
+    return WayBack(between(part), part, errors, before.words)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.fine_tuning.graph_lexicon import draw_sentences
+from nnet3py.fine_tuning.graph_words import draw_sentences
 from nnet3py.fine_tuning.model import parts_of
 from nnet3py.io.object_files import write_object
 from nnet3py.recognition.model_folder import read_model_folder

@@ -43,15 +43,13 @@ See also: transcribe, inspect
 ])
 def fine_tune(args: list[str], options: Options) -> int:
     """Make a folder, or look at model and data; 1 if the old model stays, or the data cannot be learned from."""
-    from nnet3py.fine_tuning.fine_tuning import run
-    from nnet3py.io.streams import write_text
-
     values = fields_from(FineTuneOptions, options)
     values.model, values.data = _model_and_data(args, options)
     values.check()
-    if values.check_only:
-        from nnet3py.fine_tuning.look import look
+    from nnet3py.fine_tuning.fine_tuning import look, run  # which take a while to import
+    from nnet3py.io.streams import write_text
 
+    if values.check_only:
         looked = look(values)
         write_text("-", looked.text)
         return 0 if looked.is_good else 1

@@ -16,8 +16,7 @@ from nnet3py.cached_property import cached_property
 from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.search_layout import ARC_WORDS, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, STATE_WORDS
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_phones import joined, once
-from nnet3py.fine_tuning.graph_words import GraphWords, by_state
+from nnet3py.fine_tuning.graph_words import GraphWords, by_state, joined, once
 from nnet3py.hmm.topology import NO_PDF
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_phones import NO_PHONE, GraphPhones, joined, once
+from nnet3py.fine_tuning.graph_words import NO_PHONE, GraphPhones, joined, once
 from nnet3py.hmm.topology import NO_PDF
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split, Table
