@@ -65,8 +65,8 @@ def test_a_better_model_is_put_where_it_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("held_out, old_test, why", [
-    (("you", "set a timer", ), None, "worse on the held-out part"),
-    (("call jupiter now", "set a timer"), ("good morning", "bad night"), "worse on the test set of the old")])
+    (("you", "set a timer", ), None, "rate rose on the held-out part"),
+    (("call jupiter now", "set a timer"), ("good morning", "bad night"), "rate rose on the test set of the old")])
 def test_a_worse_model_leaves_the_old_one(tmp_path: Path, held_out: tuple[str, str], old_test: tuple[str, str] | None,
                                           why: str) -> None:
     options = options_for(tmp_path)
@@ -108,7 +108,7 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match="begun with other options"):
         fine_tune(*arguments, layers="last")
     (tmp_path / "other").mkdir()
-    for out, options, what in (("other", {}, "is there already"), ("third", {"old_test": "x"}, "there is no x")):
+    for out, options, what in (("other", {}, "exists already"), ("third", {"old_test": "x"}, "there is no x")):
         with pytest.raises(UsageError, match=what):
             fine_tune(*arguments[:2], tmp_path / out, **options)
     with pytest.raises(UsageError, match="no field layer"):

@@ -24,8 +24,14 @@ CHECKED: tuple[str, ...] = (
     "compiler/",
     "discriminative/",
     "egs/",
+    "export/",
+    "fine_tuning/",
     "runtime/",
+    "sklearn.py",
+    "torch/",
+    "torch_data.py",
     "training/",
+    "vosk/",
 )
 OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|"
                      r"With|In|Such|So|Also|Same|The one|The ones)\b")

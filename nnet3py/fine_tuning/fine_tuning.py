@@ -1,4 +1,4 @@
-"""The stages of fine-tuning, one after the other: what the command line and ``nnet3py.fine_tune`` call."""
+"""The driver of fine-tuning, ``nnet3py.fine_tune``: runs the stages; and the report of ``--check``."""
 from __future__ import annotations
 
 import json
@@ -16,8 +16,14 @@ from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning import align, check, egs, features, folder, model, report, train, words
-from nnet3py.fine_tuning.check import check_data, measures, problems_text, refuse, written_as
-from nnet3py.fine_tuning.model import check_parts, parts_of
+from nnet3py.fine_tuning.check import (
+    check_data,
+    problems_text,
+    raise_if_unusable,
+    spelling_and_limits,
+    with_model_spelling,
+)
+from nnet3py.fine_tuning.model import check_trainable, read_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.pronunciations import pronounce
 from nnet3py.fine_tuning.report import ScoresAsDict
@@ -28,14 +34,14 @@ from nnet3py.io.streams import write_text
 from nnet3py.option_fields import OptionValue
 from nnet3py.recognition.model_folder import read_model_folder
 
-_TITLES = {"check": "Looking at the data", "model": "Looking at the model", "words": "Words and graph",
+_TITLES = {"check": "Checking the data", "model": "Reading the model", "words": "Words and graph",
            "features": "Features and i-vectors", "align": "Alignments", "egs": "Examples", "train": "Training",
            "folder": "The new folder", "report": "Word error rates before and after"}
 STAGES = tuple(_TITLES)
 
 
 class FineTuning(StagedWork):
-    """fine-tune: the stages are numbered from 1."""
+    """Driver of ``nnet3py fine-tune``, whose stages are numbered from 1."""
 
     options: FineTuneOptions
 
@@ -55,9 +61,9 @@ class FineTuning(StagedWork):
                            ("old-data", options.old_data), ("old-test", options.old_test),
                            ("lexicon", options.lexicon), ("lm-text", options.lm_text)):
             if path and not os.path.exists(path):
-                raise UsageError(f"there is no {path}, which was given for {name}")
+                raise UsageError(f"there is no {path}, the value of {name}")
         if os.path.exists(options.out) and not self.work.published.is_file():
-            raise UsageError(f"{options.out} is there already", "name another folder with --out, or remove it")
+            raise UsageError(f"{options.out} exists already", "name another folder with --out, or remove it")
         self.path.mkdir(parents=True, exist_ok=True)
 
     def inputs(self) -> Iterator[Path]:
@@ -77,7 +83,7 @@ class FineTuning(StagedWork):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the new model was put where the user wanted it; False as long as nothing is known."""
+        """True if the new model was moved to ``--out``; False as long as there are no scores."""
         try:
             return bool(json.loads(self.work.scores.read_text(encoding="utf-8"))["is_accepted"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -122,14 +128,14 @@ def _read_times(path: Path) -> dict[str, float]:
 
 @dataclass
 class FineTuned:
-    """The outcome of fine-tuning.
+    """Outcome of fine-tuning.
 
     Attributes
     ----------
-    path : the model folder to use: the new one, or the old one where the new one got worse
-    is_new : which of them it is
-    scores : the content of ``scores.json``: counts of errors and word error rates before and after
-    report, report_page : the report as text, and the file of its page
+    path : model folder to use: the new one, or the old one if the new one has a higher word error rate
+    is_new : whether ``path`` is the new folder
+    scores : content of ``scores.json``: counts of errors and word error rates before and after
+    report, report_page : the report as text, and the path of the report as HTML
     """
 
     path: str
@@ -141,24 +147,24 @@ class FineTuned:
 
 def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str],
               terminal: IO[str] | None = None, **options: OptionValue | None) -> FineTuned:
-    """Make a new model folder from an old one and some speech. What was begun before goes on where it stopped.
+    """Fine-tune a model folder on speech and write a new model folder. An interrupted run is resumed.
 
     Parameters
     ----------
-    model : a folder of any layout that ``transcribe`` takes
-    data : a data folder of Kaldi, a folder of sounds with a text file each, or a table of file and text
-    out : the new folder; logs and the report are in ``OUT.work``
-    terminal : a stream on which progress is shown; None to log it
+    model : model folder of any layout that ``transcribe`` accepts
+    data : Kaldi data folder, folder of sounds with a text file each, or table of file and text
+    out : new model folder; logs and the report are in ``OUT.work``
+    terminal : stream for progress; None to log progress
     options : further fields of :class:`~nnet3py.fine_tuning.plan.FineTuneOptions`, such as ``layers="last"``
 
     Returns
     -------
-    FineTuned : which folder to use, and word error rates before and after
+    FineTuned : the folder to use, and word error rates before and after
 
     Raises
     ------
-    Nnet3Error : a model or data that cannot be used
-    UsageError : options that cannot be used
+    Nnet3Error : an unusable model or unusable data
+    UsageError : invalid options
     """
     try:
         values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)
@@ -168,7 +174,7 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
 
 
 def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
-    """The same with given options."""
+    """Run fine-tuning with given options; see :func:`fine_tune`."""
     work = FineTuning(options, terminal=terminal)
     work.run()
     files = work.work
@@ -182,39 +188,39 @@ def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
 # -- look --------------------------------------------------------------------------------------------------------------
 
 
-class Looked(NamedTuple):
-    """What is said, and whether the model can learn from the data."""
+class CheckReport(NamedTuple):
+    """Report of ``--check``, and whether the model can be fine-tuned on the data."""
 
     text: str
     is_good: bool
 
 
-def look(options: FineTuneOptions) -> Looked:
-    """Look at model and data; nothing is written. Nnet3Error if either is not what it should be."""
+def look(options: FineTuneOptions) -> CheckReport:
+    """Check model and data without writing anything. Raises Nnet3Error for a folder or data of unknown form."""
     needed = requirements(options.model)
     lines = model_lines(needed)
     if not needed.can_fine_tune:
-        return Looked("\n".join(lines) + "\n", False)
-    spelling, limits = measures(options)
-    data = written_as(read_data(options.data, options.speaker_column), spelling, options)
+        return CheckReport("\n".join(lines) + "\n", False)
+    spelling, limits = spelling_and_limits(options)
+    data = with_model_spelling(read_data(options.data, options.speaker_column), spelling, options)
     checked = check_data(data, spelling, limits)
     lines += ["", problems_text(checked).rstrip()]
     try:
-        refuse(checked, options.data, options, spelling, "")
+        raise_if_unusable(checked, options.data, options, spelling, "")
     except Nnet3Error as error:
-        return Looked("\n".join([*lines, "", f"The data cannot be learned from: {error}"]) + "\n", False)
+        return CheckReport("\n".join([*lines, "", f"The data cannot be used for training: {error}"]) + "\n", False)
     try:
         lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
     except Nnet3Error as error:
-        return Looked("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
-    return Looked("\n".join(lines) + "\n", True)
+        return CheckReport("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
+    return CheckReport("\n".join(lines) + "\n", True)
 
 
 def _try_model(options: FineTuneOptions, spoken_words: set[str]) -> list[str]:
-    """What is found in the model for these words. Nnet3Error for what would end the stages 'model' and 'words'."""
+    """Return notes on the model's tree and lexicon for these words. Raises Nnet3Error as stages 2 and 3 would."""
     model_folder = read_model_folder(options.model)
-    parts = parts_of(model_folder, known_files(model_folder), options.srand, spoken_words, with_sentences=False)
-    check_parts(parts, options.model)
+    parts = read_parts(model_folder, known_files(model_folder), options.srand, spoken_words, with_sentences=False)
+    check_trainable(parts, options.model)
     if parts.lexicon is not None:
         lexicon = [Pronunciation(word, phones) for word, phones in parts.lexicon if word in spoken_words]
         given = given_pronunciations(options)

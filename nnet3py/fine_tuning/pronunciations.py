@@ -1,4 +1,10 @@
-"""How new words are pronounced: by a given lexicon, by what is learned from the model's own, or by spelling."""
+"""Pronunciations of new words: from a given lexicon, learned from the model's lexicon, or by spelling.
+
+Learning uses a joint n-gram model of letters and phones. Words are segmented into pairs of one or two letters with zero
+to two phones, whose probabilities are estimated by expectation maximization; sequences of pairs have an n-gram model,
+and the pronunciation of a word is its most probable sequence of pairs. Bisani and Ney, Joint-sequence models for
+grapheme-to-phoneme conversion, 2008.
+"""
 from __future__ import annotations
 
 import logging
@@ -17,11 +23,11 @@ from nnet3py.errors import Nnet3Error, UsageError
 logger = logging.getLogger(__name__)
 
 GIVEN, LEARNED, SPELLED = "given", "learned", "spelled"
-LEAST_WORDS = 50              # of a lexicon from which pronouncing can be learned
-_COUNT, _SHARE = 3, 0.1      # so many of the likeliest pronunciations, if they are so likely
+LEAST_WORDS = 50              # words of a lexicon that learning needs at least
+_COUNT, _SHARE = 3, 0.1       # most pronunciations of a word, and their least probability, except the first
 
 # Letters with the phones that they stand for in most languages with Latin script, by three ways of naming phones:
-# ARPAbet, X-SAMPA and espeak's, IPA. The one that the model has most names of is taken.
+# ARPAbet, X-SAMPA (also espeak's), IPA. The model's phones decide which is used.
 _RULES = tuple(dict(rule.split("=") for rule in rules.split()) for rules in (
     "ch=CH sh=SH th=TH ng=NG ee=IY oo=UW ph=F ck=K qu=K+W a=AE b=B c=K d=D e=EH f=F g=G h=HH i=IH j=JH k=K "
     "l=L m=M n=N o=AA p=P q=K r=R s=S t=T u=AH v=V w=W x=K+S y=Y z=Z",
@@ -33,7 +39,7 @@ _STRESS = re.compile(r"(?<=.)[0-2]$")
 
 
 class Pronunciations(NamedTuple):
-    """The pronunciations of a new word, and where they come from: given, learned or spelled."""
+    """Pronunciations of a new word, and their source: given, learned or spelled."""
 
     source: str
     phones: list[Phones]
@@ -41,13 +47,13 @@ class Pronunciations(NamedTuple):
 
 def pronounce(words: Iterable[str], lexicon: Sequence[tuple[str, Phones]], given: Mapping[str, Sequence[Phones]],
               may_spell: bool, seed: int = 0) -> dict[str, Pronunciations]:
-    """The pronunciations of new words; words without one are not in the result.
+    """Return the pronunciations of new words; words without any are not in the result.
 
     Parameters
     ----------
-    lexicon : of the model: words and phones without marks of their position
+    lexicon : lexicon of the model: words and phones without position marks
     given : pronunciations that the user gives
-    may_spell : whether letters may stand for phones where nothing else helps
+    may_spell : whether letters may stand for phones where nothing is learned
 
     Raises Nnet3Error for a given pronunciation with a phone that the model's lexicon lacks.
     """
@@ -85,12 +91,12 @@ def _learned(lexicon: Sequence[tuple[str, Phones]], seed: int) -> GraphemeModel 
     try:
         return GraphemeModel.estimate(words, seed=seed)
     except Nnet3Error as error:
-        logger.warning("nothing is learned of the lexicon: %s", error)
+        logger.warning("nothing could be learned from the lexicon: %s", error)
         return None
 
 
 def spell(word: str, phones: set[str]) -> Phones:
-    """A pronunciation by the letters of a word in Latin script; empty if the phones have other names."""
+    """Return a pronunciation by the letters of a word in Latin script; empty if phones have other names."""
     bare = {_STRESS.sub("", phone): phone for phone in sorted(phones, reverse=True)}
     bare.update((phone, phone) for phone in phones)
     rules = max(_RULES, key=lambda rules: sum(name in bare for name in rules.values()))
@@ -126,19 +132,19 @@ _LARGE = 1e30
 
 
 class Pronounced(NamedTuple):
-    """A pronunciation, and its probability among those of the word that were looked at."""
+    """Pronunciation, and its probability among the pronunciations of the word that were considered."""
 
     phones: Phones
     probability: float
 
 
 class GraphemeModel:
-    """A joint n-gram model.
+    """Joint n-gram model of letters and phones.
 
     Attributes
     ----------
-    ngram : of pairs, each a word ``LETTERS}PHONE PHONE``
-    pairs : by letters, the pairs with them
+    ngram : n-gram model of pairs, each a word ``LETTERS}PHONE PHONE``
+    pairs : pairs by their letters
     """
 
     def __init__(self, ngram: Ngram, pairs: Mapping[str, Sequence[Pair]]) -> None:
@@ -146,16 +152,16 @@ class GraphemeModel:
 
     @classmethod
     def estimate(cls, entries: Iterable[tuple[str, Sequence[str]]], order: int = ORDER, seed: int = 0) -> GraphemeModel:
-        """A model of the words and phones of a lexicon; of very many, some are taken at random.
+        """Estimate a model from a lexicon; of a very large lexicon, from random entries.
 
-        Raises UsageError if no word can be cut into pairs.
+        Raises UsageError if no word can be segmented into pairs.
         """
         usable = [(letters_of(word), tuple(phones)) for word, phones in entries if word and phones]
         random.Random(seed).shuffle(usable)
         chances = _pair_chances(usable[:_MOST_FOR_PAIRS])
         sequences = [sequence for word, phones in usable[:_MOST] if (sequence := _best_pairs(word, phones, chances))]
         if not sequences:
-            raise UsageError("the lexicon is too small, or its words have nothing to do with their phones",
+            raise UsageError("the lexicon is too small, or its words do not correspond to their phones",
                              "give the pronunciations of new words with --lexicon")
         pairs: dict[str, set[Pair]] = {}
         for sequence in sequences:
@@ -165,7 +171,7 @@ class GraphemeModel:
         return cls(ngram, {letters: sorted(its_pairs) for letters, its_pairs in pairs.items()})
 
     def pronounce(self, word: str, count: int = 1) -> list[Pronounced]:
-        """The ``count`` likeliest pronunciations; none for a word with letters that no known word has."""
+        """Return the ``count`` most probable pronunciations; none for a word with unknown letters."""
         word = letters_of(word)
         start = (SENTENCE_START,)
         beams: list[dict[tuple[tuple[str, ...], Phones], float]] = [{} for _ in range(len(word) + 1)]
@@ -189,7 +195,7 @@ class GraphemeModel:
 
 
 def letters_of(word: str) -> str:
-    """The letters of a word, small ones; those of the syllables of Hangul, where a sign is a syllable."""
+    """Return the letters of a word in lower case; syllables of Hangul are decomposed into letters."""
     return "".join(unicodedata.normalize("NFD", sign) if "가" <= sign <= "힣" else sign for sign in word.casefold())
 
 
@@ -198,7 +204,7 @@ def _name(pair: Pair) -> str:
 
 
 def _steps(word: str, phones: Phones) -> Iterator[tuple[int, int, Pair, tuple[int, int]]]:
-    """All ways on from all places, in order: letters and phones after it, the pair, and its move."""
+    """Yield all steps of a segmentation, sorted by place: letters and phones before it, the pair, and its size."""
     for i in range(len(word) + 1):
         for j in range(len(phones) + 1):
             for move in _MOVES:
@@ -207,7 +213,7 @@ def _steps(word: str, phones: Phones) -> Iterator[tuple[int, int, Pair, tuple[in
 
 
 def _pair_chances(entries: Sequence[tuple[str, Phones]]) -> dict[Pair, float]:
-    """The probability of each pair, by expectation maximization."""
+    """Estimate the probability of each pair by expectation maximization."""
     steps = [(len(word), len(phones), list(_steps(word, phones))) for word, phones in entries]
     chances: dict[Pair, float] = {pair: _PRIOR[move] for _, _, its in steps for _, _, pair, move in its}
     for _ in range(_ITERATIONS):
@@ -221,7 +227,7 @@ def _pair_chances(entries: Sequence[tuple[str, Phones]]) -> dict[Pair, float]:
 
 def _add_expected(counts: Counter[Pair], letters: int, phones: int,
                   steps: Sequence[tuple[int, int, Pair, tuple[int, int]]], chances: Mapping[Pair, float]) -> None:
-    """Add how often a word has each pair, by the chances so far: forward, then backward through its places."""
+    """Add the expected counts of pairs in a word, by the forward-backward algorithm."""
     forward = [[0.0] * (phones + 1) for _ in range(letters + 1)]
     backward = [[0.0] * (phones + 1) for _ in range(letters + 1)]
     forward[0][0] = backward[letters][phones] = 1.0
@@ -238,7 +244,7 @@ def _add_expected(counts: Counter[Pair], letters: int, phones: int,
 
 
 def _best_pairs(word: str, phones: Phones, chances: Mapping[Pair, float]) -> list[Pair]:
-    """The likeliest way of cutting a word; empty if there is none."""
+    """Return the most probable segmentation of a word; empty if there is none."""
     best: dict[tuple[int, int], tuple[float, list[Pair]]] = {(0, 0): (0.0, [])}
     for i, j, pair, (di, dj) in _steps(word, phones):
         if (i, j) in best and pair in chances:

@@ -1,4 +1,4 @@
-"""What fine-tuning can do with a model folder, said before anything starts."""
+"""Files of a model folder that fine-tuning needs, and what fine-tuning can do with the folder. Light."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ from nnet3py.acoustic_model import read_model
 from nnet3py.errors import Nnet3Error
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
 
-# Where files that recognition does not need may be, and what they may be called.
+# Folders and names of files that recognition does not need.
 PLACES = ("", "am", "graph", "lang", "graph/phones")
 NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
          "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
@@ -16,15 +16,15 @@ NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt"
 
 @dataclass
 class Requirements:
-    """What can be done with a model folder.
+    """Possibilities of fine-tuning with a model folder.
 
     Attributes
     ----------
-    has_lexicon, has_tree, has_lm : files that the folder has
-    can_fine_tune : whether its network can be trained at all
-    can_add_words : whether a new graph can be made
-    notes : what cannot be done, or is done differently, in one line each
-    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``: paths of those that it has
+    has_lexicon, has_tree, has_lm : whether the folder has these files
+    can_fine_tune : whether the network can be trained
+    can_add_words : whether a graph with new words can be made
+    notes : restrictions and substitutes, one line each
+    files : paths by ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``; only existing files
     """
 
     has_lexicon: bool = False
@@ -37,13 +37,13 @@ class Requirements:
 
 
 def known_files(folder: ModelFolder) -> dict[str, str]:
-    """Files of a model folder that recognition does not need: tree, phones, lexicon, lm; those that are there."""
+    """Return paths of files that recognition does not need, by kind: tree, phones, lexicon, lm."""
     return {kind: os.path.join(folder.path, place, name) for kind, names in NAMES.items() for name in reversed(names)
             for place in reversed(PLACES) if os.path.isfile(os.path.join(folder.path, place, name))}
 
 
 def requirements(path: str | os.PathLike[str]) -> Requirements:
-    """What a model folder allows. Nnet3Error for anything but a model folder."""
+    """Find out what fine-tuning can do with a model folder. Raises Nnet3Error for any other folder."""
     folder = look_at_folder(path)
     needed = Requirements(files={**known_files(folder), **{
         kind: file for kind, file in (("model", folder.model), ("words", folder.words), ("graph", folder.graph))
@@ -77,7 +77,7 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
     needed.can_add_words = needed.can_fine_tune and (
         bool(folder.word_boundary) or needed.has_lexicon and not folder.is_lookahead)
     if not needed.has_tree:
-        notes.append("there is no tree: which pdfs a phone has after another is taken from the graph; pairs that it "
+        notes.append("there is no tree: it is recovered from the graph; the pdfs of pairs of phones that the graph "
                      "lacks are guessed")
     if not needed.has_lexicon:
         notes.append("there is no lexicon.txt: pronunciations are taken from the graph" if folder.word_boundary else
@@ -93,7 +93,7 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
 
 
 def model_lines(needed: Requirements) -> list[str]:
-    """What can be done with a model folder, one per line."""
+    """Format the requirements, one line each."""
     can = ["The model can be fine-tuned" if needed.can_fine_tune else "The model cannot be fine-tuned"]
     if needed.can_fine_tune:
         can[0] += "; words can be added" if needed.can_add_words else "; words cannot be added"

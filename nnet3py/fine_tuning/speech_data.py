@@ -1,4 +1,4 @@
-"""What a user gives to learn from: data folders of Kaldi, folders of sounds with texts, tables. No sound is opened."""
+"""The user's data: Kaldi data folders, folders of sounds with texts, tables; their sound, and its faults."""
 from __future__ import annotations
 
 import csv
@@ -37,7 +37,7 @@ _FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # folders beside a tabl
 
 
 class _Raw(NamedTuple):
-    """An utterance as the data have it; ``where`` for messages."""
+    """Utterance as the data have it; ``where`` is its place for messages."""
 
     where: str
     sound: str
@@ -48,12 +48,12 @@ class _Raw(NamedTuple):
 
 
 def read_data(path: str, speaker_column: str = "speaker") -> SpeechData:
-    """The utterances of a data folder of Kaldi, of a folder of sounds, or of a table.
+    """Read the utterances of a Kaldi data folder, a folder of sounds, or a table, without their sound.
 
-    A data folder has wav.scp and text, perhaps segments and utt2spk; in a folder of sounds there is a text file of the
-    same name beside each; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
-    Keys begin with the speaker's name, except Kaldi's own, which stay. What cannot be understood becomes a
-    problem; sounds are not opened. Nnet3Error for anything else, and for data without an utterance.
+    A data folder has wav.scp and text, perhaps segments and utt2spk; a folder of sounds has a text file of the same
+    name beside each sound; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
+    Keys begin with the speaker's name, except those of Kaldi data folders, which stay. Invalid entries become problems.
+    Raises Nnet3Error for any other path, and for data without an utterance.
     """
     if os.path.isdir(path):
         is_kaldi = os.path.isfile(os.path.join(path, "wav.scp")) and os.path.isfile(os.path.join(path, "text"))
@@ -86,22 +86,22 @@ def _kaldi_folder(path: str) -> SpeechData:
             fields = segments.get(key, "").split()
             times = [_number(field) for field in fields[1:3]]
             if len(fields) < 3 or None in times:
-                data.problems.append(Problem(key, "no segment", "segments has no RECORDING START END of it", True))
+                data.problems.append(Problem(key, "no segment", "segments has no times for this utterance", True))
                 continue
             sound, (start, end) = fields[0], times      # type: ignore[assignment]
         if sound not in sounds:
-            data.problems.append(Problem(key, "no sound", f"wav.scp has no line of {sound}", True))
+            data.problems.append(Problem(key, "no sound", f"wav.scp has no line for {sound}", True))
             continue
         data.utterances.append(Utterance(key, speakers.get(key, "") or key, sounds[sound], start, end,
                                          tuple(text.split())))
     spoken = set(segments if has_segments else sounds)
-    data.problems += [Problem(key, "no text", "it has sound, but text has no line of it", True)
+    data.problems += [Problem(key, "no text", "it has sound, but no line in the file text", True)
                       for key in sorted(spoken - set(texts))]
     return data
 
 
 def _kaldi_list(folder: str, name: str, problems: list[Problem]) -> dict[str, str]:
-    """What follows the key in each line, in any order; empty for a file that is not there."""
+    """Return the rest of each line by its first field; empty for a missing file."""
     path = os.path.join(folder, name)
     entries: dict[str, str] = {}
     if not os.path.isfile(path):
@@ -160,7 +160,7 @@ def _table(path: str, speaker_column: str) -> SpeechData:
         if length and end == TO_THE_END and start:
             end = start + (_number(length) or 0.0)
         if start is None or end is None:
-            problems.append(Problem(where, "odd time", "start and end are to be seconds", True))
+            problems.append(Problem(where, "odd time", "expected start and end in seconds", True))
             continue
         raw.append(_Raw(where, _beside(path, sound), " ".join(text.split()), _column(row, speaker_columns) or "", start,
                         end))
@@ -168,7 +168,7 @@ def _table(path: str, speaker_column: str) -> SpeechData:
 
 
 def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Number and columns of each line; a table without a header line has a file and a text in each."""
+    """Yield the number and the columns of each line; without a header line, columns are file, text and speaker."""
     text = read_text(path)
     if path.lower().endswith((".jsonl", ".json")):
         for number, line in enumerate(text.split("\n"), 1):
@@ -206,7 +206,7 @@ def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str
 
 
 def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """The first of some columns that is there; a mapping, as Hugging Face has for sound, is asked for its path."""
+    """Return the first of some columns that exists; of a mapping (Hugging Face's sound), its path."""
     for name in names:
         value = row.get(name)
         if isinstance(value, dict):
@@ -217,7 +217,7 @@ def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def _beside(table: str, sound: str) -> str:
-    """A file that a table names: beside it or in a usual folder there, else as it is; an ending may be missing."""
+    """Return the path of a file named in a table: beside the table or in a usual folder; the ending may lack."""
     folder = os.path.dirname(os.path.abspath(table))
     for place in (*(os.path.join(folder, name) for name in _FOLDERS_OF_SOUNDS), ""):
         for ending in ("", ".wav", ".flac", ".mp3"):
@@ -239,7 +239,7 @@ def _number(text: str) -> float | None:
 
 
 def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
-    """Utterances with unique names that begin with the speaker's."""
+    """Make utterances with unique keys that begin with the speaker's name."""
     taken: Counter[str] = Counter()
     utterances = []
     for row in raw:
@@ -254,32 +254,32 @@ def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
 
 
 def _plain(name: str) -> str:
-    """A name for Kaldi's lists: without blanks, slashes, and what a shell would take for something else."""
+    """Replace blanks, slashes and special characters of a shell, for Kaldi's lists."""
     return re.sub(r"[^\w.+-]+", "_", name).strip("_.")
 
 
 # -- sounds ------------------------------------------------------------------------------------------------------------
 
-_AT_THE_END = 0.5              # seconds that a segment may go beyond its sound
-_SILENT = 10.0 ** (-55 / 20)   # of the loudest sample, where 1 is the largest there is: quieter sound cannot be heard
-_FLAT = 0.999                  # of the loudest sample: where clipping cuts off
-_LOUD = 0.3                    # a level that was lowered after clipping counts only if it is as loud as this
-_RUN = 3                       # so many samples in a row at the limit are clipped, fewer are a peak
+_AT_THE_END = 0.5              # seconds by which a segment may exceed its sound
+_SILENT = 10.0 ** (-55 / 20)   # peak, of full scale 1, below which sound counts as silence: -55 dBFS
+_FLAT = 0.999                  # fraction of the peak from which on samples count as clipped
+_LOUD = 0.3                    # peak, of full scale 1, below which clipping is not looked for
+_RUN = 3                       # clipped samples come in runs of at least so many; fewer are a natural peak
 _MANY_CLIPPED, _FEW_CLIPPED = 0.05, 0.001
-_FASTEST = 35.0                # letters a second; a fast speaker says 20
-_SLOWEST = 0.5                 # letters a second, below which most of the sound is not in the text
+_FASTEST = 35.0                # letters per second; fast speakers have 20
+_SLOWEST = 0.5                 # letters per second, below which most of the speech is not in the text
 _MIN_RATE = 1000.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What utterances are checked against.
+    """Limits for the sound of utterances.
 
     Attributes
     ----------
-    rate : samples a second of the model's sound
-    min_seconds, max_seconds : how long an utterance may be
-    allow_upsample : take sound of a lower rate
+    rate : sample rate of the model in Hz
+    min_seconds, max_seconds : shortest and longest utterance
+    allow_upsample : whether sound with a lower rate is accepted
     """
 
     rate: float
@@ -290,10 +290,10 @@ class Limits:
 
 def read_sounds(utterances: Iterable[Utterance], limits: Limits) -> Iterator[
         tuple[Utterance, np.ndarray | None, list[Problem]]]:
-    """Each utterance with its sound, float32 (samples,) from -1 to 1 at the model's rate, and problems.
+    """Yield each utterance with its sound, float32 (samples,) from -1 to 1 at the model's rate, and problems.
 
-    The sound is None where it cannot be used. Utterances of one file follow each other; a file is read up to the end of
-    its last utterance, and what is longer than allowed is not read at all if that can be told.
+    The sound is None if it cannot be used. Utterances of one file follow each other; a file is read up to the end of
+    its last utterance, and utterances that are known to be too long are not read.
     """
     of_sound: dict[str, list[Utterance]] = {}
     for utterance in utterances:
@@ -325,11 +325,11 @@ def _of_file(name: str, utterances: Sequence[Utterance], limits: Limits) -> Iter
         except Nnet3Error as error:
             yield utterance, None, [Problem(utterance.key, "damaged sound", str(error), True)]
             continue
-        yield _judged(utterance, samples, sound.rate, limits)
+        yield _checked_utterance(utterance, samples, sound.rate, limits)
 
 
 def _opened(name: str) -> Sound:
-    """A file of sound; or what Kaldi's wav.scp may say, a pipe or a place in an archive."""
+    """Open a sound file, or an entry of Kaldi's wav.scp: a pipe or a place in an archive."""
     if os.path.exists(name) or not (name.rstrip().endswith("|") or ":" in name):
         return open_sound(name)
     wave = read_object(name, read_wave)
@@ -337,7 +337,7 @@ def _opened(name: str) -> Sound:
 
 
 class _Blocks:
-    """A sound that is read once; parts of it are taken in the order of their beginnings."""
+    """Sound that is read once; segments are taken in the order of their beginnings."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound, self._blocks = sound, sound.blocks()
@@ -346,9 +346,10 @@ class _Blocks:
         self._is_over = False
 
     def cut(self, start: float, end: float, longest: float) -> np.ndarray:
-        """float32 (samples,) from ``start`` to ``end`` seconds; an end of -1: all, but not much more than ``longest``.
+        """Return float32 (samples,) from ``start`` to ``end`` seconds.
 
-        Nnet3Error for a part that the sound does not have.
+        With an end of -1 the rest, but little more than ``longest`` seconds. Raises Nnet3Error for a segment beyond the
+        end.
         """
         rate = self._sound.rate
         first = max(0, round(start * rate))
@@ -368,7 +369,7 @@ class _Blocks:
 
 
 def _length_fault(utterance: Utterance, seconds: float, limits: Limits) -> Problem | None:
-    """What is wrong with the length, as far as that is known before anything is read."""
+    """Return the problem of the segment's times, as far as it is known before reading; None for no problem."""
     if utterance.end >= 0 and utterance.end <= utterance.start or utterance.start < 0:
         return Problem(utterance.key, "odd time", f"from {utterance.start:g} to {utterance.end:g} seconds", True)
     end = utterance.end if utterance.end >= 0 else seconds or utterance.start
@@ -386,7 +387,7 @@ def _rate_fault(utterance: Utterance, rate: float, limits: Limits) -> Problem | 
     return None
 
 
-def _judged(utterance: Utterance, samples: np.ndarray, rate: float, limits: Limits) -> tuple[
+def _checked_utterance(utterance: Utterance, samples: np.ndarray, rate: float, limits: Limits) -> tuple[
         Utterance, np.ndarray | None, list[Problem]]:
     seconds = len(samples) / rate
     problems = list(_faults(utterance, samples, seconds, limits))
@@ -403,7 +404,7 @@ def _faults(utterance: Utterance, samples: np.ndarray, seconds: float, limits: L
         yield Problem(key, "empty sound", "it has no samples", True)
         return
     if not np.isfinite(samples).all():
-        yield Problem(key, "damaged sound", "it has samples that are no numbers", True)
+        yield Problem(key, "damaged sound", "it has NaN or infinite samples", True)
         return
     if seconds > limits.max_seconds:
         yield Problem(key, "too long", f"more than {limits.max_seconds:g} seconds", True)
@@ -412,7 +413,7 @@ def _faults(utterance: Utterance, samples: np.ndarray, seconds: float, limits: L
         return
     peak = float(np.abs(samples).max())
     if peak < _SILENT or float(np.ptp(samples)) < _SILENT:
-        yield Problem(key, "silence", f"its loudest sample is {peak:.5f} of the largest there is", True)
+        yield Problem(key, "silence", f"its peak is {peak:.5f} of full scale", True)
         return
     clipped = _clipped(samples, peak)
     if clipped > _FEW_CLIPPED:
@@ -425,7 +426,7 @@ def _faults(utterance: Utterance, samples: np.ndarray, seconds: float, limits: L
 
 
 def _clipped(samples: np.ndarray, peak: float) -> float:
-    """The part of the samples that are at the limit, several in a row."""
+    """Return the fraction of samples in runs at the limit."""
     if peak < _LOUD:
         return 0.0
     at_limit = np.abs(samples) >= _FLAT * peak

@@ -1,4 +1,10 @@
-"""Stage 3, the words: pronunciations of new ones, a lexicon, a language model and a graph with them."""
+"""Stage 3: new words, in the lexicon, the language model and the graph.
+
+In a lookahead graph, new words are added to HCLr.fst and Gr.fst, and to the table of words. Old words keep their
+numbers and labels; new ones follow the largest. Files keep their types, so that programs that read the old folder, such
+as vosk, read the new one. For a static graph, a new one is compiled, and stage 8 puts it beside the old one: a language
+model estimated from sentences of the old graph is only similar to the old language model.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -25,7 +31,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fine_tuning.check import more_text, texts_of
 from nnet3py.fine_tuning.graph_words import GraphPhones, GraphWords
-from nnet3py.fine_tuning.lookahead_words import why_not, with_words
+from nnet3py.fine_tuning.lookahead_words import obstacle_to_new_words, with_words
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.pronunciations import Pronunciations, pronounce
 from nnet3py.fst.operations import arc_sorted
@@ -53,7 +59,7 @@ _UNPRONOUNCED = "none"
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``lang/``, and ``graph/`` if there are new words or new text. Raises Nnet3Error for a wrong --lexicon."""
+    """Write ``lang/``, and ``graph/`` for new words or new text. Raises Nnet3Error for a wrong ``--lexicon``."""
     for path in (work.lang, work.graph):
         shutil.rmtree(path, ignore_errors=True)
     work.lang.mkdir(parents=True)
@@ -67,11 +73,11 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
         return
     lexicon = [(entry.word, entry.phones) for entry in read_lexicon(f"{work.model}/lexicon.txt", False)]
     vocabulary = {*grammar_words(SymbolTable.read(folder.words)), *(word for word, _ in lexicon)}
-    can_grow = (work.model / "tree").is_file() and (_can_be_wider(work) if folder.is_lookahead else
+    can_grow = (work.model / "tree").is_file() and (_can_add_lookahead_words(work) if folder.is_lookahead else
                                                     _arpa(work) is not None)
     unknown = {word for text in (*texts, *more) for word in text} - vocabulary
     new = _new_words(unknown if can_grow else (), lexicon, options, work)
-    if folder.is_lookahead:                # whose lexicon may have a million words, of which those of the data are used
+    if folder.is_lookahead:                # with perhaps a million words: only those of the data are used
         used = {word for text in texts_of(work) for word in text}
         lexicon = [(word, phones) for word, phones in lexicon if word in used]
     every = {*lexicon, *((word, phones) for word, its in new.items() for phones in its.phones)}
@@ -79,22 +85,22 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     if can_grow and (new or more):
         learned = [*read_transcripts(f"{work.data('train')}/text").values(), *more]
         if folder.is_lookahead:
-            write_wider_graph(work, folder, lang.phones, {word: its.phones for word, its in new.items()}, learned,
+            write_lookahead_graph(work, folder, lang.phones, {word: its.phones for word, its in new.items()}, learned,
                               options)
         else:
             _write_graph(work, folder, lang, learned, options)
 
 
-def _can_be_wider(work: WorkFolder) -> bool:
-    """Whether the graph of a lookahead folder can get new words; notes of the model say why not."""
-    return (work.model / "word_boundary.int").is_file() and not why_not(
+def _can_add_lookahead_words(work: WorkFolder) -> bool:
+    """Return whether words can be added to a lookahead graph; the model's notes have the reason if not."""
+    return (work.model / "word_boundary.int").is_file() and not obstacle_to_new_words(
         read_object(f"{work.model}/final.mdl", TransitionModel.read),
         read_object(f"{work.model}/tree", ContextDependency.read))
 
 
 def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...]]], options: FineTuneOptions,
                work: WorkFolder) -> dict[str, Pronunciations]:
-    """The pronunciations of new words, which are written to a file as well."""
+    """Return the pronunciations of new words, and write them to ``lang/new_words.txt``."""
     words = sorted(words)
     given = given_pronunciations(options)
     leave_out = options.unknown_words == "leave-out"
@@ -105,7 +111,7 @@ def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...
     write_text(str(work.lang / "new_words.txt"), "".join(sorted(lines)) + "".join(
         f"{word} {_UNPRONOUNCED}\n" for word in without))
     if new:
-        log.log(f"{len(new)} new words, with pronunciations in {work.lang}/new_words.txt: look at them")
+        log.log(f"{len(new)} new words; check their pronunciations in {work.lang}/new_words.txt")
     if without:
         log.warning(f"{len(without)} words have no pronunciation, such as {without[0]}: utterances with them are set "
                     "aside; give --lexicon, or --unknown-words=spell")
@@ -113,7 +119,7 @@ def _new_words(words: Iterable[str], lexicon: Sequence[tuple[str, tuple[str, ...
 
 
 def given_pronunciations(options: FineTuneOptions) -> dict[str, list[tuple[str, ...]]]:
-    """The words of --lexicon with their phones."""
+    """Return the words of ``--lexicon`` with their phones."""
     given: dict[str, list[tuple[str, ...]]] = {}
     for entry in read_lexicon(options.lexicon) if options.lexicon else []:
         given.setdefault(entry.word, []).append(entry.phones)
@@ -121,7 +127,7 @@ def given_pronunciations(options: FineTuneOptions) -> dict[str, list[tuple[str, 
 
 
 def lang_of(lexicon: list[Pronunciation], phones: SymbolTable, silence: str) -> Lang:
-    """The transducers of a lexicon without marks of positions. FormatError for a phone that the table lacks."""
+    """Make the transducers of a lexicon without position marks. Raises FormatError for an unknown phone."""
     return make_lang(positioned(lexicon, phones), phones, Silence(silence, SILENCE_PROB if silence else 0.0))
 
 
@@ -137,7 +143,7 @@ def _write_lang(work: WorkFolder, lexicon: list[Pronunciation]) -> Lang:
 
 def _write_graph(work: WorkFolder, folder: ModelFolder, lang: Lang, texts: Sequence[Sequence[str]],
                  options: FineTuneOptions) -> None:
-    """The language model and the graph. Nnet3Error if none can be made."""
+    """Write the interpolated language model and its graph. Raises Nnet3Error if no sentence can be used."""
     words = grammar_words(lang.words)
     vocabulary = set(words)
     arpa = _arpa(work)
@@ -145,7 +151,7 @@ def _write_graph(work: WorkFolder, folder: ModelFolder, lang: Lang, texts: Seque
     old = read_ngram(arpa, words)
     usable = [text for text in texts if vocabulary.issuperset(text)]
     if not usable:
-        raise Nnet3Error("no sentence of the new text has only words with a pronunciation", "give --lexicon")
+        raise Nnet3Error("every sentence of the new text has a word without a pronunciation", "give --lexicon")
     new = Ngram.estimate(usable, min(options.lm_order, old.order), words)
     weight = options.lm_weight
     model = mixture([(old, 1.0 - weight), (new, weight)])
@@ -173,7 +179,7 @@ def _copy_boundaries(work: WorkFolder, target: Path) -> None:
 
 
 def _write_align_lexicon(work: WorkFolder, lang: Lang) -> None:
-    """For aligning words where phones do not say their position: word, word, phones; silence alone is 0."""
+    """Write align_lexicon.int, for word alignment without position-dependent phones; word 0 is silence."""
     lines = [f"0 0 {lang.phones[lang.silence.phone]}\n"] if lang.silence.phone else []
     for entry in read_lexicon(f"{work.lang}/lexicon.txt", False):
         word = lang.words[entry.word]
@@ -186,18 +192,18 @@ def _write_align_lexicon(work: WorkFolder, lang: Lang) -> None:
 HCL, GRAMMAR = "HCLr.fst", "Gr.fst"
 
 
-def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable,
+def write_lookahead_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable,
                       new: Mapping[str, Sequence[tuple[str, ...]]], texts: Sequence[Sequence[str]],
                       options: FineTuneOptions) -> None:
     """Write ``graph/`` of a folder with HCLr.fst and Gr.fst.
 
     Parameters
     ----------
-    phones : names and numbers of the model's phones
-    new : the pronunciations of new words, without marks of positions
-    texts : sentences to learn which words follow which
+    phones : table of the model's phones
+    new : pronunciations of new words, without position marks
+    texts : sentences for the language model
 
-    Nnet3Error if no sentence can be learned, or if the graph cannot get new words.
+    Raises Nnet3Error if no sentence can be used, or if words cannot be added to the graph.
     """
     model = read_object(f"{work.model}/final.mdl", TransitionModel.read)
     graph = read_decoding_graph(folder, model)
@@ -212,7 +218,7 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
                 if number < len(graph.label_of_word)} | labels
     usable = [text for text in texts if all(label_of.get(word) for word in text)]
     if not usable:
-        raise Nnet3Error("no sentence of the new text has only words with a pronunciation", "give --lexicon")
+        raise Nnet3Error("every sentence of the new text has a word without a pronunciation", "give --lexicon")
     learned = Ngram.estimate(usable, options.lm_order, labels)
     _write_grammar(work.graph / GRAMMAR, folder.grammar, _NewText(learned, label_of, labels, numbers),
                    SHARE * options.lm_weight)
@@ -223,7 +229,7 @@ def write_wider_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolTable
 
 
 def words_file(folder: ModelFolder) -> str:
-    """The table of words of a folder, besides the one that Gr.fst may have in it; empty if there is none."""
+    """Return the table of words beside Gr.fst, which may contain one itself; "" if there is none."""
     if os.path.abspath(folder.words) != os.path.abspath(folder.grammar):
         return folder.words
     beside = os.path.join(os.path.dirname(folder.grammar), "words.txt")
@@ -232,7 +238,7 @@ def words_file(folder: ModelFolder) -> str:
 
 def _new_numbers(graph: LookaheadGraph, words: SymbolTable,
                  new: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """HCL's labels for new words, and the words' numbers: the same where words stand for themselves."""
+    """Return HCL's labels of new words, and the words' numbers: equal if HCL's labels are the words' numbers."""
     hcl = graph.lookahead
     label = 1 + max(hcl.final_label, int(hcl.arcs[:, ARC_OUTPUT].max()), int(graph.label_of_word.max()))
     number = 1 + max(words.names)
@@ -244,7 +250,7 @@ def _new_numbers(graph: LookaheadGraph, words: SymbolTable,
 
 def _phones_of(new: Mapping[str, Sequence[tuple[str, ...]]], phones: SymbolTable,
                labels: Mapping[str, int]) -> list[tuple[int, tuple[int, ...]]]:
-    """Labels, and the numbers of phones, of all pronunciations."""
+    """Return labels and numbers of phones of all pronunciations."""
     lexicon = positioned([Pronunciation(word, its) for word, every in sorted(new.items()) for its in every], phones)
     return [(labels[entry.word], tuple(phones[phone] for phone in entry.phones)) for entry in lexicon]
 
@@ -267,13 +273,13 @@ def _write_hcl(work: WorkFolder, graph: LookaheadGraph, model: TransitionModel,
 
 
 class _NewText(NamedTuple):
-    """What was learned of new text.
+    """Language model of the new text.
 
     Attributes
     ----------
-    model : which words follow which
+    model : n-gram model
     label_of : HCL's labels of its words
-    labels, numbers : of the words among them that are new
+    labels, numbers : labels and numbers of the new words
     """
 
     model: Ngram
@@ -283,7 +289,7 @@ class _NewText(NamedTuple):
 
 
 def _write_grammar(target: Path, source: str, text: _NewText, weight: float) -> None:
-    """Write a Gr.fst like the old one, and what was learned: mixed in if it is an n-gram, else beside it."""
+    """Write Gr.fst with the new text: interpolated if the old grammar is an n-gram model, else as a union."""
     with open_input(source) as stream:
         content = FileContent(stream)
         ngram = NgramFst.of_content(content)
@@ -297,15 +303,16 @@ def _write_grammar(target: Path, source: str, text: _NewText, weight: float) -> 
             return
         assert old is not None
         stored = _with_names(old.stored, text)
-        grammar = _mixed(old, new, {text.labels[name]: number for name, number in text.numbers.items()}, weight)
+        new_numbers = {text.labels[name]: number for name, number in text.numbers.items()}
+        grammar = _interpolated_grammar(old, new, new_numbers, weight)
         kind = stored.kind if stored is not None and stored.kind not in COMPACT_KINDS else "vector"
-        if stored is not None:                 # whose properties are those of the old one
+        if stored is not None:                 # its properties are those of the old grammar
             grammar = dataclasses.replace(grammar, stored=stored._replace(kind=""))
         write_binary_fst(writer, grammar, kind)
 
 
 def _with_names(stored: Stored | None, text: _NewText) -> Stored | None:
-    """With the new words in the tables of symbols: labels in that of the input symbols, numbers in the other."""
+    """Add the new words to the symbol tables: labels to that of input symbols, numbers to the other."""
     if stored is None or not stored.flags:
         return stored
     additions = [names for flag, names in ((INPUT_SYMBOLS, text.labels), (OUTPUT_SYMBOLS, text.numbers))
@@ -313,8 +320,8 @@ def _with_names(stored: Stored | None, text: _NewText) -> Stored | None:
     return stored._replace(symbols=tables_with(stored.symbols, additions))
 
 
-def _mixed(old: Fst, new: NgramFst, new_numbers: Mapping[int, int], weight: float) -> Fst:
-    """A grammar from labels to words, with an n-gram model of labels. ``new_numbers``: of new labels."""
+def _interpolated_grammar(old: Fst, new: NgramFst, new_numbers: Mapping[int, int], weight: float) -> Fst:
+    """Combine a grammar from labels to words with an n-gram model of labels. ``new_numbers``: by new label."""
     number_of = np.zeros(1 + max([int(old.input_labels.max(initial=0)), *new_numbers]), dtype=np.int32)
     number_of[old.input_labels] = old.output_labels
     for label, number in new_numbers.items():
@@ -324,13 +331,13 @@ def _mixed(old: Fst, new: NgramFst, new_numbers: Mapping[int, int], weight: floa
     try:
         ngram = ngram_of_fst(dataclasses.replace(old, input_labels=labels, output_labels=labels, stored=None))
     except FormatError:                    # another kind of grammar
-        return arc_sorted(joined_graphs(old, _to_words(new.to_fst(), number_of, 0), weight))
+        return arc_sorted(union_of_graphs(old, _to_words(new.to_fst(), number_of, 0), weight))
     return _to_words(ngram_fst_mixture(ngram, new, weight).to_fst(), number_of,
                      int(backoff[0]) if len(backoff) else 0)
 
 
 def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:
-    """An n-gram model of labels, with words as output labels, and a label where it backs off."""
+    """Make an n-gram model of labels output words, with the label ``backoff`` on backoff arcs."""
     inputs = np.where(model.input_labels == 0, backoff, model.input_labels)
     return arc_sorted(dataclasses.replace(model, input_labels=inputs.astype(np.int32),
                                           output_labels=number_of[model.input_labels], stored=None))
@@ -339,10 +346,11 @@ def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:
 # -- joined graph ------------------------------------------------------------------------------------------------------
 
 
-def joined_graphs(old: Fst, new: Fst, weight: float) -> Fst:
-    """A graph of all sentences of both, as probable as in each, times 1 - ``weight`` and ``weight``.
+def union_of_graphs(old: Fst, new: Fst, weight: float) -> Fst:
+    """Make a graph of the sentences of both, with probabilities times 1 - ``weight`` and ``weight``.
 
-    Labels must be of one model and one table of words. The caller checks that ``weight`` is between 0 and 1.
+    So sentences of the old graph stay about as probable as before. Labels must be of one model and one table of words;
+    ``weight`` must be between 0 and 1.
     """
     first_old, first_new = 1, 1 + old.num_states
     graphs = ((old, first_old, 1.0 - weight), (new, first_new, weight))
@@ -360,10 +368,10 @@ def joined_graphs(old: Fst, new: Fst, weight: float) -> Fst:
     return Fst.from_arcs(0, finals, sources, inputs, outputs, costs, targets)
 
 
-def with_words_of(graph: Fst, words: SymbolTable, others: SymbolTable) -> Fst:
-    """A graph whose output labels are numbers of ``words``, with those that ``others`` has for the same words.
+def renumbered_words(graph: Fst, words: SymbolTable, others: SymbolTable) -> Fst:
+    """Renumber output labels from the table ``words`` to the table ``others``.
 
-    FormatError if that lacks one.
+    Raises FormatError for a word that ``others`` lacks.
     """
     used = np.unique(graph.output_labels)
     numbers = np.zeros(int(used.max(initial=0)) + 1, dtype=np.int32)
