@@ -70,7 +70,7 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     return graph
 
 
-# -- onnx file ---------------------------------------------------------------------------------------------------------
+# -- writing, and comparing with nnet3py -------------------------------------------------------------------------------
 
 
 def write_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
@@ -123,7 +123,7 @@ def difference_from_compute(model: Nnet | AcousticModel | str | os.PathLike[str]
     return float(np.abs(computed - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))
 
 
-# -- onnx check --------------------------------------------------------------------------------------------------------
+# -- comparing imported networks with onnxruntime ----------------------------------------------------------------------
 
 _FRAMES = 101
 

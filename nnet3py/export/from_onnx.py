@@ -22,7 +22,7 @@ from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger("nnet3py.export")
 
-# metadata of what the export put after the network
+# metadata of operations that the export added after the network
 _AFTER = {"use_priors": "subtracts the logs of priors", "log_softmax": "ends with a log-softmax",
           "apply_exp": "ends with an exponential"}
 
@@ -116,9 +116,9 @@ def _log(file: OnnxFile, foreign: ForeignNetwork, padding: str) -> None:
         logger.info("%s is recurrent: its outputs are those of whole utterances (frames_per_chunk)", file.path)
 
 
-# -- onnx weights ------------------------------------------------------------------------------------------------------
+# -- weights of files of nnet3py ---------------------------------------------------------------------------------------
 
-STATISTICS = 1e-5        # relative: model files hold mean and variance as float32; scale and offset are rounded anew
+STATISTICS = 1e-5        # relative tolerance: scale and offset are rounded from mean and variance in float32
 
 
 def set_from_onnx(nnet: Nnet, path: str | os.PathLike[str]) -> list[str]:

@@ -16,9 +16,9 @@ from nnet3py.export.operations import Builder, Value
 from nnet3py.export.times import Window
 
 Rule = Callable[[Builder, Any, str, Value], Value]
-NORM_FLOOR = 2.0 ** -66          # of a row's mean square, relative to the target's
+NORM_FLOOR = 2.0 ** -66          # least mean square of a row, relative to the target's
 SOFTMAX_FLOOR = 1e-20
-SMALLEST_SCALE = 1e-4            # of ScaleAndOffset
+SMALLEST_SCALE = 1e-4            # least absolute scale of ScaleAndOffsetComponent
 
 
 def apply(builder: Builder, component: Component, name: str, x: Value) -> Value:
@@ -283,7 +283,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-# -- layers over time --------------------------------------------------------------------------------------------------
+# -- components that read several frames -------------------------------------------------------------------------------
 
 At = Callable[[int], Value]      # the input at an offset from the output's time; zero where it is missing
 

@@ -19,7 +19,7 @@ from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, P
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.structure import DescriptorNode
 
-# Kaldi's component types that have no counterpart
+# component types of Kaldi without counterpart
 UNSUPPORTED = {
     "DistributeComponent": "it spreads its input over rows of another x, and tensors have sequences and frames only",
 }
@@ -117,7 +117,7 @@ def _chunk_dependent(times: Times) -> Iterator[int]:
             yield i
 
 
-# -- failovers ---------------------------------------------------------------------------------------------------------
+# -- choices of Failover() ---------------------------------------------------------------------------------------------
 
 
 def remove_unread_choices(nnet: Nnet, times: Times) -> bool:
@@ -197,9 +197,9 @@ def _is_zero(second: Interval, first: Interval, own: Interval) -> bool:
     return before and after
 
 
-# -- least frames ------------------------------------------------------------------------------------------------------
+# -- least number of frames --------------------------------------------------------------------------------------------
 
-MOST = 1 << 13          # more are not tried: 80 seconds
+MOST = 1 << 13          # most frames that are tried: 80 seconds
 
 
 def least_frames(nnet: Nnet, graph: Graph) -> int:

@@ -25,7 +25,7 @@ from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_tes
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
-VERSION = "1"                  # of the metadata
+VERSION = "1"                  # version of the metadata
 
 
 def read(model: Nnet | AcousticModel | str | os.PathLike[str],

@@ -15,7 +15,7 @@ from nnet3py.export.plain_weights import set_arrays
 from nnet3py.network.nnet import Nnet
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
-_FIXED = "does the graph have a fixed number of frames or sequences in it? export it with any number of both"
+_FIXED = "is the number of frames or sequences fixed in the graph? export it with any number of both"
 BATCH, TIME, FEATURES = "sequences", "frames", "columns"
 
 
@@ -181,9 +181,9 @@ def columns_of(size: int) -> Axis:
     return (Atom(FEATURES, size),) if size > 1 else ()
 
 
-# -- network builder ---------------------------------------------------------------------------------------------------
+# -- the network being built -------------------------------------------------------------------------------------------
 
-_INPUTS_AND_OUTPUTS = ("input", "output", "ivector")      # not for components, whose names these often are elsewhere
+_INPUTS_AND_OUTPUTS = ("input", "output", "ivector")      # taken; other programs often give them to layers
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -305,9 +305,9 @@ class NetworkBuilder:
         return nnet
 
 
-# -- onnx context ------------------------------------------------------------------------------------------------------
+# -- operators ---------------------------------------------------------------------------------------------------------
 
-_MADE_UP = re.compile(r"^(onnx::|val_|_v_|/|\d)")          # names of weights that exporters made
+_MADE_UP = re.compile(r"^(onnx::|val_|_v_|/|\d)")          # names of weights that exporters invented
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ class OnnxOp:
         if isinstance(value, NotMade):
             raise CannotBe(value.reason)
         if not isinstance(value, Tensor):
-            raise CannotBe(f"expected that its input {number} is computed from the network's input")
+            raise CannotBe(f"its input {number} does not depend on the network's input")
         return value
 
     def whole(self, number: int = 0) -> Tensor:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     pass
 
 OPSET, IR_VERSION = 17, 8
-NETWORK = "network"      # the key of the metadata that hold the network without its weights
+NETWORK = "network"      # key of the metadata with the network without its weights
 TO_THE_END = 2**31 - 1
-LONG = 2**20             # frames after the first of a stream: beyond what any network looks back
+LONG = 2**20             # frames of a stream; more than any network looks back
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"}
 BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "matmul": "MatMul", "and": "And", "or": "Or",
           "int_sum": "Add"}
@@ -90,7 +90,7 @@ class OnnxWriter:
         left_out = {name for name, weight in self.graph.weights.items() if weight.is_parameter and name in written}
         return {NETWORK: network_text(self.graph.network, left_out)}
 
-    # -- small things ----------------------------------------------------------------------------------------------
+    # -- names and constants ---------------------------------------------------------------------------------------
 
     def _float_info(self, name: str, shape: list[Any]) -> Any:
         return self.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, shape)
@@ -456,10 +456,10 @@ class OnnxWriter:
         return body
 
 
-# -- onnx writing ------------------------------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------------------------------
 
-LARGEST_FILE = 2**31 - 2**20      # bytes in one file; weights of larger models are in a second one
-SMALL_WEIGHT = 1024               # bytes; smaller weights stay in the first
+LARGEST_FILE = 2**31 - 2**20      # bytes in one file; above, weights are in a second file
+SMALL_WEIGHT = 1024               # bytes; smaller weights stay in the first file
 
 
 def write_model(model: Any, path: str | os.PathLike[str]) -> None:

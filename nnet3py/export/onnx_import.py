@@ -79,10 +79,10 @@ def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
     return OnnxFile(path, model, arrays, {each.key: each.value for each in model.metadata_props})
 
 
-# -- onnx import -------------------------------------------------------------------------------------------------------
+# -- graphs of other programs ------------------------------------------------------------------------------------------
 
 RULES = onnx_rules.RULES | onnx_rules_over_time.RULES
-SEQUENCES, FRAMES = 3, 4001      # primes, so that they are not taken for columns; longer than what a network looks at
+SEQUENCES, FRAMES = 3, 4001      # primes, which no other size equals; more than any context
 PADDING = ("zeros", "replicate")
 OLDEST = 13                      # opset; older files are converted
 _UNFIT = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
@@ -137,7 +137,7 @@ def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork
     shapes = {each.name: _declared(each) for each in inputs}
     why, furthest = CannotBe(f"its inputs have the shapes {list(shapes.values())}; expected an input of sequences, "
                              "frames and a fixed number of columns"), -1
-    for name, shape in shapes.items():                     # the one of frames
+    for name, shape in shapes.items():                     # one of the inputs has the frames
         for layout in _layouts(shape):
             walk = _Walk(model, layout, shape, padding)
             try:
@@ -159,7 +159,7 @@ def _in_one_form(file: OnnxFile) -> Any:
             model = onnx.inliner.inline_local_functions(model)
         if version < OLDEST:
             model = onnx.version_converter.convert_version(model, OLDEST)
-    except Exception as error:                 # these tools raise what they like
+    except Exception as error:                 # these tools raise exceptions of any class
         raise Nnet3Error(f"{file.path}: onnx cannot bring the model to opset {OLDEST}: {error}",
                          "export it again with a newer opset") from error
     return model
@@ -271,7 +271,7 @@ class _Walk:
             op = self._op(node)
             try:
                 self._do(node, op)
-            except _UNFIT as error:            # rules do not check all that a damaged file may hold
+            except _UNFIT as error:            # rules do not check everything in a damaged file
                 raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
             self.done += 1
 

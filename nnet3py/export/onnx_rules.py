@@ -187,7 +187,7 @@ def _concat(context: Context, op: OnnxOp) -> Value:
     return first.with_node(name, _exchanged(first.axes, axis, new), (*new, *others))
 
 
-# -- one number after the other ----------------------------------------------------------------------------------------
+# -- element by element ------------------------------------------------------------------------------------------------
 
 def _simple(kind: str) -> Rule:
     return lambda context, op: _node(context, op, kind)

@@ -315,7 +315,7 @@ def _max_pool(context: Context, op: OnnxOp) -> Value:
     return _after(x, window, name, tuple(axes), stored)
 
 
-# -- onnx recurrences --------------------------------------------------------------------------------------------------
+# -- recurrences -------------------------------------------------------------------------------------------------------
 
 _STATE = "the state after the last frame is read, which a network does not give"
 

@@ -50,9 +50,9 @@ def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:
         raise Nnet3Error(f"onnxruntime cannot load the model: {error}") from error
 
 
-# -- onnx stream -------------------------------------------------------------------------------------------------------
+# -- streams -----------------------------------------------------------------------------------------------------------
 
-CHUNK_OUTPUTS = 7        # rows of output for each run by default
+CHUNK_OUTPUTS = 7        # default rows of output of each run
 
 
 class OnnxStream:
@@ -84,7 +84,7 @@ class OnnxStream:
             raise UsageError("the model takes whole utterances, it was not exported for streams",
                              "export it with streaming=True; or run it by onnxruntime.InferenceSession")
         self._is_fixed = metadata.get("fixed_chunks") == "1"
-        self._discarded = int(metadata.get("discarded_outputs", 0))    # rows of output that are still to be thrown away
+        self._discarded = int(metadata.get("discarded_outputs", 0))    # rows of output still to be discarded
         self._session = running
         self._left, self._right, self._factor = (int(metadata[key]) for key in (
             "left_context", "right_context", "frame_subsampling_factor"))
@@ -98,7 +98,7 @@ class OnnxStream:
                         for key in ("state_frames", "state_dims"))
         self._starts = list(zip(frames, dims, strict=True))
         self._waiting: np.ndarray | None = None
-        self._is_single = False                           # the caller's arrays have no axis of sequences
+        self._is_single = False                           # whether the caller's arrays lack the axis of sequences
         self._states: list[np.ndarray] | None = None
         self._last = np.zeros((0, 0, 0), np.float32)
         self._num_frames = self._num_outputs = 0
@@ -199,7 +199,7 @@ class OnnxStream:
         return np.asarray(output)
 
 
-# -- onnx running ------------------------------------------------------------------------------------------------------
+# -- whole utterances --------------------------------------------------------------------------------------------------
 
 
 def run(running: Any, *inputs: np.ndarray) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3py.network.nnet import Nnet
 
-# kind -> what it does. x, y: matrices; v: an int64 vector of times or rows; m: a boolean vector, one for each frame.
+# Result of each kind. x, y: matrices; v: int64 vector of times or rows; m: boolean vector with an element per frame.
 KINDS = {
     "frames": "the rows of an input from left frames before t = 0 to right frames after the last output's time",
     "one_frame": "an input without time, (N, columns), as (N, 1, columns)",
@@ -49,7 +49,7 @@ KINDS = {
 }
 
 
-STREAM_TIME = "stream.time"      # the state with the time at which a chunk begins, for networks that depend on it
+STREAM_TIME = "stream.time"      # state with the time at which a chunk begins, for networks that depend on time
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Weight:
     array: np.ndarray
     component: str = ""
     attribute: str = ""
-    is_parameter: bool = False      # can be set from files; False: derived, and never written back
+    is_parameter: bool = False      # can be set from files; False for derived values
 
 
 @dataclass
@@ -87,10 +87,10 @@ class Op:
 class Carried:
     """Value that a loop passes from each step to the next: zero at first, or given by the caller (streaming)."""
 
-    inside: str                     # its name in the body
-    next: str                       # the value of the body that the next step has under that name
+    inside: str                     # name in the body
+    next: str                       # value of the body that becomes ``inside`` in the next step
     dim: int
-    begin: str = ""                 # the outside value that it has at first; "": zeros
+    begin: str = ""                 # initial value from outside; "" for zeros
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Graph:
     fixed: FixedChunks | None = None      # of streams whose chunks all have the same size
     metadata: dict[str, str] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
-    network: Nnet | None = None           # what the operations were made of: collapsed, if that was asked for
+    network: Nnet | None = None           # source of the operations, perhaps collapsed
 
 
 class Builder:

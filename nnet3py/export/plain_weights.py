@@ -134,7 +134,7 @@ def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np
         raise FormatError(f"this is no {file_format} file of weights: {error}", path=os.fspath(path)) from error
 
 
-# -- network text ------------------------------------------------------------------------------------------------------
+# -- networks without arrays as text -----------------------------------------------------------------------------------
 
 _LARGEST_REST = 1 << 26        # bytes of what a model file holds beside weights; more are not believed
 

@@ -25,8 +25,8 @@ from nnet3py.extras import install_command
 
 BLOCK = 8                    # rows of a column that share a scale
 DTYPES: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int16": np.int16}
-_MOST = 255                  # of the scale of a block
-SMALL = 2048                 # bytes of a matrix that stays as it is: operators and names take room, too
+_MOST = 255                  # largest scale of a block
+SMALL = 2048                 # bytes of a matrix below which integers save nothing, as operators and names need room
 
 
 class Rounded(NamedTuple):
@@ -115,7 +115,7 @@ def _read_inside(node: Any) -> set[str]:
             for name in (*inner.input, *_read_inside(inner))}
 
 
-# -- quantize ----------------------------------------------------------------------------------------------------------
+# -- files, and the loss of accuracy -----------------------------------------------------------------------------------
 
 KINDS = (*DTYPES, "float16")
 RANDOM_FRAMES = 200

@@ -165,7 +165,7 @@ class Times:
         if find_windows:
             self._find_windows()
 
-    # -- what reads what -------------------------------------------------------------------------------------------
+    # -- reads -----------------------------------------------------------------------------------------------------
 
     def _find_reads(self, i: int) -> Iterator[Read]:
         node = self.nnet.nodes[i]

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     TorchState: TypeAlias = torch.nn.Module | Mapping[str, torch.Tensor]
 
-WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
-NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalization
+WRAPPERS = "_orig_mod.", "module."      # prefixes of names of parameters: torch.compile, DistributedDataParallel
 
 
 def import_torch() -> Any:
@@ -174,7 +173,7 @@ def _batch_norm(torch: Any, component: Any) -> Any:
     return layer
 
 
-# -- back --------------------------------------------------------------------------------------------------------------
+# -- parameters of modules into networks -------------------------------------------------------------------------------
 
 
 @overload

@@ -98,7 +98,7 @@ class TorchSource:
     def __init__(self, graph: Graph, least_frames: int = 1) -> None:
         self.graph, self.least_frames = graph, least_frames
         self.lines: list[str] = []
-        self.loops: list[list[str]] = []       # the methods of recurrences, which forward calls
+        self.loops: list[list[str]] = []       # methods of recurrences, called by forward
         self.indent = INDENT
         self._of_linear = linear_weights(graph)
         self.names: dict[str, str] = {}
@@ -108,7 +108,7 @@ class TorchSource:
         self.constants: dict[str, str] = {}
         self.columns: dict[str, tuple[int, ...]] = {}
         self.inputs = _in_order(graph.inputs)
-        self.first = ""                        # the input that says how many sequences and frames there are
+        self.first = ""                        # the input with the numbers of sequences and frames
 
     def source(self) -> str:
         """Return the module's source."""

@@ -41,16 +41,6 @@ class GraphOptions:
     fixed_chunk_outputs: int = 0
 
 
-def make_graph(nnet: Nnet, options: GraphOptions) -> Graph:
-    """Return the operations of a network in the form for inference, with all its outputs.
-
-    Raises
-    ------
-    Nnet3Error : parts of the network without counterpart; ``limits.py`` finds most of them before
-    """
-    return Walk(nnet, options).graph()
-
-
 def _parts(nnet: Nnet) -> Iterator[Part]:
     """Yield all parts of descriptors, including nested ones."""
     waiting = [part for node in nnet.nodes if isinstance(node, DescriptorNode) for part in node.descriptor.parts]
@@ -207,7 +197,7 @@ class Walk:
         return Window(0, 0, self.options.frame_subsampling_factor)
 
 
-# -- recurrence --------------------------------------------------------------------------------------------------------
+# -- recurrences -------------------------------------------------------------------------------------------------------
 
 
 class Recurrence:

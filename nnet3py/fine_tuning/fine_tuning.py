@@ -185,7 +185,7 @@ def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
                      files.report_text.read_text(encoding="utf-8"), str(files.report_page))
 
 
-# -- look --------------------------------------------------------------------------------------------------------------
+# -- --check -----------------------------------------------------------------------------------------------------------
 
 
 class CheckReport(NamedTuple):

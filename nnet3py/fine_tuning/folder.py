@@ -94,7 +94,7 @@ def _write_graph(work: WorkFolder, folder: ModelFolder, target: Path, options: F
             _replace(work.graph / name, target.parent / name)
 
 
-# -- scoring -----------------------------------------------------------------------------------------------------------
+# -- word error rates --------------------------------------------------------------------------------------------------
 
 _GAP = "***"
 

@@ -108,7 +108,7 @@ def places_among(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarra
     return np.repeat(first - offsets, repeats) + np.arange(int(repeats.sum())), repeats
 
 
-# -- graph words -------------------------------------------------------------------------------------------------------
+# -- words -------------------------------------------------------------------------------------------------------------
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class GraphWords:
         rank = np.arange(len(arcs)) - (np.cumsum(counts) - counts)[self._labels[arcs]]
         return arcs[rank % -(-its_count // most) == 0]
 
-    # -- walking -------------------------------------------------------------------------------------------------------
+    # -- search along arcs ---------------------------------------------------------------------------------------------
 
     def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the arcs that leave each of some states, without self-loops; and their numbers by state."""
@@ -387,7 +387,7 @@ def _first_places(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order[starts], np.diff(np.append(starts, len(order)))
 
 
-# -- graph lexicon -----------------------------------------------------------------------------------------------------
+# -- lexicon and random sentences --------------------------------------------------------------------------------------
 
 _END = -1
 _MOST_ARCS_OF_SENTENCE = 2000                  # arcs of a sentence that is drawn

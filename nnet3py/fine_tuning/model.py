@@ -245,7 +245,7 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
 __all__ = ["ModelParts", "check_trainable", "read_parts", "run", "words_graph"]
 
 
-# -- phone names -------------------------------------------------------------------------------------------------------
+# -- names of phones ---------------------------------------------------------------------------------------------------
 
 _MARK_OF_KIND = {kind: mark for mark, kind in POSITIONS.items()}
 

@@ -65,7 +65,7 @@ class SpeechData:
 
 @dataclass(init=False, repr=False, eq=False)
 class FineTuneOptions(WorkOptions):
-    """All options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
+    """Options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
 
     dir: str = opt("work-dir", "", "Folder for logs and what is needed on the way; blank: OUT.work", effect=HARMLESS)
     model: str = opt("model", "", "The model folder, of any layout that transcribe takes", effect=HARMLESS)

@@ -116,7 +116,7 @@ def spell(word: str, phones: set[str]) -> Phones:
     return tuple(spelling)
 
 
-# -- grapheme model ----------------------------------------------------------------------------------------------------
+# -- joint n-gram model of letters and phones --------------------------------------------------------------------------
 
 Phones = tuple[str, ...]
 Pair = tuple[str, Phones]                # letters, phones

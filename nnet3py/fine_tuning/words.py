@@ -187,7 +187,7 @@ def _write_align_lexicon(work: WorkFolder, lang: Lang) -> None:
     write_text(f"{work.graph}/phones/align_lexicon.int", "".join(lines))
 
 
-# -- wider graph -------------------------------------------------------------------------------------------------------
+# -- lookahead graphs --------------------------------------------------------------------------------------------------
 
 HCL, GRAMMAR = "HCLr.fst", "Gr.fst"
 
@@ -343,7 +343,7 @@ def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:
                                           output_labels=number_of[model.input_labels], stored=None))
 
 
-# -- joined graph ------------------------------------------------------------------------------------------------------
+# -- union of the old and the new graph --------------------------------------------------------------------------------
 
 
 def union_of_graphs(old: Fst, new: Fst, weight: float) -> Fst:

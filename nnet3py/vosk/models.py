@@ -89,7 +89,7 @@ class SpkModel:
             raise Exception("Failed to create a speaker model") from error
 
 
-# -- processor ---------------------------------------------------------------------------------------------------------
+# -- text processing ---------------------------------------------------------------------------------------------------
 
 
 class Processor:
