@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ from nnet3py.ivectors.plda import dense_ratios
 from nnet3py.recognition.front_end import Sounds, read_sound, speech_frames
 from nnet3py.recognition.results import Result, Word
 from nnet3py.recognition.speaker import SpeakerModel
+from nnet3py.recognition.transcript import words_of_speakers
 
 _FRAME_SHIFT = 0.01            # seconds, of the frames by which speech is found
 _TARGET_ENERGY = 0.5           # of the variance of a recording's vectors that PLDA looks at; Kaldi's default
@@ -154,21 +153,18 @@ def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tupl
 
 
 def with_speakers(result: Result, turns: Sequence[Turn]) -> Result:
-    """A result whose segments end where another speaker begins, each with its ``speaker_name``.
+    """Return a result whose segments end where another speaker begins, each with its ``speaker_name``.
 
     A word belongs to the turn with which it shares most time, or else to the one that is nearest.
     """
-    segments = []
-    for segment in result.segments:
-        speakers = [_speaker_of(word, turns) for word in segment.words]
-        for name, group in groupby(zip(speakers, segment.words, strict=True), key=itemgetter(0)):
-            words = tuple(word for _, word in group)
-            segments.append(replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name,
-                                    _segments=()))
+    segments = [replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name, _segments=())
+                for segment in result.segments
+                for name, words in words_of_speakers(segment.words, lambda word: speaker_of(word, turns))]
     return replace(result, _segments=tuple(segments))
 
 
-def _speaker_of(word: Word, turns: Sequence[Turn]) -> str:
+def speaker_of(word: Word, turns: Sequence[Turn]) -> str:
+    """Return the name of a word's speaker, by turns; empty if there are none."""
     return max(turns, key=lambda turn: min(turn.end, word.end) - max(turn.start, word.start)).speaker if turns else ""
 
 

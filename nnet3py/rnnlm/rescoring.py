@@ -184,7 +184,7 @@ class _Node:
 
 
 class HistoryLm:
-    """An RNN language model as a :class:`~nnet3py.lattices.deterministic_lm.DeterministicLm`, for one lattice.
+    """An RNN language model as a :class:`~nnet3py.lattices.pruned_composition.DeterministicLm`, for one lattice.
 
     Parameters
     ----------
