@@ -120,6 +120,10 @@ def difference_from_compute(model: Nnet | AcousticModel | str | os.PathLike[str]
         computed = utterance_output(running, by_name)[0]
         expected = compute(nnet, feats, ivector, frames_per_chunk=frames, output=options.output,
                            frame_subsampling_factor=factor)
+    return _relative_difference(computed, expected)
+
+
+def _relative_difference(computed: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(computed - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))
 
 
@@ -183,5 +187,4 @@ def _difference(foreign: ForeignNetwork, feats: np.ndarray, vectors: np.ndarray 
     for name, (_, array) in inputs.items():
         computer.accept_input(name, np.ascontiguousarray(array))
     computer.run()
-    rows_found = computer.output("output").reshape(num, rows, -1)
-    return float(np.abs(rows_found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))
+    return _relative_difference(computer.output("output").reshape(num, rows, -1), expected)

@@ -1,4 +1,4 @@
-"""The driver of fine-tuning, ``nnet3py.fine_tune``: runs the stages; and the report of ``--check``."""
+"""The driver of fine-tuning, ``nnet3py.fine_tune``, which runs the stages."""
 from __future__ import annotations
 
 import json
@@ -8,31 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.decoding.lexicon import Pronunciation
 from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.fine_tuning import align, check, egs, features, folder, model, report, train, words
-from nnet3py.fine_tuning.check import (
-    check_data,
-    problems_text,
-    raise_if_unusable,
-    spelling_and_limits,
-    with_model_spelling,
-)
-from nnet3py.fine_tuning.model import check_trainable, read_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.pronunciations import pronounce
-from nnet3py.fine_tuning.report import ScoresAsDict
-from nnet3py.fine_tuning.requirements import known_files, model_lines, requirements
-from nnet3py.fine_tuning.speech_data import read_data
-from nnet3py.fine_tuning.words import given_pronunciations, lang_of
+from nnet3py.fine_tuning.requirements import requirements
 from nnet3py.io.streams import write_text
 from nnet3py.option_fields import OptionValue
-from nnet3py.recognition.model_folder import read_model_folder
+
+if TYPE_CHECKING:
+    from nnet3py.fine_tuning.report import ScoresAsDict
 
 _TITLES = {"check": "Checking the data", "model": "Reading the model", "words": "Words and graph",
            "features": "Features and i-vectors", "align": "Alignments", "egs": "Examples", "train": "Training",
@@ -90,6 +78,9 @@ class FineTuning(StagedWork):
             return False
 
     def steps(self) -> Sequence[Step]:
+        # imported late: the stages need most of the package, and errors before them should come quickly
+        from nnet3py.fine_tuning import align, check, egs, features, folder, model, report, train, words
+
         work, options = self.work, self.options
         actions: dict[str, Callable[[], None]] = {
             "check": lambda: check.run(work, options), "model": lambda: model.run(work, options),
@@ -183,49 +174,3 @@ def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
     return FineTuned(options.out if work.is_accepted else options.model, work.is_accepted,
                      json.loads(files.scores.read_text(encoding="utf-8")),
                      files.report_text.read_text(encoding="utf-8"), str(files.report_page))
-
-
-# -- --check -----------------------------------------------------------------------------------------------------------
-
-
-class CheckReport(NamedTuple):
-    """Report of ``--check``, and whether the model can be fine-tuned on the data."""
-
-    text: str
-    is_good: bool
-
-
-def look(options: FineTuneOptions) -> CheckReport:
-    """Check model and data without writing anything. Raises Nnet3Error for a folder or data of unknown form."""
-    needed = requirements(options.model)
-    lines = model_lines(needed)
-    if not needed.can_fine_tune:
-        return CheckReport("\n".join(lines) + "\n", False)
-    spelling, limits = spelling_and_limits(options)
-    data = with_model_spelling(read_data(options.data, options.speaker_column), spelling, options)
-    checked = check_data(data, spelling, limits)
-    lines += ["", problems_text(checked).rstrip()]
-    try:
-        raise_if_unusable(checked, options.data, options, spelling, "")
-    except Nnet3Error as error:
-        return CheckReport("\n".join([*lines, "", f"The data cannot be used for training: {error}"]) + "\n", False)
-    try:
-        lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
-    except Nnet3Error as error:
-        return CheckReport("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
-    return CheckReport("\n".join(lines) + "\n", True)
-
-
-def _try_model(options: FineTuneOptions, spoken_words: set[str]) -> list[str]:
-    """Return notes on the model's tree and lexicon for these words. Raises Nnet3Error as stages 2 and 3 would."""
-    model_folder = read_model_folder(options.model)
-    parts = read_parts(model_folder, known_files(model_folder), options.srand, spoken_words, with_sentences=False)
-    check_trainable(parts, options.model)
-    if parts.lexicon is not None:
-        lexicon = [Pronunciation(word, phones) for word, phones in parts.lexicon if word in spoken_words]
-        given = given_pronunciations(options)
-        new = pronounce((spoken_words - {entry.word for entry in lexicon}) & given.keys(), parts.lexicon, given, False)
-        lexicon += [Pronunciation(word, phones) for word, its in new.items() for phones in its.phones]
-        if lexicon:
-            lang_of(lexicon, parts.phones, parts.silence)
-    return [f"- {note}" for note in parts.notes]

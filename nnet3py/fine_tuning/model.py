@@ -1,4 +1,4 @@
-"""Stage 2: the parts of a model besides its network, from its folder or recovered from its graph.
+"""Stage 2: the parts of a model besides its network, from its folder or recovered from its graph; and ``--check``.
 
 These are tree, phones, lexicon, silence, language model, and phone sequences of the speech that the model was made
 for.
@@ -11,18 +11,28 @@ import random
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.decoding.grammar import grammar_words
 from nnet3py.decoding.lang_folder import POSITIONS
+from nnet3py.decoding.lexicon import Pronunciation
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram
 from nnet3py.decoding.spelling import MARKS
 from nnet3py.decoding.symbols import EPSILON, SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.fine_tuning.check import more_text, texts_of
+from nnet3py.fine_tuning.check import (
+    check_data,
+    more_text,
+    problems_text,
+    raise_if_unusable,
+    spelling_and_limits,
+    texts_of,
+    with_model_spelling,
+)
 from nnet3py.fine_tuning.graph_tree import base_name, recover_tree
 from nnet3py.fine_tuning.graph_words import (
     GraphLexicon,
@@ -34,7 +44,10 @@ from nnet3py.fine_tuning.graph_words import (
 )
 from nnet3py.fine_tuning.lookahead_words import obstacle_to_new_words
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.requirements import known_files
+from nnet3py.fine_tuning.pronunciations import pronounce
+from nnet3py.fine_tuning.requirements import known_files, model_lines, requirements
+from nnet3py.fine_tuning.speech_data import read_data
+from nnet3py.fine_tuning.words import given_pronunciations, lang_of
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -242,8 +255,6 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
     return next((phones.names[number] for number in numbers if number in phones.names), "")
 
 
-__all__ = ["ModelParts", "check_trainable", "read_parts", "run", "words_graph"]
-
 
 # -- names of phones ---------------------------------------------------------------------------------------------------
 
@@ -292,3 +303,49 @@ def _by_number(model: TransitionModel, kinds: Mapping[int, str] | None) -> dict[
             used.add(kind)
         names[phone] = f"p{first}{_MARK_OF_KIND.get(kind, '')}"
     return names
+
+
+# -- --check -----------------------------------------------------------------------------------------------------------
+
+
+class CheckReport(NamedTuple):
+    """Report of ``--check``, and whether the model can be fine-tuned on the data."""
+
+    text: str
+    is_good: bool
+
+
+def check_report(options: FineTuneOptions) -> CheckReport:
+    """Check model and data without writing anything. Raises Nnet3Error for a folder or data of unknown form."""
+    needed = requirements(options.model)
+    lines = model_lines(needed)
+    if not needed.can_fine_tune:
+        return CheckReport("\n".join(lines) + "\n", False)
+    spelling, limits = spelling_and_limits(options)
+    data = with_model_spelling(read_data(options.data, options.speaker_column), spelling, options)
+    checked = check_data(data, spelling, limits)
+    lines += ["", problems_text(checked).rstrip()]
+    try:
+        raise_if_unusable(checked, options.data, options, spelling, "")
+    except Nnet3Error as error:
+        return CheckReport("\n".join([*lines, "", f"The data cannot be used for training: {error}"]) + "\n", False)
+    try:
+        lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
+    except Nnet3Error as error:
+        return CheckReport("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
+    return CheckReport("\n".join(lines) + "\n", True)
+
+
+def _try_model(options: FineTuneOptions, spoken_words: set[str]) -> list[str]:
+    """Return notes on the model's tree and lexicon for these words. Raises Nnet3Error as stages 2 and 3 would."""
+    folder = read_model_folder(options.model)
+    parts = read_parts(folder, known_files(folder), options.srand, spoken_words, with_sentences=False)
+    check_trainable(parts, options.model)
+    if parts.lexicon is not None:
+        lexicon = [Pronunciation(word, phones) for word, phones in parts.lexicon if word in spoken_words]
+        given = given_pronunciations(options)
+        new = pronounce((spoken_words - {entry.word for entry in lexicon}) & given.keys(), parts.lexicon, given, False)
+        lexicon += [Pronunciation(word, phones) for word, its in new.items() for phones in its.phones]
+        if lexicon:
+            lang_of(lexicon, parts.phones, parts.silence)
+    return [f"- {note}" for note in parts.notes]
