@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.recognition.recognizers import DEVICE, MODEL, device, model_options, models_of, warmed_recognizer
 from nnet3py.cli.recognition.serve_processes import Supervisor, check_processes
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import settings_of, with_values
+from nnet3py.option_fields import settings_of
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.system import give_back_memory, share_heaps
@@ -156,5 +156,5 @@ def collect_soon() -> None:
 
 def server_options(options: Options) -> ServerOptions:
     """The server's options from the command line."""
-    limits = with_values(Limits(), options.as_dict())
-    return with_values(ServerOptions(limits=limits, allowed_origins=options.allow_origin), options.as_dict())
+    limits = fields_from(options, Limits())
+    return fields_from(options, ServerOptions(limits=limits, allowed_origins=options.allow_origin))

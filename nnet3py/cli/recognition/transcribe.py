@@ -190,7 +190,8 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
 
 def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Callable[[Word], str]]:
     """What tells apart the speakers of a file: of its path, a function that names the speaker of a word."""
-    from nnet3py.recognition.diarization import DiarizationOptions, diarize, speaker_of
+    from nnet3py.recognition.diarization import diarize, speaker_of
+    from nnet3py.recognition.stream_options import DiarizationOptions
 
     model = recognizer.speaker_model
     assert model is not None                           # the options were checked
@@ -243,8 +244,8 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
     """Run the jobs that write results into a folder."""
     from pathlib import Path
 
-    from nnet3py.drivers.jobs.choice import make_executor
     from nnet3py.drivers.jobs.executor import JobsFailed
+    from nnet3py.drivers.jobs.executors import make_executor
     from nnet3py.recognition.sound_list import split, to_do
 
     ending = ENDINGS[options.format]

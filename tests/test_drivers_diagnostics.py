@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from nnet3py.drivers import display
+from nnet3py.drivers import diagnostics
 from nnet3py.drivers.commands import Step
 from nnet3py.drivers.schedules import Plan
 from nnet3py.report.training_logs import TrainLog
@@ -30,8 +30,8 @@ LINE = ("Iter: 5/7   Jobs: 2   Epoch: 0.25/0.5 (50.0% complete)   lr: 0.000500  
 def show(terminal: io.StringIO | None, monkeypatch: pytest.MonkeyPatch, shrink: float = 1.0) -> None:
     """Two iterations of two seconds each."""
     times = iter([0.0, 0.0, 2.0, 2.0, 4.0])
-    monkeypatch.setattr(display.time, "monotonic", lambda: next(times))
-    shown = display.Display(PLAN, terminal)
+    monkeypatch.setattr(diagnostics.time, "monotonic", lambda: next(times))
+    shown = diagnostics.Display(PLAN, terminal)
     for number, processed in ((5, 6), (6, 8)):
         step = Step(number, 2, processed, 0.0005, shrink)
         shown.begin(step)
@@ -70,7 +70,7 @@ from nnet3py import log
 from nnet3py.cli.drivers import train as train_drivers
 from nnet3py.drivers import frame_level
 from nnet3py.drivers.commands import Step
-from nnet3py.drivers.display import Display
+from nnet3py.drivers.diagnostics import Display
 from nnet3py.drivers.schedules import Plan
 
 def train_dnn(options, terminal):

@@ -1,9 +1,11 @@
-"""The driver that trains an extractor of i-vectors: features, transform, mixture of Gaussians, extractor.
+"""Drivers that train an i-vector extractor, and that extract i-vectors as an online recognizer would see them.
 
     train_ivector_extractor(ExtractorOptions(feat_dir="data/train", dir="exp/extractor", num_gauss=512))
+    extract_ivectors(IvectorOptions(feat_dir="data/train", extractor_dir="exp/extractor", dir="exp/ivectors_train"))
 
-Kaldi: steps/online/nnet2/get_pca_transform.sh, train_diag_ubm.sh and train_ivector_extractor.sh; for full covariances
-sid/train_full_ubm.sh. In the end the folder has what theirs has.
+Kaldi: steps/online/nnet2/get_pca_transform.sh, train_diag_ubm.sh, train_ivector_extractor.sh and
+extract_ivectors_online.sh; sid/train_full_ubm.sh for full covariances; utils/data/modify_speaker_info.sh for
+--utts-per-spk-max. The folders have the same files in the end.
 """
 from __future__ import annotations
 
@@ -14,22 +16,23 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from nnet3py.drivers.egs.data_folder import DataFolder, select, write_list
+from nnet3py.drivers.egs.data_folder import DataFolder, select, spk2utt, write_list
 from nnet3py.drivers.egs.parts import Features, split
 from nnet3py.drivers.jobs.executor import Executor
-from nnet3py.drivers.preparation_options import ExtractorOptions, IvectorOptions
 from nnet3py.drivers.staged import StagedWork, Step
+from nnet3py.drivers.staged_options import ExtractorOptions, IvectorOptions
 from nnet3py.drivers.training import link
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.io.archive import sort_key
 from nnet3py.io.streams import write_text
 
-# The stages; that of each iteration of the extractor is its number, and extraction comes after the last.
+# Stages; an iteration of the extractor has its number as stage, and extraction comes last.
 LISTS, TRANSFORM, MIXTURE, PASSES, FULL, POSTERIORS = -6, -5, -4, -3, -2, -1
-_FULL_GSELECT = 20                  # Gaussians of a frame that count for full covariances
+_FULL_GSELECT = 20                  # selected Gaussians of each frame for full covariances
 
 
 class _Mixture(NamedTuple):
-    """The names of a kind of mixture: its programs, its files, those of its statistics, and its name in titles."""
+    """Names for one kind of mixture: prefix of programs, suffixes of models and statistics, words for titles."""
 
     programs: str
     suffix: str
@@ -42,7 +45,7 @@ _FULL = _Mixture("fgmm-global", "ubm", "full.acc", "full covariances")
 
 
 class ExtractorTraining(StagedWork):
-    """train-ivector-extractor."""
+    """Training of an i-vector extractor: the driver ``train-ivector-extractor``."""
 
     models = "ie"
     options: ExtractorOptions
@@ -121,17 +124,17 @@ class ExtractorTraining(StagedWork):
         return (Path(self.options.transform_dir) / "splice_opts").read_text(encoding="utf-8").strip()
 
     def _transformed(self, source: str, subsample: int) -> str:
-        """An rspecifier of spliced and transformed features, made from one that ends in a pipe."""
+        """Return an rspecifier of spliced and transformed features, made from one that ends in a pipe."""
         every = f" subsample-feats --n={subsample} ark:- ark:- |" if subsample > 1 else ""
         return (f'"{source} splice-feats {self._splice_opts} ark:- ark:- | '
                 f'transform-feats {self.path}/final.mat ark:- ark:- |{every}"')
 
     def _normalized(self, features: Features, part: str, subsample: int) -> str:
-        """What the Gaussians see."""
+        """Return a pipe of the features that the Gaussians are trained on, normalized online."""
         return self._transformed(features.rspecifier(part), subsample)
 
     def _plain(self, part: str) -> str:
-        """What the extractor sees."""
+        """Return a pipe of the features that the extractor is trained on."""
         if self.options.online_cmvn_iextractor:
             return self._normalized(self.features, part, self.options.subsample)
         return self._transformed(f"ark,s,cs:copy-feats scp:{self.path}/split/{part}/feats.scp ark:- |",
@@ -141,7 +144,7 @@ class ExtractorTraining(StagedWork):
 
     def _preparation(self) -> Iterator[Step]:
         options = self.options
-        yield Step(LISTS, "lists", "Looking at the data", action=self._write_lists, jobs=[
+        yield Step(LISTS, "lists", "Checking the data", action=self._write_lists, jobs=[
             self.job(self.ubm_features.global_stats_command, "global_cmvn_stats")])
         if not options.transform_dir:
             features = (f"ark:apply-cmvn-online --config={self.path}/online_cmvn.conf {self.path}/global_cmvn.stats "
@@ -170,7 +173,7 @@ class ExtractorTraining(StagedWork):
 
     def _passes(self, stage: int, kind: _Mixture, count: int, selections: Sequence[Path],
                 remove: bool) -> Iterator[Step]:
-        """Passes over all data that train a mixture; ``remove``: Gaussians with too little data, in the last one."""
+        """Yield the passes over all data that train a mixture; the last removes rare Gaussians if ``remove``."""
         for number in range(count):
             is_last = number == count - 1
             model = self.path / f"{number}.{kind.suffix}"
@@ -208,14 +211,14 @@ class ExtractorTraining(StagedWork):
             for number in self._numbers], needs=[path / "final.dubm"])
 
     def _full_mixture(self) -> Iterator[Step]:
-        """Full covariances, of as many Gaussians, since the posteriors are those of the diagonal ones."""
+        """Yield the steps of training full covariances of as many Gaussians; posteriors stay those of diagonal ones."""
         options, path, numbers = self.options, self.path, range(1, len(self.ubm_parts) + 1)
         selections = [path / f"gselect.full.{number}.gz" for number in numbers]
         yield Step(FULL, "gselect", "Choosing the Gaussians of each frame for full covariances", [
             self.job(f"gmm-gselect --n={_FULL_GSELECT} {path}/final.dubm {self._for_mixture(number)} "
                      f'"ark:| gzip -c > {path}/gselect.full.{number}.gz"', f"gselect.full.{number}")
             for number in numbers], needs=[path / "final.dubm"])
-        yield Step(FULL, "to_full", "Beginning with diagonal ones", [
+        yield Step(FULL, "to_full", "Making full covariances of diagonal ones", [
             self.job(f"gmm-global-to-fgmm {path}/final.dubm {path}/0.ubm", "to_full")], needs=[path / "final.dubm"])
         yield from self._passes(FULL, _FULL, options.full_num_iters, selections, remove=False)
 
@@ -250,7 +253,7 @@ class ExtractorTraining(StagedWork):
                        action=lambda: self._extract(target), needs=[self.path / "final.ie"])
 
     def _extract(self, target: str) -> None:
-        from nnet3py.drivers.ivector_extraction import IvectorExtraction
+        from nnet3py.drivers.ivectors import IvectorExtraction
 
         options = self.options
         values = {name: getattr(options, name) for name in (
@@ -274,7 +277,7 @@ class ExtractorTraining(StagedWork):
 
 
 def evenly(items: Sequence[str], most: int) -> list[str]:
-    """At most ``most`` of the items, at equal distances. Kaldi: utils/subset_scp.pl."""
+    """Return at most ``most`` of the items, at equal distances. Kaldi: utils/subset_scp.pl."""
     if len(items) <= most:
         return list(items)
     return [items[number * len(items) // most] for number in range(most)]
@@ -284,3 +287,103 @@ def train_ivector_extractor(options: ExtractorOptions, executor: Executor | None
                             terminal: IO[str] | None = None) -> None:
     """Train an extractor; arguments as for :class:`nnet3py.drivers.staged.StagedWork`."""
     ExtractorTraining(options, executor, terminal).run()
+
+
+NEEDED = ("final.ie", "final.dubm", "final.mat", "global_cmvn.stats", "splice_opts", "online_cmvn.conf")
+_EXTRACT, _JOIN = 0, 1             # stages, as in Kaldi's script
+
+
+class IvectorExtraction(StagedWork):
+    """Extraction of i-vectors: the driver ``extract-ivectors``."""
+
+    options: IvectorOptions
+
+    def begin(self) -> None:
+        options, self.extractor = self.options, Path(self.options.extractor_dir)
+        for name in NEEDED:
+            if not (self.extractor / name).is_file():
+                raise FormatError(f"expected the folder of an extractor, but it has no {name}",
+                                  path=str(self.extractor), hint="train-ivector-extractor makes such a folder")
+        self.data = DataFolder(options.feat_dir)
+        self.data.check(["vad.scp"] if options.use_vad else [])
+        self.utt2spk = self.data.utt2spk
+        if options.utts_per_spk_max:
+            self.utt2spk = with_fewer_utterances(self.utt2spk, options.utts_per_spk_max)
+        self.parts = split(self.data.utterances, self.utt2spk, options.nj, by_speaker=True)
+
+    def inputs(self) -> Iterator[Path]:
+        yield from (self.data.path / name for name in ("feats.scp", "utt2spk"))
+        if self.options.use_vad:
+            yield self.data.path / "vad.scp"
+        yield from (self.extractor / name for name in NEEDED)
+
+    @property
+    def product(self) -> Path:
+        return self.path / "ivector_online.scp"
+
+    def steps(self) -> list[Step]:
+        weights = f"--frame-weights-rspecifier=scp:{self.data.path}/vad.scp " if self.options.use_vad else ""
+        compress = str(self.options.compress).lower()
+        folder, numbers = self.path.absolute(), range(1, len(self.parts) + 1)
+        return [
+            Step(_EXTRACT, "lists", "Checking the data", action=self._write_lists),
+            Step(_EXTRACT, "extract", f"Extracting i-vectors, by {len(self.parts)} jobs", [
+                self.job(f"ivector-extract-online2 --config={self.path}/conf/ivector_extractor.conf {weights}"
+                         f"ark:{self.path}/split/{number}/spk2utt scp:{self.path}/split/{number}/feats.scp ark:- | "
+                         f"copy-feats --compress={compress} ark:- "
+                         f"ark,scp:{folder}/ivector_online.{number}.ark,{folder}/ivector_online.{number}.scp",
+                         f"extract_ivectors.{number}") for number in numbers], result=self._improvement),
+            Step(_JOIN, "join", "Joining the lists", action=self._join,
+                 needs=[self.path / f"ivector_online.{number}.scp" for number in numbers])]
+
+    def _write_lists(self) -> None:
+        options, path, source = self.options, self.path, self.extractor
+        for number, utterances in enumerate(self.parts, 1):
+            part = path / "split" / str(number)
+            part.mkdir(parents=True, exist_ok=True)
+            write_list(part / "feats.scp", select(self.data.feats, utterances))
+            speakers = spk2utt(select(self.utt2spk, utterances))
+            write_list(part / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
+        conf = path / "conf"
+        conf.mkdir(exist_ok=True)
+        shutil.copyfile(source / "online_cmvn.conf", conf / "online_cmvn.conf")
+        words = (source / "splice_opts").read_text(encoding="utf-8").split()
+        write_text(str(conf / "splice.conf"), "".join(f"{word}\n" for word in words))
+        values = {
+            "cmvn-config": conf / "online_cmvn.conf", "ivector-period": options.ivector_period,
+            "splice-config": conf / "splice.conf", "lda-matrix": source / "final.mat",
+            "global-cmvn-stats": source / "global_cmvn.stats", "diag-ubm": source / "final.dubm",
+            "ivector-extractor": source / "final.ie", "num-gselect": options.num_gselect,
+            "min-post": f"{options.min_post:g}", "posterior-scale": f"{options.posterior_scale:g}",
+            "max-remembered-frames": 1000, "max-count": f"{options.max_count:g}",
+            **({"online-cmvn-iextractor": "true"} if (source / "online_cmvn_iextractor").exists() else {})}
+        write_text(str(conf / "ivector_extractor.conf"),
+                   "".join(f"--{name}={value}\n" for name, value in values.items()))
+        write_text(str(path / "ivector_period"), f"{options.ivector_period}\n")
+        if (source / "final.ie.id").is_file():
+            shutil.copyfile(source / "final.ie.id", path / "final.ie.id")
+
+    def _improvement(self) -> str:
+        value = self.log_value("extract_ivectors.1", r"Average objective-function improvement was (\S+) per frame")
+        return f"gain of a frame: {value}" if value else ""
+
+    def _join(self) -> None:
+        lines = [(self.path / f"ivector_online.{number}.scp").read_text(encoding="utf-8")
+                 for number in range(1, len(self.parts) + 1)]
+        write_text(str(self.product), "".join(sorted("".join(lines).splitlines(keepends=True),
+                                                     key=lambda line: sort_key(line.split(" ", 1)[0]))))
+
+
+def with_fewer_utterances(utt2spk: dict[str, str], most: int) -> dict[str, str]:
+    """Split speakers into new ones of at most ``most`` utterances, called ``speaker-1`` and so on."""
+    new_speakers = {}
+    for speaker, utterances in spk2utt(utt2spk).items():
+        for place, utterance in enumerate(utterances):
+            new_speakers[utterance] = f"{speaker}-{place // most + 1}"
+    return {utterance: new_speakers[utterance] for utterance in utt2spk}
+
+
+def extract_ivectors(options: IvectorOptions, executor: Executor | None = None,
+                     terminal: IO[str] | None = None) -> None:
+    """Extract i-vectors; arguments as for :class:`nnet3py.drivers.staged.StagedWork`."""
+    IvectorExtraction(options, executor, terminal).run()
