@@ -30,7 +30,7 @@ from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.edit_distance import edit_distance
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.export.export_onnx import export_onnx
-from nnet3py.export.onnx_file import session, utterance_output
+from nnet3py.export.onnx_stream import session, utterance_output
 from nnet3py.export.quantize import KINDS, Loss, loss_of_rows, quantize, utterances_for
 from nnet3py.option_fields import with_values
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder

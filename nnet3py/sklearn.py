@@ -47,8 +47,8 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
     make_network : function that takes the dimensions of input and output and returns the network to train, with nodes
         ``input`` and ``output``, in place of one with ``hidden_dims``; a classifier's output is log-probabilities
     num_epochs : number of passes over the data
-    learning_rate, final_learning_rate : learning rates at the begin and the end, between which it decays exponentially;
-        None for a constant rate
+    learning_rate, final_learning_rate : learning rates at the beginning and the end, with exponential decay in
+        between; None for a constant rate
     minibatch_size : number of rows of a minibatch
     validation_fraction : fraction of the data that is held out, at random, for ``patience``; 0 for none
     patience : number of passes without a better objective on held-out data after which training ends; 0 for all passes

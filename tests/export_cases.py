@@ -94,7 +94,8 @@ def made_session(nnet: Nnet, **options: Any) -> Any:
     """What onnxruntime makes of an exported network, which passes the checks of onnx."""
     import onnx
 
-    from nnet3py.export.onnx_file import onnx_model, session
+    from nnet3py.export.export_onnx import onnx_model
+    from nnet3py.export.onnx_stream import session
 
     model = onnx_model(graph_of(nnet, ExportOptions(**options)))
     onnx.shape_inference.infer_shapes(model, strict_mode=True)

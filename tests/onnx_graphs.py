@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from nnet3py.export.onnx_import import ForeignNetwork, foreign_network
-from nnet3py.export.onnx_reading import read_onnx
+from nnet3py.export.onnx_import import ForeignNetwork, foreign_network, read_onnx
 
 OPSET = 17
 END = 2**31 - 1

@@ -21,7 +21,7 @@ TIMEOUT = 300         # seconds, in which a busy machine may also compile kernel
 # What is run from end to end, or piece by piece, in a file of its own.
 ELSEWHERE = {"discriminative": "test_benchmark_discriminative.py", "export": "test_benchmarks_export.py",
              "gpu": "test_benchmarks_gpu.py", "ivectors": "test_benchmark_ivectors.py",
-             "products": "test_benchmarks_products.py", "quantized": "test_export_integer_weights.py",
+             "products": "test_benchmarks_products.py", "quantized": "test_export_quantize.py",
              "startup_commands": "test_startup.py", "vosk_agreement": "test_published.py"}
 NUM_CASES = len(list((DATA / "cases").glob("*/computation.txt")))
 NUMBER = r"(\d+(?:\.\d+)?)"

@@ -26,7 +26,7 @@ def test_check_says_what_can_be_done(tmp_path: Path, capfd: pytest.CaptureFixtur
     (folder / "good0.txt").unlink()
     assert fine_tune.execute(["--check", demo_folder(), str(folder)]) == 1
     said = capfd.readouterr().out
-    assert "no text: 1, 1 of them set aside" in said and "cannot be learned from: only 9 of 10 utterances" in said
+    assert "no text: 1, 1 of them set aside" in said and "cannot be used for training: only 9 of 10 utterances" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]         # nothing is written
 
 

@@ -123,7 +123,7 @@ def test_statistics_that_training_changed(tmp_path: Path) -> None:
     path = changed(tmp_path / "a.onnx", lambda name, x: x * 0.5 if "test_scale" in name else x + 1.0
                    if "test_offset" in name else x, tmp_path / "b.onnx")
     feats, _ = random_inputs(nnet, 9, 2)
-    running = nnet3py.export.onnx_file.session(str(path))       # type: ignore[attr-defined]
+    running = nnet3py.export.onnx_stream.session(str(path))       # type: ignore[attr-defined]
     assert_close(computed(from_onnx(path), feats, None), running.run(None, {"input": feats})[0], TOLERANCE)
     bad = changed(tmp_path / "a.onnx", lambda name, x: -x if "test_scale" in name else x, tmp_path / "c.onnx")
     with pytest.raises(Nnet3Error, match="what batch normalization cannot compute: its scales are above 0"):

@@ -32,7 +32,7 @@ import nnet3py
 from nnet3py.cli.nnet.export import export, import_weights
 from nnet3py.components.registry import COMPONENT_MODULES
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.export import layers, layers_over_time, limits
+from nnet3py.export import layers, limits
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
 from nnet3py.export.plain_weights import named_arrays, read_weights, set_arrays, write_weights
@@ -50,8 +50,9 @@ pytest.importorskip("onnxruntime")
 
 from hypothesis import given, settings  # noqa: E402
 
-from nnet3py.export.onnx_file import onnx_model, run, session, utterance_output  # noqa: E402
-from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
+from nnet3py.export.export_onnx import onnx_model  # noqa: E402
+from nnet3py.export.from_onnx import set_from_onnx  # noqa: E402
+from nnet3py.export.onnx_stream import run, session, utterance_output  # noqa: E402
 
 MOST_WITHOUT = 5            # component types that cannot be exported
 FEW = ["nets/net-lstm", "nets/net-tdnn", "nets/rnn-simple", "cases/restricted-attention", "cases/statistics-pooling",
@@ -271,7 +272,7 @@ def test_one_vector_for_each_utterance() -> None:
 
 def test_what_cannot_be_exported_is_said_before() -> None:
     statistics = {type(c).__name__ for c in read_case("cases/statistics-pooling").components if statistics_reach(c)}
-    with_rule = {*layers.RULES, *layers_over_time.RULES, *statistics}
+    with_rule = {*layers.RULES, *layers.RULES_OVER_TIME, *statistics}
     assert len(limits.UNSUPPORTED) <= MOST_WITHOUT and with_rule.isdisjoint(limits.UNSUPPORTED)
     assert with_rule | set(limits.UNSUPPORTED) == set(COMPONENT_MODULES)
     with pytest.raises(Nnet3Error, match="DistributeComponent 'c'|DistributeComponent 'd'"):
@@ -372,7 +373,7 @@ def test_quantized_weights_beside_the_graph(tmp_path: Path, monkeypatch: pytest.
                                             beside: bool) -> None:
     """A model that is too large for a single file becomes smaller; it stays two files only if it is still too large."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nnet3py.export.onnx_file.LARGEST_FILE", limit)
+    monkeypatch.setattr("nnet3py.export.onnx_graph.LARGEST_FILE", limit)
     nnet = Nnet.from_config("""input-node name=input dim=80
 component name=a type=LinearComponent input-dim=80 output-dim=80
 component-node name=a component=a input=input
@@ -444,7 +445,7 @@ def test_priors(tmp_path: Path) -> None:
 
 def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of more than 2 GB do."""
-    monkeypatch.setattr("nnet3py.export.onnx_file.LARGEST_FILE", 1000)
+    monkeypatch.setattr("nnet3py.export.onnx_graph.LARGEST_FILE", 1000)
     nnet = Nnet.from_config("""input-node name=input dim=40
 component name=a type=LinearComponent input-dim=40 output-dim=24
 component-node name=a component=a input=input

@@ -17,9 +17,9 @@ pytest.importorskip("onnxruntime")
 
 from onnx_graphs import END, GraphMaker, foreign, random_graph  # noqa: E402
 
-from nnet3py.export.onnx_check import difference_from_onnx  # noqa: E402
-from nnet3py.export.onnx_file import run, session  # noqa: E402
+from nnet3py.export.export_onnx import difference_from_onnx  # noqa: E402
 from nnet3py.export.onnx_import import RULES  # noqa: E402
+from nnet3py.export.onnx_stream import run, session  # noqa: E402
 
 FILES = sorted(path for path in (DATA / "onnx").glob("*.onnx") if not path.name.startswith("attention"))
 CLOSE = 2e-6                      # of the largest value: float32 sums in another order

@@ -32,9 +32,9 @@ pytest.importorskip("onnxruntime")
 
 from hypothesis import given, settings  # noqa: E402
 
+from nnet3py.export.from_onnx import set_from_onnx  # noqa: E402
 from nnet3py.export.onnx_graph import LONG  # noqa: E402
 from nnet3py.export.onnx_stream import OnnxStream  # noqa: E402
-from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
 
 # a slow layer, read at every third frame, in a recurrence; a component that is not simple
 CLOCKWORK = """

@@ -15,8 +15,8 @@ from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_contexts import WiderContext, neighbors, recover_tree
-from nnet3py.fine_tuning.graph_lexicon import draw_sentences, draw_texts, recover_lexicon, spoken
+from nnet3py.fine_tuning.graph_tree import WiderContext, neighbors, recover_tree
+from nnet3py.fine_tuning.graph_words import draw_sentences, draw_texts, recover_lexicon, spoken
 from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency, Map, Split, Table
@@ -110,7 +110,7 @@ def test_phones_of_another_system_are_an_error():
     _, model, graph = system("biphone")
     with pytest.raises(Nnet3Error, match="word_boundary"):
         recover_lexicon(graph, model, dict.fromkeys(list(kinds())[:3], NONWORD))
-    with pytest.raises(Nnet3Error, match="no word of the graph|other numbers of words"):
+    with pytest.raises(Nnet3Error, match="no word of the graph|differ in number"):
         recover_lexicon(graph, model, dict.fromkeys(kinds(), NONWORD))
 
 

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +11,8 @@ import pytest
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning import fine_tuning, report
 from nnet3py.fine_tuning.fine_tuning import STAGES, fine_tune
-from nnet3py.fine_tuning.plan import FineTuneOptions, Requirements, WorkFolder
-from nnet3py.fine_tuning.requirements import requirements
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.requirements import Requirements, requirements
 from nnet3py.recognition.model_folder import demo_folder
 
 REFERENCES = {"a-1": "call jupiter now", "a-2": "set a timer"}
@@ -64,8 +65,8 @@ def test_a_better_model_is_put_where_it_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("held_out, old_test, why", [
-    (("you", "set a timer", ), None, "worse on the held-out part"),
-    (("call jupiter now", "set a timer"), ("good morning", "bad night"), "worse on the test set of the old")])
+    (("you", "set a timer", ), None, "rate rose on the held-out part"),
+    (("call jupiter now", "set a timer"), ("good morning", "bad night"), "rate rose on the test set of the old")])
 def test_a_worse_model_leaves_the_old_one(tmp_path: Path, held_out: tuple[str, str], old_test: tuple[str, str] | None,
                                           why: str) -> None:
     options = options_for(tmp_path)
@@ -81,8 +82,8 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
     done: list[str] = []
     fails = ["train"]
 
-    def stage(name: str) -> SimpleNamespace:
-        def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    def stage(name: str) -> Callable[..., None]:
+        def run(work: WorkFolder, options: FineTuneOptions, *_: object) -> None:
             if name in fails:
                 raise Nnet3Error("the power went")
             done.append(name)
@@ -91,9 +92,10 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
                 work.published.touch()
                 work.report_text.write_text("good")
                 work.scores.write_text('{"is_accepted": true}')
-        return SimpleNamespace(run=run)
+        return run
 
-    monkeypatch.setattr(fine_tuning, "import_module", lambda name: stage(name.rsplit(".", 1)[-1]))
+    for name in STAGES:
+        monkeypatch.setattr(f"nnet3py.fine_tuning.{name}.run", stage(name))
     (tmp_path / "data").mkdir()
     arguments = demo_folder(), tmp_path / "data", tmp_path / "new"
     with pytest.raises(Nnet3Error, match="power"):
@@ -106,7 +108,7 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match="begun with other options"):
         fine_tune(*arguments, layers="last")
     (tmp_path / "other").mkdir()
-    for out, options, what in (("other", {}, "is there already"), ("third", {"old_test": "x"}, "there is no x")):
+    for out, options, what in (("other", {}, "exists already"), ("third", {"old_test": "x"}, "there is no x")):
         with pytest.raises(UsageError, match=what):
             fine_tune(*arguments[:2], tmp_path / out, **options)
     with pytest.raises(UsageError, match="no field layer"):
@@ -115,8 +117,8 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
 
 def write_stages(monkeypatch: pytest.MonkeyPatch, log: Path, killed_at: str = "") -> None:
     """Stand-ins for all stages, which write what they are and note that they ran; one ends its process halfway."""
-    def stage(name: str) -> SimpleNamespace:
-        def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    def stage(name: str) -> Callable[..., None]:
+        def run(work: WorkFolder, options: FineTuneOptions, *_: object) -> None:
             with log.open("a") as stream:
                 stream.write(f"{name}\n")
             made, number = work.path / f"{name}.made", STAGES.index(name)
@@ -131,9 +133,10 @@ def write_stages(monkeypatch: pytest.MonkeyPatch, log: Path, killed_at: str = ""
                 work.report_text.write_text("good")
                 work.scores.write_text('{"is_accepted": true}')
                 report.publish(work, options.out)
-        return SimpleNamespace(run=run)
+        return run
 
-    monkeypatch.setattr(fine_tuning, "import_module", lambda name: stage(name.rsplit(".", 1)[-1]))
+    for name in STAGES:
+        monkeypatch.setattr(f"nnet3py.fine_tuning.{name}.run", stage(name))
     monkeypatch.setattr(fine_tuning, "requirements", lambda model: Requirements())       # which takes a while
 
 

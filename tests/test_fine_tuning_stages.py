@@ -13,10 +13,9 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import read_list, write_list
 from nnet3py.errors import FormatError
 from nnet3py.fine_tuning import align, egs, features, model
-from nnet3py.fine_tuning.forgetting import towards
-from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.train import rate_factors
+from nnet3py.fine_tuning.train import interpolated, rate_factors
+from nnet3py.fine_tuning.words import renumbered_words, union_of_graphs
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
@@ -134,9 +133,9 @@ def test_a_text_is_judged_by_the_copy_at_its_own_speed():
 
 def test_words_that_are_not_heard_stand_out():
     usual = [0.01 * (number % 10) for number in range(20)]
-    reasons = align.unlike_others({"good": 0.2, "bad": 0.4}, usual)
-    assert list(reasons) == ["bad"] and "likelier by 0.40 a frame, where 0.04 is usual" in reasons["bad"]
-    assert not align.unlike_others({"a": 0.1, "b": 9.0}, [0.1, 9.0]), "two say nothing about what is usual"
+    reasons = align.mismatched_utterances({"good": 0.2, "bad": 0.4}, usual)
+    assert list(reasons) == ["bad"] and "likelier by 0.40 per frame, where 0.04 is usual" in reasons["bad"]
+    assert not align.mismatched_utterances({"a": 0.1, "b": 9.0}, [0.1, 9.0]), "two say nothing about what is usual"
 
 
 def test_old_and_new_phones_are_mixed_by_weight():
@@ -157,7 +156,7 @@ def test_layers_and_the_way_back():
     assert 0 < sum(last.values()) < sum(upper.values()) < sum(every.values())
     other = nnet.copy()
     other.scale(3.0)
-    halfway = towards(other, nnet, 0.5)               # of 3 and 1 times the parameters
+    halfway = interpolated(other, nnet, 0.5)               # of 3 and 1 times the parameters
     assert halfway.squares() == pytest.approx(4.0 * nnet.squares(), rel=SAME) and nnet.squares().max() > 0.0
 
 
@@ -166,13 +165,13 @@ def acceptor(label: int) -> Fst:
 
 
 def test_graphs_side_by_side():
-    joined = joined_graphs(acceptor(7), acceptor(9), 0.2)
+    joined = union_of_graphs(acceptor(7), acceptor(9), 0.2)
     starts = {int(joined.next_states[arc]): float(joined.weights[arc]) for arc in range(2)}
     assert sorted(starts.values()) == pytest.approx([-np.log(0.8), -np.log(0.2)])
     cheap = min(starts, key=starts.__getitem__)
     arc = int(joined.arc_starts[cheap])
     assert joined.input_labels[arc] == 7 and joined.final_weights[joined.next_states[arc]] == 0.5
     words, others = SymbolTable.of([*"abcdefg"]), SymbolTable.of([*"gfedcba"])
-    assert with_words_of(acceptor(7), words, others).output_labels.tolist() == [1]
+    assert renumbered_words(acceptor(7), words, others).output_labels.tolist() == [1]
     with pytest.raises(FormatError, match="the word g"):
-        with_words_of(acceptor(7), words, SymbolTable.of(["a"]))
+        renumbered_words(acceptor(7), words, SymbolTable.of(["a"]))

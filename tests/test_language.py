@@ -25,11 +25,17 @@ CHECKED: tuple[str, ...] = (
     "discriminative/",
     "drivers/",
     "egs/",
+    "export/",
+    "fine_tuning/",
     "option_fields",
     "option_file",
     "report/",
     "runtime/",
+    "sklearn.py",
+    "torch/",
+    "torch_data.py",
     "training/",
+    "vosk/",
 )
 OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|"
                      r"With|In|Such|So|Also|Same|The one|The ones)\b")

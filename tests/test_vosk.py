@@ -18,8 +18,7 @@ from nnet3py import vosk
 from nnet3py.cli.process.command import load
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import write_fst_file
-from nnet3py.vosk.answers import EMPTY, EMPTY_ALTERNATIVES, EMPTY_NLSML, dump
-from nnet3py.vosk.subtitles import subtitles
+from nnet3py.vosk.recognizer import EMPTY, EMPTY_ALTERNATIVES, EMPTY_NLSML, dump, subtitles
 
 ROOT = Path(__file__).parent.parent
 PIECE = 3000                               # samples: less than a step, so that steps are cut

@@ -1,4 +1,4 @@
-"""What the rows of a descriptor become in operations, and at which times they can be computed."""
+"""Descriptors as operations: the rows that a node reads, and the times at which they can be computed."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from nnet3py.network.structure import ComponentNode, DescriptorNode, InputNode
 
 @dataclass(frozen=True)
 class When:
-    """A vector of times between lo and E + hi."""
+    """Vector of times between lo and E + hi, where E is the time of the last output."""
 
     times: Value
     lo: int
@@ -22,14 +22,14 @@ class When:
 
 
 class Frames:
-    """Values of nodes, read at other times. For use outside recurrences, where a node has all its frames at once.
+    """Values of nodes outside recurrences, where all frames of a node exist at once; for reading at other times.
 
     Parameters
     ----------
     builder : receives the operations
     times : windows and intervals of the network
-    streaming : nodes keep the frames that later chunks read
-    chunks : for streams whose chunks are all alike
+    streaming : whether nodes keep frames for later chunks
+    chunks : sizes of chunks if all chunks are alike, else None
     """
 
     def __init__(self, builder: Builder, times: Times, streaming: bool = False,
@@ -43,11 +43,11 @@ class Frames:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def descriptor(self, descriptor: Descriptor, window: Window | None) -> Value:
-        """The parts side by side; without a window they are the same at all times."""
+        """Return the parts of a descriptor side by side; ``window`` None: they are the same at all times."""
         return self.beside([self.part(part, window) for part in descriptor.parts], window)
 
     def beside(self, values: list[Value], window: Window | None) -> Value:
-        """Values side by side; those with one frame are repeated if others have more."""
+        """Return values side by side; values with one frame are repeated if others have more."""
         if len(values) == 1:
             return values[0]
         if all(v.is_constant for v in values):            # for one sequence or for all
@@ -56,14 +56,14 @@ class Frames:
         return self.builder.op("concat", *values, dim=sum(v.dim for v in values))
 
     def expanded(self, value: Value, window: Window | None) -> Value:
-        """A value with all frames of the window."""
+        """Return a value with all frames of the window."""
         if not value.is_constant:
             return value
         assert window is not None
         return self.builder.op("expand", value, lo=window.lo, hi=window.hi, step=window.step, constant=False)
 
     def part(self, part: Part, window: Window | None) -> Value:
-        """The value of a part of a descriptor."""
+        """Return the value of a part of a descriptor."""
         if isinstance(part, Leaf):
             return self.scaled(self.leaf(leaf_map(part), window), part)
         if isinstance(part, Const):
@@ -77,7 +77,7 @@ class Frames:
         return self.builder.op("add", *children)
 
     def scaled(self, value: Value, part: Part) -> Value:
-        """The value times the scale of the leaf's sources."""
+        """Multiply a value by the scale of a leaf's sources."""
         scales = {source.scale for source in part.sources()}
         if scales == {1.0}:
             return value
@@ -86,12 +86,12 @@ class Frames:
         return self.builder.op("scale", value, by=scales.pop())
 
     def kept(self, value: Value, part: Part, window: Window | None) -> Value:
-        """The value where the part can be computed, else zero."""
+        """Return the value where the part can be computed, else zero."""
         mask = None if window is None else self.can_part(part, self.when(window))
         return value if mask is None else self.builder.op("keep", self.expanded(value, window), mask)
 
     def chosen(self, first: Value, second: Value, part: Part, window: Window | None) -> Value:
-        """``first`` where the part can be computed, else ``second``."""
+        """Return ``first`` where the part can be computed, else ``second``."""
         mask = None if window is None else self.can_part(part, self.when(window))
         if mask is None:
             return first
@@ -99,7 +99,7 @@ class Frames:
                                dim=first.dim, constant=False)
 
     def leaf(self, table: LeafMap, window: Window | None) -> Value:
-        """The rows that a leaf forwards."""
+        """Return the rows that a leaf forwards."""
         if all(self.times.constant[n] for n in table.nodes):
             if len(set(table.nodes)) == 1:
                 return self.values[table.nodes[0]]
@@ -120,24 +120,24 @@ class Frames:
         return rows
 
     def _by_residue(self, table: LeafMap, node: int, window: Window) -> Value:
-        """The rows of one node at times that depend on t mod the leaf's modulus."""
+        """Return the rows of one node at times that depend on t modulo the leaf's modulus."""
         if self.times.constant[node]:
             return self.expanded(self.values[node], window)
         return self._rows_at(node, self._moved(table, node, self.when(window)))
 
     def _rows_at(self, node: int, when: When) -> Value:
-        """Rows of a node at some times. Missing ones are copies of its last or first."""
+        """Return rows of a node at some times. Missing rows are copies of the first or last row."""
         value, source = self.available(node), self.times.windows[node]
         rows = self.builder.op("rows_of", when.times, value, lo=source.lo, hi=source.hi, step=source.step, dim=0)
         return self.builder.op("take_rows", value, rows)
 
     def row_numbers(self, node: int, times: Value, x: Value) -> Value:
-        """The rows of ``x``, which has those of a node, at some times; perhaps outside it."""
+        """Return the numbers of the rows of ``x``, a value of the node, at some times; perhaps outside ``x``."""
         source = self.times.windows[node]
         return self.builder.op("row_numbers", times, x, lo=source.lo, hi=source.hi, step=source.step, dim=0)
 
     def own_times(self, node: int, x: Value) -> When:
-        """The times of the rows of ``x``, which has those of a node."""
+        """Return the times of the rows of ``x``, a value of the node."""
         source = self.times.windows[node]
         if self.kept_frames is None:
             return self.when(source)
@@ -146,7 +146,7 @@ class Frames:
                     -ALWAYS if self.chunks else source.lo, source.hi)
 
     def _moved(self, table: LeafMap, node: int, when: When) -> When:
-        """The times at which a leaf reads a node."""
+        """Return the times at which a leaf reads a node."""
         offsets = tuple(o if n == node else 0 for o, n in zip(table.offsets, table.nodes, strict=True))
         moved = self.builder.shared("table_int", when.times, table=offsets)
         if table.fixed:
@@ -154,7 +154,7 @@ class Frames:
         return When(self.builder.shared("int_sum", when.times, moved), when.lo + min(offsets), when.hi + max(offsets))
 
     def read(self, node: int, offset: int, window: Window) -> Value:
-        """Rows of a node at the window's times plus an offset. Missing ones are copies of its last or first."""
+        """Return rows of a node at the window's times plus an offset. Missing rows are copies of the first or last."""
         value = self.values[node]
         if value.is_constant:
             return value
@@ -175,14 +175,14 @@ class Frames:
         return self.builder.op("slice_time", value, start=start, later_start=later, stop=stop, step=step)
 
     def _is_growing(self, node: int) -> bool:
-        """Whether it may take several chunks of a stream until a node has as many frames as later chunks read."""
+        """Return whether a node may need several chunks of a stream to have all frames that later chunks read."""
         if self.kept_frames is None or self.chunks:
             return False
         source = self.times.windows[node]
         return (source.hi - source.lo) // source.step + 1 < self.kept_frames[node]
 
     def available(self, node: int) -> Value:
-        """The rows of a node that exist: in a stream, those left by earlier chunks, and the new ones."""
+        """Return all existing rows of a node: in a stream, the rows kept from earlier chunks and the new ones."""
         value, kept = self.values[node], self.kept_frames[node] if self.kept_frames else 0
         if value.is_constant or not kept:
             return value
@@ -195,13 +195,13 @@ class Frames:
     # -- where rows can be computed --------------------------------------------------------------------------------
 
     def when(self, window: Window) -> When:
-        """The times of a window."""
+        """Return the times of a window."""
         self._know_time()
         times = self.builder.shared("times", lo=window.lo, hi=window.hi, step=window.step)
         return When(times, window.lo, window.hi)
 
     def _know_time(self) -> None:
-        """Let each chunk of a stream tell the next one the time at which it begins."""
+        """Add the state with the time at which a chunk of a stream begins, unless it exists."""
         if self.kept_frames is not None and STREAM_TIME not in self.builder.names:
             state = self.builder.state(STREAM_TIME, 1, 1, 1)
             scope, self.builder.scope = self.builder.scope, ""
@@ -210,7 +210,7 @@ class Frames:
             self.builder.scope = scope
 
     def shifted(self, when: When, offset: int) -> When:
-        """The times plus an offset."""
+        """Return the times plus an offset."""
         if not offset:
             return when
         return When(self.builder.shared("int_add", when.times, value=offset), when.lo + offset, when.hi + offset)
@@ -228,7 +228,7 @@ class Frames:
         return self.builder.shared("is_in", when.times, lo=max(interval.lo, -ALWAYS), hi=min(interval.hi, ALWAYS))
 
     def can_node(self, i: int, when: When) -> Value | None:
-        """At which times a node can be computed: booleans, or None for all."""
+        """Return a mask of the times at which a node can be computed; None for all times."""
         interval, node = self.times.computable[i], self.nnet.nodes[i]
         if self.times.constant[i]:
             return None
@@ -248,7 +248,7 @@ class Frames:
         return mask
 
     def can_part(self, part: Part, when: When) -> Value | None:
-        """The same for a part of a descriptor."""
+        """Return a mask of the times at which a part of a descriptor can be computed; None for all times."""
         if isinstance(part, IfDefined | Const):
             return None
         if isinstance(part, Failover):

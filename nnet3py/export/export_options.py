@@ -1,4 +1,4 @@
-"""What is exported from a model, and how. Light."""
+"""Options of exporting a model. Light."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ EDGES = ("repeat", "given", "none")
 
 @dataclass
 class ExportOptions:
-    """What is exported from a model, and how: for :func:`nnet3py.export_onnx` and :func:`nnet3py.to_torch`.
+    """Options of exporting a model, for :func:`nnet3py.export_onnx` and :func:`nnet3py.to_torch`.
 
     Attributes
     ----------
-    output : the node whose values are the output; ``*`` for all outputs of the network
+    output : name of the node whose values are the output; ``*`` for all outputs of the network
     edges : "repeat": inputs are whole utterances, whose first and last frames are repeated as in ``nnet3-compute``;
         "given": inputs have the frames of context around them; "none": one row of output for each utterance, as in
         ``nnet3-xvector-compute``
-    frame_subsampling_factor : input frames for each row of output; None: as the model's folder says, else 1
-    use_priors : subtract the logs of the priors of the model, which must be an acoustic model
-    log_softmax, apply_exp : end with a log-softmax, as of a chain model's output; end with an exponential
-    collapse : merge affine components that follow each other, as ``nnet3-compute`` does
-    streaming : ONNX only: make a model that takes chunk after chunk, with explicit states
+    frame_subsampling_factor : input frames for each row of output; None for that of the model's folder, else 1
+    use_priors : whether the logs of the priors are subtracted; only for acoustic models
+    log_softmax, apply_exp : whether a log-softmax (for a chain model's output), or an exponential, follows the output
+    collapse : whether consecutive affine components are merged, as ``nnet3-compute`` does
+    streaming : ONNX only: whether the model computes chunk by chunk, with explicit states
     chunk_outputs : rows of output for each chunk of a stream, for the metadata; 0: any number
-    fixed_chunks : ONNX only: with ``chunk_outputs``, make all chunks of a stream alike, from the first on
-    comment, metadata : a line for the metadata, and more of them, ``key=value,key=value``
+    fixed_chunks : ONNX only, with ``chunk_outputs``: whether all chunks of a stream are alike, from the first on
+    comment, metadata : comment in the metadata, and further metadata, ``key=value,key=value``
     """
 
     output: str = opt("output", "output", f"Node whose values are the output; '{ALL_OUTPUTS}' for all outputs of the "
@@ -65,7 +65,7 @@ class ExportOptions:
         self.more_metadata()
 
     def more_metadata(self) -> dict[str, str]:
-        """The given metadata by key. Raises UsageError for anything but key=value."""
+        """Return the given metadata by key. Raises UsageError for anything but key=value."""
         pairs = [pair.partition("=") for pair in self.metadata.split(",") if pair]
         for key, equals, _ in pairs:
             if not (key.strip() and equals):
@@ -74,7 +74,7 @@ class ExportOptions:
 
 
 class ExportSettings(TypedDict, total=False):
-    """The attributes of :class:`ExportOptions` by name, for functions that take them one by one."""
+    """Attributes of :class:`ExportOptions` by name, for functions with keyword arguments."""
 
     output: str
     edges: str

@@ -1,26 +1,28 @@
-"""ONNX files as networks: those made here, whose metadata hold the network, and those of other programs."""
+"""``nnet3py.from_onnx``: ONNX files as networks, both files of nnet3py, which contain the network, and others.
+
+:func:`set_from_onnx` puts the weights of a file of nnet3py, perhaps trained further elsewhere, back into its network.
+"""
 from __future__ import annotations
 
 import logging
 import os
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, acoustic_model
-from nnet3py.errors import FormatError, UsageError
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
-from nnet3py.export.network_text import network_of_text
-from nnet3py.export.onnx_graph import NETWORK
-from nnet3py.export.onnx_import import PADDING, ForeignNetwork, foreign_network
-from nnet3py.export.onnx_reading import OnnxFile, read_onnx
-from nnet3py.export.onnx_weights import set_weights
-from nnet3py.export.plain_weights import named_arrays
+from nnet3py.export.models import graph_of
+from nnet3py.export.onnx_graph import NETWORK, linear_name, linear_weight
+from nnet3py.export.onnx_import import PADDING, ForeignNetwork, OnnxFile, foreign_network, read_onnx
+from nnet3py.export.operations import Graph, Op, all_ops
+from nnet3py.export.plain_weights import all_components, batch_norm_arrays, named_arrays, network_of_text, set_arrays
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger("nnet3py.export")
 
-# metadata of what the export put after the network
+# metadata of operations that the export added after the network
 _AFTER = {"use_priors": "subtracts the logs of priors", "log_softmax": "ends with a log-softmax",
           "apply_exp": "ends with an exponential"}
 
@@ -32,35 +34,35 @@ def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathL
               padding: str = "zeros") -> AcousticModel: ...
 def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathLike[str] | None = None, *,
               padding: str = "zeros") -> Nnet | AcousticModel:
-    """Make a network of an ONNX file, of this package or of another program such as PyTorch.
+    """Make a network from an ONNX file of nnet3py or of another program such as PyTorch.
 
-    A file of :func:`export_onnx` becomes the network that was exported, with the weights that are in the file: in the
-    form for inference, or with ``collapse=False`` in every respect as it was. What the export added after the network
-    (priors, log-softmax, exponential) is not part of it.
+    A file of :func:`export_onnx` becomes the exported network with the weights in the file: in the form for inference,
+    or, with ``collapse=False``, exactly as it was. What the export added after the network (priors, log-softmax,
+    exponential) is not part of the result.
 
-    The graph of another file must compute columns for each frame, of an input of frames and perhaps of a vector for
-    each sequence, which becomes ``ivector``; docs/export.md lists the operators. Its outputs are called ``output``, and
-    if there are more, as in the file. Where the graph reduces the number of frames, outputs are for every second, third
-    or so frame (``frame_subsampling_factor``). The logger ``nnet3py.export`` says which rows of the graph are which
+    The graph of another file must compute columns for each frame, from an input of frames and perhaps a vector for each
+    sequence, which becomes ``ivector``; docs/export.md lists the operators. The output is called ``output``; further
+    outputs keep their names. If the graph reduces the number of frames, there is an output for every second, third, ...
+    frame (``frame_subsampling_factor``). The logger ``nnet3py.export`` reports which rows of the graph are which
     frames.
 
     Parameters
     ----------
     path : the file; weights may be in another file beside it
-    like : an acoustic model, its file or its folder, whose transition model and priors the result gets
-    padding : of convolutions of another program's file: "zeros", as in the graph, so that results depend on where
-        chunks end (``frames_per_chunk``); or "replicate", a network with context, whose outputs differ from the
-        graph's at the beginning and the end, where the first and last frames are repeated
+    like : acoustic model, its file or its folder, whose transition model and priors the result gets
+    padding : treatment of the zeros that convolutions of another program's file read beyond the ends: "zeros", as in
+        the graph, with outputs that depend on where chunks end (``frames_per_chunk``); or "replicate", a network with
+        context, whose outputs differ from the graph's at both ends, where the first and last frames are repeated
 
     Returns
     -------
-    A network, or with ``like`` an acoustic model
+    A network, or an acoustic model if ``like`` is given
 
     Raises
     ------
-    FormatError : a file that is not ONNX, or one of ours whose weights another program changed in form
-    ShapeError : an output that is not as wide as ``like`` has pdfs
-    Nnet3Error : an operator that no network has, with its node; the package onnx is not installed
+    FormatError : a file that is not ONNX, or a file of nnet3py in which another program changed the form of the weights
+    ShapeError : an output whose dimension is not the number of pdfs of ``like``
+    Nnet3Error : an operator without counterpart, with its node; the package onnx is not installed
     """
     if padding not in PADDING:
         raise UsageError(f"padding={padding!r}: expected {' or '.join(map(repr, PADDING))}")
@@ -69,7 +71,7 @@ def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathL
 
 
 def imported(file: OnnxFile, padding: str = PADDING[0]) -> tuple[Nnet, ForeignNetwork | None]:
-    """The network of a file, and how it belongs to the graph, if that is another program's.
+    """Return the network of a file, and its relation to the graph for a file of another program, else None.
 
     Raises as :func:`from_onnx`.
     """
@@ -81,7 +83,7 @@ def imported(file: OnnxFile, padding: str = PADDING[0]) -> tuple[Nnet, ForeignNe
 
 
 def _own_network(file: OnnxFile) -> Nnet:
-    """The network of a file that was made here."""
+    """Return the network of a file of nnet3py."""
     nnet = network_of_text(file.metadata[NETWORK], sum(array.nbytes for array in file.arrays.values()), file.path)
     factor, edges = file.metadata.get("frame_subsampling_factor", ""), file.metadata.get("edges", "")
     if not factor.isdecimal() or factor == "0":
@@ -112,3 +114,116 @@ def _log(file: OnnxFile, foreign: ForeignNetwork, padding: str) -> None:
                        "(frames_per_chunk), or import it with padding='replicate'", file.path)
     elif foreign.is_recurrent:
         logger.info("%s is recurrent: its outputs are those of whole utterances (frames_per_chunk)", file.path)
+
+
+# -- weights of files of nnet3py ---------------------------------------------------------------------------------------
+
+STATISTICS = 1e-5        # relative tolerance: scale and offset are rounded from mean and variance in float32
+
+
+def set_from_onnx(nnet: Nnet, path: str | os.PathLike[str]) -> list[str]:
+    """Put the weights of an ONNX file of :func:`export_onnx` into its network, in place; return the changed names.
+
+    Weights equal to those that the network would export keep every byte. Batch normalization gets the mean and variance
+    that correspond to its scales and offsets in the file.
+
+    Raises
+    ------
+    FormatError : a file that is not ONNX, or not of nnet3py
+    ShapeError : weights of another shape
+    Nnet3Error : changed numbers that combine several parameters, such as those of merged components
+    """
+    file = read_onnx(path)
+    if not file.is_own:
+        raise FormatError("the ONNX file was not made by nnet3py", path=file.path,
+                          hint="nnet3-import FILE.onnx NNET-OUT makes a network of its graph, if there is one")
+    return set_weights(nnet, file, _options_of(file.metadata, file.path))
+
+
+def set_weights(nnet: Nnet, file: OnnxFile, options: ExportOptions) -> list[str]:
+    """Put the weights of a file that was read into a network, as :func:`set_from_onnx`.
+
+    ``options`` : the options with which the file was exported
+    """
+    graph, initializers = graph_of(nnet, options), file.arrays
+    arrays = named_arrays(nnet)
+    given: dict[str, np.ndarray] = {}
+    for op in all_ops(graph):
+        if op.kind == "linear":
+            _take_linear(graph, op, initializers, arrays, given)
+    taken = {op.settings["weight"] for op in all_ops(graph) if op.kind == "linear"}
+    for op in all_ops(graph):
+        if op.kind == "batch_norm":
+            taken |= {op.settings["scale"], op.settings["offset"]}
+            given |= _batch_norm(graph, op, initializers, all_components(nnet)[op.settings["component"]])
+    for weight in graph.weights.values():
+        if weight.name in taken:
+            continue
+        array = initializers.get(weight.name)
+        if array is None or not weight.component or _same(array, weight.array):
+            continue
+        if weight.name not in arrays or not weight.is_parameter:
+            raise _not_one(weight.name)
+        given[weight.name] = array
+    return set_arrays(nnet, given, file.path)
+
+
+def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arrays: dict[str, np.ndarray],
+                 given: dict[str, np.ndarray]) -> None:
+    """Put the matrix of an affine component, or some of its columns, into ``given`` if it changed."""
+    name, target = linear_name(op.settings), op.settings["weight"]
+    expected = linear_weight(graph, op.settings)
+    if name not in initializers:
+        raise ShapeError(f"the file has no '{name}'", "was the file quantized, or changed by another program?")
+    array = initializers[name]
+    if array.shape != expected.shape:
+        raise ShapeError(f"'{name}' has shape {array.shape}, expected {expected.shape}")
+    if _same(array, expected):
+        return
+    if target not in arrays:
+        raise _not_one(target)
+    matrix = given.setdefault(target, arrays[target].copy())
+    begin = 0
+    for first, end in op.settings["columns"] or ((0, matrix.shape[1]),):
+        matrix[:, first:end] = array[begin:begin + end - first].T
+        begin += end - first
+
+
+def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], component: Any) -> dict[str, np.ndarray]:
+    """Return the statistics of batch normalization if its scales or offsets in the file changed, else nothing."""
+    names = op.settings["scale"], op.settings["offset"]
+    expected = [graph.weights[name].array for name in names]
+    arrays = [initializers.get(name, array) for name, array in zip(names, expected, strict=True)]
+    if [array.shape for array in arrays] != [array.shape for array in expected]:
+        raise ShapeError(f"'{names[0]}' has shape {arrays[0].shape}, expected {expected[0].shape}")
+    if all(np.allclose(array, own, STATISTICS, 0.0) for array, own in zip(arrays, expected, strict=True)):
+        return {}
+    scale, offset = (array.astype(np.float64) for array in arrays)
+    epsilon, rms = float(component.epsilon), float(component.target_rms)
+    largest = rms / np.sqrt(epsilon)
+    if not ((scale > 0.0) & (scale <= largest * (1.0 + STATISTICS))).all():
+        raise Nnet3Error(f"'{names[0]}' was changed to what batch normalization cannot compute: its scales are above 0 "
+                         f"and at most {largest:g}", "keep it as it is, and add what changes it as a layer")
+    variance = np.maximum((rms / scale)**2 - epsilon, 0.0)
+    return batch_norm_arrays(op.settings["component"], component, -offset / scale, variance)
+
+
+def _same(array: np.ndarray, expected: np.ndarray) -> bool:
+    return array.shape == expected.shape and np.array_equal(array, expected)
+
+
+def _not_one(name: str) -> Nnet3Error:
+    return Nnet3Error(f"'{name}' was changed, but it is made from several parameters of the network",
+                      "export with --collapse=false to train in the other program")
+
+
+def _options_of(metadata: dict[str, str], path: str) -> ExportOptions:
+    """Return the options with which the file was exported, as far as its weights depend on them."""
+    try:
+        is_stream = metadata["streaming"] == "1"
+        return ExportOptions(
+            output=metadata["exported_output"], frame_subsampling_factor=int(metadata["frame_subsampling_factor"]),
+            collapse=metadata["collapsed"] == "1", streaming=is_stream,
+            edges="given" if is_stream else metadata["edges"])
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"the metadata of the ONNX file are damaged: {error}", path=path) from error

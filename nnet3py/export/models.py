@@ -1,4 +1,4 @@
-"""From a model to the list of operations: which outputs, in which form, with what metadata."""
+"""From a model to its list of operations: selection of outputs, form for inference, metadata."""
 from __future__ import annotations
 
 import math
@@ -12,8 +12,8 @@ from nnet3py.components.normalize import BatchNormComponent
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import limits
 from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
-from nnet3py.export.network_text import as_it_is
 from nnet3py.export.operations import Graph, InputSpec
+from nnet3py.export.plain_weights import as_it_is
 from nnet3py.export.walk import GraphOptions, Walk
 from nnet3py.network.inference import compute_only, prepare_for_test
 from nnet3py.network.model_file import read_nnet
@@ -25,16 +25,16 @@ from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_tes
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
-VERSION = "1"                  # of the metadata
+VERSION = "1"                  # version of the metadata
 
 
 def read(model: Nnet | AcousticModel | str | os.PathLike[str],
          use_priors: bool = False) -> tuple[Nnet, np.ndarray | None]:
-    """The network of a model, and its priors if requested.
+    """Return the network of a model, and its priors if requested.
 
     Raises
     ------
-    Nnet3Error : a file that cannot be read, or priors of a model that has none
+    Nnet3Error : a file that cannot be read, or missing priors
     """
     from nnet3py.acoustic_model import AcousticModel, read_model
 
@@ -50,7 +50,7 @@ def read(model: Nnet | AcousticModel | str | os.PathLike[str],
 
 
 def select_outputs(nnet: Nnet, output: str) -> Nnet:
-    """A copy with one node as ``output``, or with all outputs, and only what they need."""
+    """Return a copy with one node as ``output``, or with all outputs, without nodes that are not needed."""
     nnet = nnet.copy()
     if output != ALL_OUTPUTS:
         compute_only(nnet, output)
@@ -61,7 +61,7 @@ def select_outputs(nnet: Nnet, output: str) -> Nnet:
 
 
 def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
-    """The network in the form that is exported; in place."""
+    """Bring a network into the form that is exported, in place; return it."""
     if collapse:
         return prepare_for_test(nnet)
     set_batchnorm_test_mode(nnet, True)
@@ -78,11 +78,13 @@ def begin_statistics(nnet: Nnet) -> None:
 
 def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions,
              needs_statistics: bool = True) -> Graph:
-    """The operations of a model; with ``needs_statistics`` false also of one that has not been trained yet.
+    """Return the operations of a model.
+
+    ``needs_statistics`` : whether batch normalization without statistics is an error
 
     Raises
     ------
-    Nnet3Error : what cannot be exported, all of it
+    Nnet3Error : a network that cannot be exported, with all reasons
     """
     options.check()
     nnet, priors = read(model, options.use_priors)
@@ -114,7 +116,7 @@ def _check_chunks(chunk_outputs: int, unit: int) -> None:
 
 
 def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> dict[str, str]:
-    """The sizes of a stream's chunks, as far as they are known."""
+    """Return the sizes of a stream's chunks, as far as they are fixed."""
     factor = graph.frame_subsampling_factor
     shift = options.chunk_outputs * factor
     if graph.fixed:
@@ -125,7 +127,7 @@ def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> di
 
 
 def _chunk_sizes(length: int, shift: int) -> dict[str, str]:
-    """How many frames first and later chunks have, under all names that classes of sherpa-onnx use."""
+    """Return the frames of the first and of later chunks, under all names that classes of sherpa-onnx use."""
     return {**dict.fromkeys(("chunk_length", "window_size", "T"), str(length)),
             **dict.fromkeys(("chunk_shift", "decode_chunk_len"), str(shift))}
 

@@ -1,21 +1,318 @@
-"""What the rules for ONNX operators work with: an operator with its inputs, and the network in the making."""
+"""Data of the import rules: values of the graph as columns and frames of nodes, operators, the network being built."""
 from __future__ import annotations
 
+import math
 import re
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from nnet3py.export.network_builder import NetworkBuilder
-from nnet3py.export.onnx_tensors import Axis, CannotBe, Tensor
+from nnet3py.errors import Nnet3Error
+from nnet3py.export.plain_weights import set_arrays
+from nnet3py.network.nnet import Nnet
 
-_MADE_UP = re.compile(r"^(onnx::|val_|_v_|/|\d)")          # names of weights that exporters made
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_FIXED = "is the number of frames or sequences fixed in the graph? export it with any number of both"
+BATCH, TIME, FEATURES = "sequences", "frames", "columns"
+
+
+class CannotBe(Nnet3Error):
+    """Error for what no network can compute; the caller adds the operator and its node."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """Factor of the size of an axis: sequences, frames, or some columns."""
+
+    kind: str
+    size: int
+
+
+Axis = tuple[Atom, ...]      # row-major: the last atom varies fastest; () for an axis of size 1
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """Value of the graph.
+
+    Row r of its axis of frames is the value of node ``source`` at time ``step * r + shift``.
+
+    Attributes
+    ----------
+    axes : the atoms of each axis
+    stored : atoms of the node's columns, the last varying fastest
+    source : descriptor without offset
+    before, after : rows of zeros at both ends of the axis of frames, which the node lacks
+    early, late : frames before the first and after the last row for which the node has values, too
+    is_constant : whether the value is the same at all times
+    is_input : whether the value is the network's input, perhaps with its axes in another order
+    """
+
+    axes: tuple[Axis, ...]
+    stored: Axis
+    source: str
+    step: int = 1
+    shift: int = 0
+    before: int = 0
+    after: int = 0
+    early: int = 0
+    late: int = 0
+    is_constant: bool = False
+    is_input: bool = field(default=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return tuple(math.prod(atom.size for atom in axis) for axis in self.axes)
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of the node."""
+        return math.prod(atom.size for atom in self.stored)
+
+    @property
+    def node(self) -> str:
+        """Name of the node that the descriptor reads."""
+        return next(name for name in _NAME.findall(self.source) if name not in ("Scale", "Offset", "ReplaceIndex"))
+
+    @property
+    def columns(self) -> Axis:
+        """Atoms of columns in the order of the axes."""
+        return tuple(atom for axis in self.axes for atom in axis if atom.kind == FEATURES)
+
+    @property
+    def time_axis(self) -> int:
+        """Number of the axis that has the frames and nothing else; -1 for none."""
+        return next((i for i, axis in enumerate(self.axes) if [atom.kind for atom in axis] == [TIME]), -1)
+
+    def is_columns(self, axis: int) -> bool:
+        """Return whether an axis has columns only, perhaps a single one."""
+        return all(atom.kind == FEATURES for atom in self.axes[axis])
+
+    def with_node(self, source: str, axes: tuple[Axis, ...] | None = None, stored: Axis | None = None) -> Tensor:
+        """Return the value of another node at the same times."""
+        return replace(self, source=source, axes=self.axes if axes is None else axes,
+                       stored=self.stored if stored is None else stored, is_input=False)
+
+    # -- axes ------------------------------------------------------------------------------------------------------
+
+    def transposed(self, order: Sequence[int]) -> Tensor:
+        """Permute the axes."""
+        return replace(self, axes=tuple(self.axes[i] for i in order))
+
+    def reshaped(self, shape: Sequence[int]) -> Tensor:
+        """Reshape; atoms of columns are split where necessary. Raises CannotBe if frames would be split."""
+        if math.prod(shape) != math.prod(self.shape):
+            raise CannotBe(f"its shape {self.shape} cannot become {tuple(shape)}", _FIXED)
+        waiting = deque(atom for axis in self.axes for atom in axis)
+        parts: dict[Atom, Axis] = {}
+        axes: list[Axis] = []
+        for size in shape:
+            axis: list[Atom] = []
+            left = size
+            while left > 1 or (size == 1 and not axis and waiting and waiting[0].size == 1):
+                atom = waiting.popleft()
+                if left % atom.size:
+                    if atom.kind != FEATURES or atom.size % left:
+                        raise CannotBe(f"its shape {self.shape} cannot become {tuple(shape)}: {atom.kind} would be "
+                                       "mixed", _FIXED)
+                    parts[atom] = Atom(FEATURES, left), Atom(FEATURES, atom.size // left)
+                    atom, rest = parts[atom]
+                    waiting.appendleft(rest)
+                axis.append(atom)
+                left //= atom.size
+            axes.append(tuple(axis))
+        if axes:
+            axes[-1] += tuple(waiting)                      # atoms of size 1
+        return replace(self, axes=tuple(axes), stored=_taken_apart(self.stored, parts))
+
+    def without_axes(self, axes: Sequence[int]) -> Tensor:
+        """Remove axes of size 1."""
+        return replace(self, axes=tuple(axis for i, axis in enumerate(self.axes) if i not in axes))
+
+    def with_axes(self, places: Sequence[int]) -> Tensor:
+        """Insert axes of size 1 at these places of the result."""
+        axes = deque(self.axes)
+        rank = len(self.axes) + len(places)
+        return replace(self, axes=tuple(() if i in places else axes.popleft() for i in range(rank)))
+
+    # -- columns ---------------------------------------------------------------------------------------------------
+
+    def column_order(self, atoms: Axis | None = None) -> np.ndarray:
+        """Return int64 (dim,), for each column of the node its number in an array of ``atoms``.
+
+        ``atoms`` are those of the columns in any order; None for the order of the axes.
+        """
+        atoms = self.columns if atoms is None else atoms
+        numbers = np.arange(self.dim).reshape([atom.size for atom in atoms])
+        return numbers.transpose([atoms.index(atom) for atom in self.stored]).reshape(-1)
+
+    def as_stored(self, array: np.ndarray) -> np.ndarray:
+        """Return float32 (dim,), a constant array in the order of the node's columns.
+
+        Raises CannotBe for an array that differs between frames or sequences, or has other axes.
+        """
+        if array.ndim > len(self.axes):
+            raise CannotBe(f"an array of shape {array.shape} makes more axes than {len(self.axes)}")
+        array = array.reshape((1,) * (len(self.axes) - array.ndim) + array.shape)
+        sizes: list[int] = []
+        for number, axis in enumerate(self.axes):
+            size, own = int(array.shape[number]), self.shape[number]
+            if size not in (1, own) or (size > 1 and any(atom.kind != FEATURES for atom in axis)):
+                raise CannotBe(f"an array of shape {array.shape} is not the same for all frames of a value of shape "
+                               f"{self.shape}")
+            sizes.append(own if all(atom.kind == FEATURES for atom in axis) else 1)
+        whole = np.broadcast_to(array, sizes)
+        return whole.reshape(-1)[self.column_order()].astype(np.float32)
+
+
+def _taken_apart(atoms: Axis, parts: dict[Atom, Axis]) -> Axis:
+    result: Axis = ()
+    for atom in atoms:
+        result += _taken_apart(parts[atom], parts) if atom in parts else (atom,)
+    return result
+
+
+def columns_of(size: int) -> Axis:
+    """Return an axis of ``size`` columns."""
+    return (Atom(FEATURES, size),) if size > 1 else ()
+
+
+# -- the network being built -------------------------------------------------------------------------------------------
+
+_INPUTS_AND_OUTPUTS = ("input", "output", "ivector")      # taken; other programs often give them to layers
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass
+class Layer:
+    """Component and its component node, both with one name.
+
+    Attributes
+    ----------
+    settings : options of the config line, after the type
+    arrays : parameters by attribute of the component
+    """
+
+    name: str
+    type: str
+    settings: str
+    input: str
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class NetworkBuilder:
+    """Builder of a network from nodes in the order of computation, with unique and valid names."""
+
+    def __init__(self) -> None:
+        self._inputs: list[str] = []
+        self._layers: list[Layer] = []
+        self._ranges: dict[int, list[str]] = {}
+        self._outputs: list[str] = []
+        self._names: set[str] = set(_INPUTS_AND_OUTPUTS)
+
+    def input(self, name: str, dim: int) -> None:
+        """Add an input node."""
+        self._inputs.append(f"input-node name={name} dim={dim}")
+
+    def output(self, name: str, descriptor: str) -> None:
+        """Add an output node; the name of all but ``output`` is made unique."""
+        name = name if name == "output" else self.new_name(name)
+        self._outputs.append(f"output-node name={name} input={descriptor}")
+
+    def new_name(self, hint: str) -> str:
+        """Return an unused valid name similar to ``hint``."""
+        plain = _NO_NAME.sub("_", hint).strip(".") or "layer"
+        plain = f"{plain}.affine" if plain in _INPUTS_AND_OUTPUTS else plain
+        plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
+        name, count = plain, 1
+        while name in self._names:
+            count += 1
+            name = f"{plain}_{count}"
+        self._names.add(name)
+        return name
+
+    def layer(self, hint: str, kind: str, settings: str, descriptor: str,
+              arrays: Mapping[str, np.ndarray] | None = None) -> str:
+        """Add a component of type ``kind`` with its node; return their name."""
+        name = self.new_name(hint)
+        self.named_layer(name, kind, settings, descriptor, arrays)
+        return name
+
+    def named_layer(self, name: str, kind: str, settings: str, descriptor: str,
+                    arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        """Add a component and node with a name from :meth:`new_name`, for nodes that are read before they are made."""
+        self._layers.append(Layer(name, kind, settings, descriptor, dict(arrays or {})))
+
+    def affine(self, hint: str, weight: np.ndarray, bias: np.ndarray | None, descriptor: str) -> str:
+        """Add an affine or linear map; return its name.
+
+        ``weight`` is float (outputs, inputs), ``bias`` float (outputs,) or None.
+        """
+        name = self.new_name(hint)
+        self.named_affine(name, weight, bias, descriptor)
+        return name
+
+    def named_affine(self, name: str, weight: np.ndarray, bias: np.ndarray | None, descriptor: str) -> None:
+        """Add an affine or linear map with a name from :meth:`new_name`."""
+        dims = f"input-dim={weight.shape[1]} output-dim={weight.shape[0]}"
+        if bias is None:
+            self.named_layer(name, "LinearComponent", dims, descriptor, {"params": weight})
+        else:
+            self.named_layer(name, "NaturalGradientAffineComponent", dims, descriptor,
+                             {"linear_params": weight, "bias_params": bias})
+
+    def add_bias(self, name: str, bias: np.ndarray, hint: str = "") -> str:
+        """Add a bias, float (outputs,), to a linear map that nothing reads yet, and perhaps rename it.
+
+        Returns its name; "" if the node is not a linear map.
+        """
+        layer = next((layer for layer in self._layers if layer.name == name and layer.type == "LinearComponent"), None)
+        if layer is None:
+            return ""
+        if hint:
+            self._names.discard(name)
+            layer.name = self.new_name(hint)
+        layer.type = "NaturalGradientAffineComponent"
+        layer.arrays = {"linear_params": layer.arrays["params"], "bias_params": bias}
+        return layer.name
+
+    def dim_range(self, hint: str, source: str, offset: int, dim: int) -> str:
+        """Add a dim-range node of columns ``offset`` to ``offset + dim`` of a node; return its name."""
+        name = self.new_name(hint)
+        self._ranges.setdefault(len(self._layers), []).append(
+            f"dim-range-node name={name} input-node={source} dim-offset={offset} dim={dim}")
+        return name
+
+    def is_layer(self, name: str) -> bool:
+        """Return whether ``name`` is an input node or a component node."""
+        return any(layer.name == name for layer in self._layers) or any(
+            line.split()[1] == f"name={name}" for line in self._inputs)
+
+    def network(self) -> Nnet:
+        """Make the network and set its parameters."""
+        lines = list(self._inputs)
+        for number, layer in enumerate(self._layers):
+            lines += self._ranges.get(number, [])
+            lines += [f"component name={layer.name} type={layer.type} {layer.settings}",
+                      f"component-node name={layer.name} component={layer.name} input={layer.input}"]
+        nnet = Nnet.from_config("\n".join([*lines, *self._ranges.get(len(self._layers), []), *self._outputs]) + "\n")
+        set_arrays(nnet, {f"{layer.name}.{attribute}": array for layer in self._layers
+                          for attribute, array in layer.arrays.items()})
+        return nnet
+
+
+# -- operators ---------------------------------------------------------------------------------------------------------
+
+_MADE_UP = re.compile(r"^(onnx::|val_|_v_|/|\d)")          # names of weights that exporters invented
 
 
 @dataclass(frozen=True)
 class NotMade:
-    """An output of an operator that no network has; ``reason`` is for whom it would be an input."""
+    """Output of an operator without counterpart; ``reason`` is for the error of an operator that reads it."""
 
     reason: str
 
@@ -25,14 +322,14 @@ Value = Tensor | NotMade | np.ndarray | None      # None: an optional input that
 
 @dataclass
 class OnnxOp:
-    """An operator of the graph.
+    """Operator of the graph.
 
     Attributes
     ----------
     kind : its type, such as ``Conv``
-    name : of the node
-    inputs : their values
-    input_names, output_names : of the graph
+    name : name of its node
+    inputs : values of its inputs
+    input_names, output_names : names in the graph
     attributes : by name; texts are ``str``
     """
 
@@ -44,30 +341,30 @@ class OnnxOp:
     attributes: dict[str, Any]
 
     def tensor(self, number: int = 0) -> Tensor:
-        """An input that is computed, with all its frames."""
+        """Return an input that depends on the network's input."""
         value = self.inputs[number] if number < len(self.inputs) else None
         if isinstance(value, NotMade):
             raise CannotBe(value.reason)
         if not isinstance(value, Tensor):
-            raise CannotBe(f"expected that its input {number} is computed from the network's input")
+            raise CannotBe(f"its input {number} does not depend on the network's input")
         return value
 
     def whole(self, number: int = 0) -> Tensor:
-        """The same, without rows of zeros."""
+        """Return an input that depends on the network's input, without rows of zeros."""
         value = self.tensor(number)
         if value.before or value.after:
             raise CannotBe("it follows a Pad, after which a network can only have a convolution")
         return value
 
     def array(self, number: int, what: str) -> np.ndarray:
-        """An input that is the same whatever the network is given."""
+        """Return a constant input; ``what`` names it in errors."""
         value = self.optional_array(number, what)
         if value is None:
             raise CannotBe(f"its {what} is not given")
         return value
 
     def optional_array(self, number: int, what: str) -> np.ndarray | None:
-        """The same, or None if the operator is not given it."""
+        """Return a constant input, or None if it is not given; ``what`` names it in errors."""
         value = self.inputs[number] if number < len(self.inputs) else None
         if isinstance(value, NotMade):
             raise CannotBe(value.reason)
@@ -76,12 +373,12 @@ class OnnxOp:
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         return self.attributes.get(name, default)
 
     @property
     def module(self) -> str:
-        """The name of the module whose weights it has, where that is known; or ""."""
+        """Name of the module whose weights the operator has; "" if unknown."""
         for name, value in zip(self.input_names, self.inputs, strict=True):
             module, _, last = name.rpartition(".")
             if isinstance(value, np.ndarray) and module and last.startswith(("weight", "bias")) \
@@ -91,7 +388,7 @@ class OnnxOp:
 
     @property
     def hint(self) -> str:
-        """A name for its component: that of its module where it was exported from, else that of the node."""
+        """Name for its component: that of the exported module, else that of the node."""
         if self.module:
             return self.module
         path = [part for part in self.name.strip("/").split("/") if part]
@@ -102,7 +399,7 @@ class OnnxOp:
 
 @dataclass(frozen=True)
 class Cutter:
-    """A Slice with constant limits, the only one that takes a value; ``output`` is what it makes of it."""
+    """Slice with constant limits that is the only reader of a value; ``output`` is the name of its result."""
 
     output: str
     starts: list[int]
@@ -111,7 +408,7 @@ class Cutter:
     steps: list[int]
 
     def part(self, axis: int, rank: int, size: int) -> range:
-        """What it leaves of an axis."""
+        """Return the rows of an axis that remain."""
         rows = range(size)
         for place, start, end, step in zip(self.axes, self.starts, self.ends, self.steps, strict=True):
             if place % rank == axis:
@@ -121,17 +418,17 @@ class Cutter:
 
 @dataclass
 class Context:
-    """The network in the making, and what there is to say about it.
+    """Network being built, and its properties.
 
     Attributes
     ----------
-    uses : how many operators and outputs of the graph take each value
+    uses : number of operators and outputs of the graph that read each value
     replicates : whether the first and last frames are repeated where the graph has zeros
-    repeated : frames before the first and after the last that the graph itself makes of these
+    repeated : frames before the first and after the last by which the graph repeats these
     has_zeros : whether zeros stand for frames before the first or after the last
-    is_recurrent : whether a frame depends on the one before it or after it
-    cutters : what takes only a part of a value, by the value's name
-    without_cut : outputs of those whose part was taken before
+    is_recurrent : whether a frame depends on the previous or next one
+    cutters : Slice operators by the value that they read
+    without_cut : outputs of Slice operators whose cut was done before
     """
 
     network: NetworkBuilder
@@ -144,22 +441,22 @@ class Context:
     without_cut: set[str] = field(default_factory=set)
 
     def at(self, x: Tensor, offset: int) -> str:
-        """The descriptor of a value some frames later."""
+        """Return the descriptor of a value ``offset`` frames later."""
         return x.source if x.is_constant else _later(x.source, offset)
 
     def node(self, x: Tensor, hint: str) -> Tensor:
-        """The value as a node of its own, which ranges of columns can be taken of."""
+        """Return the value as a node, which dim-range nodes can read."""
         if self.network.is_layer(x.source):
             return x
         return x.with_node(self.network.layer(hint, "NoOpComponent", f"dim={x.dim}", x.source))
 
     def copy(self, x: Tensor, hint: str) -> str:
-        """A second name for a value's node: a part of a descriptor cannot have one node with two factors."""
+        """Return a second name for a value's node, since one part of a descriptor cannot scale a node twice."""
         x = self.node(x, hint)
         return self.network.dim_range(f"{hint}.needed", x.source, 0, x.dim)
 
     def limited(self, x: Tensor, hint: str) -> Tensor:
-        """The value as a node that has no values before its first row and after its last."""
+        """Return the value as a node without values before its first row and after its last."""
         if not (x.early or x.late):
             return x
         x = self.node(x, hint)
@@ -172,7 +469,7 @@ class Context:
         return replace(x.with_node(name), early=0, late=0)
 
     def stored_as(self, x: Tensor, atoms: Axis, hint: str) -> Tensor:
-        """The value with its columns in another order, that of ``atoms``."""
+        """Return the value with its columns permuted to the order ``atoms``."""
         order = x.column_order(atoms)
         if np.array_equal(order, np.arange(x.dim)):
             return replace(x, stored=atoms)
@@ -181,11 +478,14 @@ class Context:
         return x.with_node(name, stored=atoms)
 
     def in_order(self, x: Tensor, hint: str) -> Tensor:
-        """The value with its columns in the order of its axes."""
+        """Return the value with its columns in the order of its axes."""
         return self.stored_as(x, x.columns, hint)
 
     def together(self, op: OnnxOp, first: Tensor, second: Tensor) -> tuple[Tensor, str]:
-        """Two values of the same frames and columns: the first, and the descriptor of the second at its times."""
+        """Match two values of the same frames and columns.
+
+        Returns the first, and the descriptor of the second at the times of the first.
+        """
         if first.is_constant and not second.is_constant:
             raise CannotBe("its first input is the same for all frames, and its second is not")
         second = self._like(op, first, second)
@@ -197,7 +497,7 @@ class Context:
         return first, self.at(second, second.shift - first.shift)
 
     def _like(self, op: OnnxOp, first: Tensor, second: Tensor) -> Tensor:
-        """The second value with its columns stored as those of the first."""
+        """Return the second value with its columns stored as those of the first."""
         rank = len(first.axes)
         if len(second.axes) < rank:
             second = second.with_axes(range(rank - len(second.axes)))

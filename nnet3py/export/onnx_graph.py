@@ -1,19 +1,27 @@
-"""The list of operations as an ONNX graph of standard operators."""
+"""The list of operations as an ONNX graph of standard operators, and ONNX models as files."""
 from __future__ import annotations
 
-from typing import Any
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error
-from nnet3py.export.network_text import network_text
+from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export.operations import STREAM_TIME, Graph, Loop, Op, State, Value, linear_weights
+from nnet3py.export.plain_weights import network_text
 from nnet3py.extras import load
+from nnet3py.io.specifiers import Medium, parse_wxfilename
+from nnet3py.io.streams import open_output
+
+if TYPE_CHECKING:
+    pass
 
 OPSET, IR_VERSION = 17, 8
-NETWORK = "network"      # the key of the metadata that hold the network without its weights
+NETWORK = "network"      # key of the metadata with the network without its weights
 TO_THE_END = 2**31 - 1
-LONG = 2**20             # frames after the first of a stream: beyond what any network looks back
+LONG = 2**20             # frames of a stream; more than any network looks back
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"}
 BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "matmul": "MatMul", "and": "And", "or": "Or",
           "int_sum": "Add"}
@@ -21,12 +29,12 @@ WITH_NUMBER = {"scale": ("Mul", "by"), "shift": ("Add", "by"), "at_least": ("Max
 
 
 def import_onnx() -> Any:
-    """The onnx package. Raises Nnet3Error with the command that installs it."""
+    """Import the package onnx. Raises Nnet3Error with the command that installs it."""
     return load("onnx", "ONNX files need", "onnx")
 
 
 def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:
-    """The matrix that a ``linear`` operation multiplies by, (inputs, outputs)."""
+    """Return the matrix of a ``linear`` operation as in the file, (inputs, outputs)."""
     array = graph.weights[settings["weight"]].array
     if settings["columns"] is not None:
         array = np.concatenate([array[:, begin:end] for begin, end in settings["columns"]], axis=1)
@@ -34,14 +42,14 @@ def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:
 
 
 def linear_name(settings: dict[str, Any]) -> str:
-    """The name of that matrix in the file."""
+    """Return the name of the matrix of a ``linear`` operation in the file."""
     if settings["columns"] is None:
         return str(settings["weight"])
     return settings["weight"] + "[" + ",".join(f"{b}:{e}" for b, e in settings["columns"]) + "]"
 
 
 class OnnxWriter:
-    """Writes one graph. ``model`` is the ONNX model."""
+    """Writer of one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.onnx = import_onnx()
@@ -54,7 +62,7 @@ class OnnxWriter:
         self.scope = ""
 
     def model(self) -> Any:
-        """The whole model, with its metadata."""
+        """Return the ONNX model with its metadata."""
         if self.graph.states and not self.graph.fixed:
             self._first_chunk()
         self._lengths()
@@ -75,14 +83,14 @@ class OnnxWriter:
         return model
 
     def _network(self) -> dict[str, str]:
-        """The metadata from which the file becomes a network again: all that its initializers do not have."""
+        """Return the metadata with the network: everything that the initializers lack."""
         if self.graph.network is None:
             return {}
         written = linear_weights(self.graph) | self.initializers.keys()
         left_out = {name for name, weight in self.graph.weights.items() if weight.is_parameter and name in written}
         return {NETWORK: network_text(self.graph.network, left_out)}
 
-    # -- small things ----------------------------------------------------------------------------------------------
+    # -- names and constants ---------------------------------------------------------------------------------------
 
     def _float_info(self, name: str, shape: list[Any]) -> Any:
         return self.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, shape)
@@ -104,12 +112,12 @@ class OnnxWriter:
         return self._float_info(state.name, ["N", frames, state.dim])
 
     def _first_chunk(self) -> None:
-        """``is_first``, (1,): whether this is the first chunk: earlier ones have left no frames."""
+        """Add ``is_first``, (1,): whether the states have no frames, as in the first chunk."""
         state = next(s for s in self.graph.states if s.frames_at_start == 0)
         self._add("Equal", [self._rows(state.name), self._constant([0])], ["is_first"])
 
     def _by_chunk(self, first: int, later: int) -> str:
-        """A number, (1,), that differs between the first and later chunks."""
+        """Return a number, (1,), that differs between the first and later chunks."""
         if first == later or not self.graph.states:
             return self._constant([first])
         if self.graph.fixed:
@@ -126,7 +134,7 @@ class OnnxWriter:
         return outputs[0]
 
     def _constant(self, values: Any, dtype: Any = np.int64) -> str:
-        """The name of an initializer with these numbers; equal ones are shared."""
+        """Return the name of an initializer with these numbers; equal ones are shared."""
         array = np.asarray(values, dtype)
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self.constants:
@@ -138,18 +146,18 @@ class OnnxWriter:
         return self._constant(number, np.float64 if like in self.doubles else np.float32)
 
     def _name(self, name: str) -> str:
-        """The name of an operation's input, which may be a weight as it is in the component."""
+        """Return the name of an operation's input; a weight becomes an initializer."""
         weight = self.graph.weights.get(name)
         if weight is not None and name not in self.initializers:
             self.initializers[name] = weight.array
         return name
 
     def _rows(self, value: str) -> str:
-        """The number of frames of a value, (1,)."""
+        """Return the number of frames of a value, (1,)."""
         return self._add("Slice", [self._add("Shape", [value]), *map(self._constant, ([1], [2]))])
 
     def _lengths(self) -> None:
-        """``batch`` (1,) and ``end``, the time of the last output."""
+        """Add ``batch``, (1,), and ``end``, the time of the last output."""
         spec = next((s for s in self.graph.inputs if s.has_time), self.graph.inputs[0])
         shape = self._add("Shape", [spec.name])
         self._add("Slice", [shape, *map(self._constant, ([0], [1]))], ["batch"])
@@ -171,11 +179,11 @@ class OnnxWriter:
         self._add("Mul", [self._add("Div", [last, self._constant(factor)]), self._constant(factor)], ["end"])
 
     def _stream_lengths(self, others: str) -> None:
-        """``span``, the time from a chunk's first output to its last; ``begin``, the time of the first; and ``end``.
+        """Add ``begin`` and ``end``, the times of a chunk's first and last output, and ``span``, the difference.
 
         Parameters
         ----------
-        others : how many frames a chunk has beyond those of the span
+        others : number of frames of a chunk beyond the span
         """
         self._add("Squeeze", [self._add("Sub", ["num_frames", others])], ["span"])
         begin = self._constant(0)
@@ -363,7 +371,7 @@ class OnnxWriter:
         self._add("Identity", [self._row(i[0], i[1], s)], o)
 
     def _row(self, times: str, x: str, s: dict[str, Any]) -> str:
-        """The rows of x at some times. In a stream counted from the end, as the first rows may be gone."""
+        """Return the rows of x at some times; in a stream counted from the end, as the first rows may be gone."""
         if self.graph.edges != "stream":
             row = self._add("Sub", [times, self._constant(s["lo"])])
             return row if s["step"] == 1 else self._add("Div", [row, self._constant(s["step"])])
@@ -380,7 +388,7 @@ class OnnxWriter:
                             self._constant(s["step"])], o)
 
     def _do_next_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        """The time wraps around at a multiple of the network's modulus, so that float32 can hold it."""
+        """Add the time of the next chunk, which wraps at a multiple of the modulus, so that float32 is exact."""
         moved = self._add("Add", ["span", self._constant(self.graph.frame_subsampling_factor)])
         period = s["again"] * -(-LONG // s["again"])
         again, twice = (self._constant(number, np.float32) for number in (period, 2 * period))
@@ -401,7 +409,7 @@ class OnnxWriter:
     # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
-        """A Scan over rounds of ``fold`` frames, each (N, fold, columns)."""
+        """Add a Scan over rounds of ``fold`` frames, each (N, fold, columns)."""
         self.scope = loop.scope
         if not loop.scanned:
             raise Nnet3Error(f"the recurrence of '{loop.scope}' has no input that changes with time")
@@ -423,7 +431,7 @@ class OnnxWriter:
             self._add("Slice", [y, start, end, self._constant([1])], [value.name])
 
     def _folded(self, name: str, value: Value, loop: Loop, missing: str) -> str:
-        """Frames in rounds, (N, rounds, fold, columns); rounds that are not full get frames of zeros."""
+        """Return frames in rounds, (N, rounds, fold, columns); incomplete rounds are padded with zeros."""
         if loop.fold == 1:
             return self._add("Unsqueeze", [name, self._constant([2])])
         zero, zeros = self._constant([0]), self._constant([0, 0, 0])
@@ -446,3 +454,53 @@ class OnnxWriter:
         body = self.helper.make_graph(self.nodes, f"{loop.scope} step", inputs, outputs)
         self.nodes = outer
         return body
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+LARGEST_FILE = 2**31 - 2**20      # bytes in one file; above, weights are in a second file
+SMALL_WEIGHT = 1024               # bytes; smaller weights stay in the first file
+
+
+def write_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write an ONNX model as one file, or, above LARGEST_FILE, as two, with the weights beside the graph."""
+    if weight_bytes(model) > LARGEST_FILE:
+        _write_in_two(import_onnx(), model, os.fspath(path))
+        return
+    with open_output(path) as file:
+        file.write(model.SerializeToString())
+
+
+def weights_beside(path: str) -> list[str]:
+    """Return the separate files with weights of an ONNX file; none if all weights are in the file."""
+    onnx = import_onnx()
+    names = {entry.value for each in onnx.load(path, load_external_data=False).graph.initializer
+             for entry in each.external_data if entry.key == "location"}
+    return [os.path.join(os.path.dirname(path), name) for name in sorted(names)]
+
+
+def weight_bytes(model: Any) -> int:
+    """Return the size of the weights of an ONNX model in bytes."""
+    return sum(len(each.raw_data) for each in model.graph.initializer)
+
+
+def _write_in_two(onnx: Any, model: Any, path: str) -> None:
+    """Write the graph as one file, and its weights as another beside it."""
+    folder, name = os.path.split(path)
+    if parse_wxfilename(path).medium is not Medium.FILE or not os.path.isdir(folder or "."):
+        raise UsageError(f"the model's weights have {weight_bytes(model)} bytes, too many for a single ONNX file; "
+                         f"they would lie beside it, and '{path}' is not a file in a folder", "give the path of a file")
+    weights = f"{name}.weights"
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder or ".") as unfinished:
+            graph = os.path.join(unfinished, name)
+            for tensor in model.graph.initializer:
+                if len(tensor.raw_data) >= SMALL_WEIGHT:
+                    onnx.external_data_helper.set_external_data(tensor, weights)
+            onnx.save_model(model, graph)
+            onnx.checker.check_model(graph, full_check=True)
+            shutil.copymode(graph, os.path.join(unfinished, weights))
+            os.replace(os.path.join(unfinished, weights), os.path.join(folder, weights))
+            os.replace(graph, path)
+    except OSError as error:
+        raise Nnet3Error(f"cannot write {path}: {error.strerror or error}") from error

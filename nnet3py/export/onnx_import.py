@@ -1,11 +1,12 @@
-"""The graph of an ONNX file of another program as a network.
+"""The graph of another program's ONNX file as a network.
 
-The graph is gone through once with sizes for sequences and frames that nothing else has, so that whatever it computes
-of shapes is a number. Values that depend on the network's input are nodes (``onnx_tensors.py``), all others arrays.
+One pass through the graph uses unmistakable sizes for sequences and frames, so that everything computed from shapes is
+a number. Values that depend on the network's input are nodes (``Tensor`` in ``onnx_context.py``), all others arrays.
 """
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,17 +14,75 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error
-from nnet3py.export import onnx_recurrences, onnx_rules, onnx_windows
-from nnet3py.export.network_builder import NetworkBuilder
-from nnet3py.export.onnx_context import Context, Cutter, NotMade, OnnxOp, Value
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.export import onnx_rules, onnx_rules_over_time
+from nnet3py.export.onnx_context import (
+    BATCH,
+    TIME,
+    Atom,
+    Axis,
+    CannotBe,
+    Context,
+    Cutter,
+    NetworkBuilder,
+    NotMade,
+    OnnxOp,
+    Tensor,
+    Value,
+    columns_of,
+)
 from nnet3py.export.onnx_graph import import_onnx
-from nnet3py.export.onnx_reading import OnnxFile
-from nnet3py.export.onnx_tensors import BATCH, TIME, Atom, Axis, CannotBe, Tensor, columns_of
 from nnet3py.network.nnet import Nnet
 
-RULES = onnx_rules.RULES | onnx_windows.RULES | onnx_recurrences.RULES
-SEQUENCES, FRAMES = 3, 4001      # primes, so that they are not taken for columns; longer than what a network looks at
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """Content of an ONNX file.
+
+    Attributes
+    ----------
+    path : the file
+    model : onnx's ``ModelProto``
+    arrays : the initializers by name
+    metadata : texts by key
+    """
+
+    path: str
+    model: Any
+    arrays: dict[str, np.ndarray]
+    metadata: dict[str, str]
+
+    @property
+    def is_own(self) -> bool:
+        """True for a file that nnet3py wrote."""
+        return self.metadata.get("producer") == "nnet3py"
+
+
+def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
+    """Read a file, and its weights if they are in another file beside it.
+
+    Raises
+    ------
+    Nnet3Error : the package onnx is not installed; a file that cannot be opened
+    FormatError : a file that is not ONNX
+    """
+    onnx, path = import_onnx(), os.fspath(path)
+    try:
+        model = onnx.load(path)
+        arrays = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
+    except OSError as error:
+        raise Nnet3Error(f"{path}: {error.strerror}") from error
+    except Exception as error:                   # protobuf's exceptions for bad bytes have no common base
+        raise FormatError(f"this is no ONNX file: {error}", path=path) from error
+    if not model.graph.node:
+        raise FormatError("this is no ONNX file: it has no operators", path=path)
+    return OnnxFile(path, model, arrays, {each.key: each.value for each in model.metadata_props})
+
+
+# -- graphs of other programs ------------------------------------------------------------------------------------------
+
+RULES = onnx_rules.RULES | onnx_rules_over_time.RULES
+SEQUENCES, FRAMES = 3, 4001      # primes, which no other size equals; more than any context
 PADDING = ("zeros", "replicate")
 OLDEST = 13                      # opset; older files are converted
 _UNFIT = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
@@ -32,19 +91,19 @@ _LAYOUTS = {2: ("tc", "ct"), 3: ("ntc", "nct", "tnc"), 4: ("nctc", "ncct")}     
 
 @dataclass(frozen=True)
 class ForeignNetwork:
-    """A network made of a graph.
+    """Network made from a graph.
 
-    Row r of the graph's output is what ``nnet`` computes for the frame ``step * r + first``, if no frames around the
-    utterance are used but those of ``repeated``.
+    Row r of the graph's output is the output of ``nnet`` for frame ``step * r + first``, without frames around the
+    utterance except those of ``repeated``.
 
     Attributes
     ----------
-    layout : what the axes of the input are: n sequences, t frames, c columns
-    sizes : of these axes; -1 for those of sequences and frames, unless the graph has a fixed number
-    output_axes : of the first output, in the same letters
-    repeated : frames before the first and after the last that are the first and the last once more
+    layout : axes of the input: n sequences, t frames, c columns
+    sizes : sizes of these axes; -1 for sequences and frames, unless fixed in the graph
+    output_axes : axes of the first output, in the same letters
+    repeated : numbers of repetitions of the first frame before it and of the last frame after it
     has_zeros : whether zeros stand for frames before the first or after the last
-    is_recurrent : whether a frame depends on the one before it or after it
+    is_recurrent : whether a frame depends on the previous or next one
     """
 
     nnet: Nnet
@@ -59,16 +118,16 @@ class ForeignNetwork:
 
 
 def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork:
-    """The network that computes what the graph of a file does.
+    """Make a network from the graph of a file.
 
     Parameters
     ----------
-    padding : ``zeros``, as the graph has it; or ``replicate``: where a convolution reads beyond the first and last
-        frames there is what the network computes of further frames, which repeat these
+    padding : ``zeros``, as in the graph; or ``replicate``: where a convolution reads beyond the ends, the network reads
+        further frames, which repeat the first or last
 
     Raises
     ------
-    Nnet3Error : what no network computes; it names the operator and its node
+    Nnet3Error : an operator without counterpart, with its node
     """
     model = _in_one_form(file)
     initializers = {each.name for each in model.graph.initializer}
@@ -78,7 +137,7 @@ def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork
     shapes = {each.name: _declared(each) for each in inputs}
     why, furthest = CannotBe(f"its inputs have the shapes {list(shapes.values())}; expected an input of sequences, "
                              "frames and a fixed number of columns"), -1
-    for name, shape in shapes.items():                     # the one of frames
+    for name, shape in shapes.items():                     # one of the inputs has the frames
         for layout in _layouts(shape):
             walk = _Walk(model, layout, shape, padding)
             try:
@@ -92,7 +151,7 @@ def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork
 
 
 def _in_one_form(file: OnnxFile) -> Any:
-    """The model with the operators of a recent opset, and without functions of its own."""
+    """Return the model converted to opset OLDEST or later, with functions inlined."""
     onnx, model = import_onnx(), file.model
     version = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), OLDEST)
     try:
@@ -100,27 +159,27 @@ def _in_one_form(file: OnnxFile) -> Any:
             model = onnx.inliner.inline_local_functions(model)
         if version < OLDEST:
             model = onnx.version_converter.convert_version(model, OLDEST)
-    except Exception as error:                 # these tools raise what they like
+    except Exception as error:                 # these tools raise exceptions of any class
         raise Nnet3Error(f"{file.path}: onnx cannot bring the model to opset {OLDEST}: {error}",
                          "export it again with a newer opset") from error
     return model
 
 
 def _declared(value: Any) -> list[int]:
-    """The shape of an input; -1 for what is not fixed."""
+    """Return the shape of an input; -1 for sizes that are not fixed."""
     return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else -1
             for dim in value.type.tensor_type.shape.dim]
 
 
 def _layouts(shape: list[int]) -> list[str]:
-    """What the axes of an input may be, the likeliest first."""
+    """Return the possible layouts of an input, the most probable first."""
     fitting = [layout for layout in _LAYOUTS.get(len(shape), ()) if all(
         size > 0 for letter, size in zip(layout, shape, strict=True) if letter == "c")]
     return sorted(fitting, key=lambda layout: shape[layout.index("t")] > 0)
 
 
 class _Walk:
-    """One way through the graph, for one layout of the input."""
+    """Pass through the graph, for one layout of the input."""
 
     def __init__(self, model: Any, layout: str, shape: list[int], padding: str) -> None:
         self.onnx, self.model, self.layout, self.declared = import_onnx(), model, layout, shape
@@ -141,7 +200,7 @@ class _Walk:
                       for letter, size in zip(layout, shape, strict=True)}
 
     def add_input(self, name: str) -> None:
-        """The input of frames."""
+        """Add the input of frames."""
         axes: list[Axis] = []
         for letter, size in zip(self.layout, self.declared, strict=True):
             if letter == "c":
@@ -156,7 +215,7 @@ class _Walk:
         self.values[name] = Tensor(tuple(axes), stored, "input", is_input=True)
 
     def add_vectors(self, shapes: dict[str, list[int]]) -> None:
-        """The other inputs: a vector for each sequence, as i-vectors are."""
+        """Add the other inputs: one vector for each sequence, such as i-vectors."""
         for number, (name, shape) in enumerate(shapes.items()):
             if len(shape) != 2 or shape[1] < 1 or number:
                 raise CannotBe(f"the input '{name}' has the shape {tuple(shape)}; beside the frames, a network has an "
@@ -181,7 +240,7 @@ class _Walk:
     # -- operators -------------------------------------------------------------------------------------------------
 
     def network(self) -> ForeignNetwork:
-        """Go through all operators."""
+        """Convert all operators; return the network."""
         self._run(self.nodes)
         outputs = [(each.name, self._output(each.name)) for each in self.model.graph.output]
         for number, (name, x) in enumerate(outputs):
@@ -212,7 +271,7 @@ class _Walk:
             op = self._op(node)
             try:
                 self._do(node, op)
-            except _UNFIT as error:            # rules do not check all that a damaged file may hold
+            except _UNFIT as error:            # rules do not check everything in a damaged file
                 raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
             self.done += 1
 
@@ -236,7 +295,7 @@ class _Walk:
                       list(node.output), attributes)
 
     def _fold(self, node: Any, op: OnnxOp) -> None:
-        """Compute what does not depend on the input."""
+        """Compute an operator that does not depend on the input."""
         from onnx.reference import ReferenceEvaluator
 
         given = {name: value for name, value in zip(op.input_names, op.inputs, strict=True) if name}
@@ -258,7 +317,7 @@ class _Walk:
         return np.array(shape[op.get("start", 0):op.get("end", len(shape))], np.int64)
 
     def _branch(self, node: Any, op: OnnxOp) -> None:
-        """The branch of an If that shapes decide."""
+        """Take the branch of an If whose condition is known."""
         condition = op.inputs[0]
         if not isinstance(condition, np.ndarray):
             raise CannotBe(f"{_where(op)} cannot become part of a network: its condition is computed")
@@ -286,7 +345,7 @@ class _Walk:
 
 
 def _text(value: Any) -> Any:
-    """An attribute, with texts for bytes."""
+    """Return an attribute with bytes decoded."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return [_text(each) for each in value] if isinstance(value, list) else value

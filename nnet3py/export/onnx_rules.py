@@ -1,4 +1,4 @@
-"""What ONNX operators that work frame by frame become in a network, and those that only arrange axes."""
+"""Import rules for ONNX operators that work frame by frame, and those that rearrange axes."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.export.onnx_context import Context, OnnxOp, Value
-from nnet3py.export.onnx_tensors import TIME, Atom, Axis, CannotBe, Tensor, columns_of
+from nnet3py.export.onnx_context import TIME, Atom, Axis, CannotBe, Context, OnnxOp, Tensor, Value, columns_of
 
 Rule = Callable[[Context, OnnxOp], Value | list[Value]]
 COUNT = 1000.0            # of frames, for the statistics of batch normalization
@@ -78,7 +77,7 @@ def _tile(context: Context, op: OnnxOp) -> Value:
 
 
 def _repeated(x: Tensor, shape: list[int]) -> Tensor:
-    """A value of a sequence, such as an i-vector, for each frame."""
+    """Repeat a value of a sequence, such as an i-vector, for each frame."""
     grown = [i for i, (size, own) in enumerate(zip(shape, x.shape, strict=True)) if size != own]
     if not grown:
         return x
@@ -104,7 +103,7 @@ def _slice(context: Context, op: OnnxOp) -> Value:
 
 
 def _cut(context: Context, op: OnnxOp, x: Tensor, axis: int, part: slice) -> Tensor:
-    """Some of an axis."""
+    """Cut a range from an axis."""
     rows = range(x.shape[axis])[part]
     if rows == range(x.shape[axis]):
         return x
@@ -139,7 +138,7 @@ def _exchanged(axes: tuple[Axis, ...], place: int, axis: Axis) -> tuple[Axis, ..
 
 
 def columns(context: Context, op: OnnxOp, x: Tensor, axis: int, start: int, count: int) -> Tensor:
-    """A range of an axis of columns."""
+    """Cut a range from an axis of columns."""
     atoms = x.axes[axis]
     others = tuple(atom for atom in x.stored if atom not in atoms)
     x = context.node(context.stored_as(x, (*atoms, *others), op.hint), op.hint)
@@ -188,14 +187,14 @@ def _concat(context: Context, op: OnnxOp) -> Value:
     return first.with_node(name, _exchanged(first.axes, axis, new), (*new, *others))
 
 
-# -- one number after the other ----------------------------------------------------------------------------------------
+# -- element by element ------------------------------------------------------------------------------------------------
 
 def _simple(kind: str) -> Rule:
     return lambda context, op: _node(context, op, kind)
 
 
 def _node(context: Context, op: OnnxOp, kind: str) -> Tensor:
-    """A component as wide as its input."""
+    """Add a component as wide as its input."""
     x = op.whole()
     return x.with_node(context.network.layer(op.hint, kind, f"dim={x.dim}", x.source))
 
@@ -219,7 +218,7 @@ def _clip(context: Context, op: OnnxOp) -> Value:
 
 
 def _leaky(context: Context, op: OnnxOp) -> Value:
-    """relu(x) - a relu(-x)."""
+    """Compute relu(x) - a relu(-x)."""
     x, network = op.whole(), context.network
     up = network.layer(f"{op.hint}.up", "RectifiedLinearComponent", f"dim={x.dim}", x.source)
     down = network.layer(f"{op.hint}.down", "RectifiedLinearComponent", f"dim={x.dim}", _scaled(x.source, -1.0))
@@ -284,7 +283,7 @@ def _mul(context: Context, op: OnnxOp) -> Value:
 
 
 def product(context: Context, hint: str, dim: int, first: str, second: str) -> str:
-    """The node that multiplies two values of the same columns."""
+    """Add a node with the product of two values of the same columns; return its name."""
     return context.network.layer(hint, "ElementwiseProductComponent", f"input-dim={2 * dim} output-dim={dim}",
                                  f"Append({first}, {second})")
 
@@ -307,7 +306,7 @@ def _check_finite(array: np.ndarray) -> None:
 
 
 def _plus(context: Context, op: OnnxOp, x: Tensor, array: np.ndarray) -> Tensor:
-    """A vector is the bias of the linear map before it, if nothing else reads that."""
+    """Add a vector: to the bias of the linear map before it, if nothing else reads that map."""
     _check_finite(array)
     vector = x.as_stored(array)
     if not vector.any():
@@ -350,7 +349,7 @@ def _gemm(context: Context, op: OnnxOp) -> Value:
 
 
 def affine(context: Context, op: OnnxOp, x: Tensor, axis: int, weight: np.ndarray, bias: np.ndarray | None) -> Tensor:
-    """An axis of columns times a matrix, float (outputs, inputs); columns of other axes, if any, one like the other."""
+    """Multiply an axis of columns by a matrix, float (outputs, inputs), for each column of other axes."""
     if axis < 0 or not x.is_columns(axis):
         raise CannotBe("its matrix multiplies frames or sequences, not columns")
     if x.shape[axis] != weight.shape[1]:
@@ -390,7 +389,7 @@ def _batch_norm(context: Context, op: OnnxOp) -> Value:
 
 
 def _scale_and_offset(context: Context, op: OnnxOp, x: Tensor, scale: np.ndarray, offset: np.ndarray) -> Tensor:
-    """Trained factors and offsets, float (dim,), if they are not 1 and 0."""
+    """Add trained scales and offsets, float (dim,), unless they are 1 and 0."""
     if (scale != 1.0).any():
         x = x.with_node(context.network.layer(f"{op.hint}.scale", "NaturalGradientPerElementScaleComponent",
                                               f"dim={x.dim}", x.source, {"scales": scale.astype(np.float32)}))
@@ -401,7 +400,7 @@ def _scale_and_offset(context: Context, op: OnnxOp, x: Tensor, scale: np.ndarray
 
 
 def _layer_norm(context: Context, op: OnnxOp) -> Value:
-    """Columns minus their mean, and a constant beside them, whose rms is that of the columns with epsilon in it."""
+    """Normalize the centered columns and a constant column, which brings epsilon into their rms."""
     x, network = op.whole(), context.network
     scale, offset = op.array(1, "scale"), op.optional_array(2, "offset")
     axis = int(op.get("axis", -1)) % len(x.axes)

@@ -1,23 +1,65 @@
-"""Running an ONNX file that was exported for streams: chunk after chunk, with its states."""
+"""ONNX files in onnxruntime: sessions, whole utterances, and streams, chunk by chunk with their states."""
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
-from nnet3py.export.onnx_session import OnnxSession, session
+from nnet3py.extras import load
 
-CHUNK_OUTPUTS = 7        # rows of output for each run by default
+if TYPE_CHECKING:
+    pass
+
+
+class ModelMeta(Protocol):
+    """Metadata of a model in onnxruntime."""
+
+    @property
+    def custom_metadata_map(self) -> dict[str, str]: ...
+
+
+class NodeArg(Protocol):
+    """Input or output of a session."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class OnnxSession(Protocol):
+    """Interface of an onnxruntime session, as far as it is used."""
+
+    def get_modelmeta(self) -> ModelMeta: ...
+    def get_inputs(self) -> Sequence[NodeArg]: ...
+    def get_outputs(self) -> Sequence[NodeArg]: ...
+    def run(self, output_names: Sequence[str] | None, input_feed: dict[str, np.ndarray], /) -> Sequence[Any]: ...
+
+
+def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:
+    """Open an onnxruntime session on the CPU. Raises Nnet3Error if it is not installed, or cannot read the file."""
+    onnxruntime = load("onnxruntime", "running ONNX files needs", "onnx")
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.log_severity_level = threads, 3
+    try:
+        return onnxruntime.InferenceSession(path_or_bytes, settings, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise Nnet3Error(f"onnxruntime cannot load the model: {error}") from error
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+CHUNK_OUTPUTS = 7        # default rows of output of each run
 
 
 class OnnxStream:
-    """One stream, or several side by side, through a model exported with ``streaming``.
+    """Stream, or several side by side, through a model exported with ``streaming``.
 
-    Frames before the first are copies of it, and :meth:`finish` makes copies of the last: like
-    :class:`nnet3py.LoopedComputer`, of which the outputs are.
+    Frames before the first are copies of the first, those after :meth:`finish` copies of the last. Outputs equal those
+    of :class:`nnet3py.LoopedComputer`.
 
     >>> nnet3py.export_onnx(nnet, "stream.onnx", streaming=True)
     >>> stream = nnet3py.OnnxStream("stream.onnx")
@@ -26,8 +68,8 @@ class OnnxStream:
     Parameters
     ----------
     model : the file, or an ``onnxruntime.InferenceSession`` of it, which several streams may share
-    chunk_outputs : rows of output for each run of the model, rounded up to the network's modulus; a model with fixed
-        chunks has a number of its own
+    chunk_outputs : rows of output for each run of the model, rounded up to the network's modulus; ignored for a model
+        with fixed chunks
 
     Raises
     ------
@@ -42,7 +84,7 @@ class OnnxStream:
             raise UsageError("the model takes whole utterances, it was not exported for streams",
                              "export it with streaming=True; or run it by onnxruntime.InferenceSession")
         self._is_fixed = metadata.get("fixed_chunks") == "1"
-        self._discarded = int(metadata.get("discarded_outputs", 0))    # rows of output that are still to be thrown away
+        self._discarded = int(metadata.get("discarded_outputs", 0))    # rows of output still to be discarded
         self._session = running
         self._left, self._right, self._factor = (int(metadata[key]) for key in (
             "left_context", "right_context", "frame_subsampling_factor"))
@@ -56,7 +98,7 @@ class OnnxStream:
                         for key in ("state_frames", "state_dims"))
         self._starts = list(zip(frames, dims, strict=True))
         self._waiting: np.ndarray | None = None
-        self._is_single = False                           # the caller's arrays have no axis of sequences
+        self._is_single = False                           # whether the caller's arrays lack the axis of sequences
         self._states: list[np.ndarray] | None = None
         self._last = np.zeros((0, 0, 0), np.float32)
         self._num_frames = self._num_outputs = 0
@@ -67,17 +109,17 @@ class OnnxStream:
         return f"<OnnxStream: {self._num_frames} frames, {self._num_outputs} rows of output{ended}>"
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """Take more frames; returns the output that has become ready.
+        """Accept frames; return the output that has become ready.
 
         Parameters
         ----------
         feats : float (frames, input dim) of one stream, or (N, frames, input dim) of N side by side; any number of
             frames
-        ivector : float (ivector dim,), or (N, ivector dim), for the chunks that this completes
+        ivector : float (ivector dim,), or (N, ivector dim), for the chunks that these frames complete
 
         Returns
         -------
-        float32 (rows, output dim), or (N, rows, output dim); often no rows
+        float32 (rows, output dim), or (N, rows, output dim); often without rows
 
         Raises
         ------
@@ -104,9 +146,9 @@ class OnnxStream:
         return self._run_chunks(ivector)
 
     def finish(self, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """End the stream; returns the rest of the output, float32 (rows, output dim) or (N, rows, output dim).
+        """End the stream; return the rest of the output, float32 (rows, output dim) or (N, rows, output dim).
 
-        In all there is one row for every frame, or for every ``frame_subsampling_factor`` frames. ``ivector``, float
+        In total there is one row for each frame, or for every ``frame_subsampling_factor`` frames. ``ivector`` is float
         (ivector dim,), as for :meth:`accept`.
         """
         self._is_finished = True
@@ -123,7 +165,7 @@ class OnnxStream:
         return self._chunk_outputs * self._factor
 
     def _next_size(self) -> int:
-        """Frames of the next chunk."""
+        """Return the number of frames of the next chunk."""
         if self._states is not None or self._is_fixed:
             return self._shift
         return self._left + self._right + self._shift - self._factor + 1
@@ -140,7 +182,7 @@ class OnnxStream:
         return self._given_back(outputs)
 
     def _given_back(self, outputs: list[np.ndarray]) -> NDArray[np.float32]:
-        """The outputs of chunks one after the other, in the form that the caller uses."""
+        """Concatenate the outputs of chunks, with or without the axis of sequences, as the caller's arrays."""
         num_streams = 1 if self._is_single else 0 if self._waiting is None else len(self._waiting)
         rows = np.concatenate([np.zeros((num_streams, 0, self._output_dim), np.float32), *outputs], axis=1)
         return rows[0] if self._is_single else rows
@@ -155,3 +197,31 @@ class OnnxStream:
         output, *rest = self._session.run(None, given)
         self._states = rest[len(rest) - len(states):]
         return np.asarray(output)
+
+
+# -- whole utterances --------------------------------------------------------------------------------------------------
+
+
+def run(running: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+    """Return the outputs of a session, float32 (N, frames, dim); inputs, float32, are in the model's order."""
+    names = [given.name for given in running.get_inputs()]
+    return list(running.run(None, dict(zip(names, inputs, strict=True))))
+
+
+def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: int = CHUNK_OUTPUTS) -> np.ndarray:
+    """Return the first output of a session for whole utterances, float32 (N, rows, dim), also of a model for streams.
+
+    Parameters
+    ----------
+    given : by name of the input, float32 (N, frames, dim) or (N, dim), without context frames and states
+    chunk_outputs : rows of output of each chunk of a stream, if the model leaves them open
+    """
+    metadata = running.get_modelmeta().custom_metadata_map
+    if metadata.get("streaming") == "1":
+        stream = OnnxStream(running, chunk_outputs)
+        rows = [stream.accept(given["input"], given.get("ivector")), stream.finish(given.get("ivector"))]
+        return np.concatenate([each for each in rows if each.size], axis=1)
+    if metadata.get("edges") == "given":
+        context = int(metadata["left_context"]), int(metadata["right_context"])
+        given = given | {"input": np.pad(given["input"], ((0, 0), context, (0, 0)), mode="edge")}
+    return run(running, *[given[each.name] for each in running.get_inputs()])[0]

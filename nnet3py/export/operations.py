@@ -1,8 +1,8 @@
-"""The plain list of operations that a network becomes before it is written as ONNX or as a torch module.
+"""The list of operations that a network becomes before it is written as ONNX or as a torch module.
 
 Matrices are float32 (N, time, columns): N sequences, then frames; a value that is the same at all times has one frame.
-Each operation makes one new value; a :class:`Loop` makes several. ``KINDS`` defines what the operations do; the writers
-have one translation for each.
+Each operation makes one new value; a :class:`Loop` makes several. ``KINDS`` defines the operations; each writer has one
+translation for each.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3py.network.nnet import Nnet
 
-# kind -> what it does. x, y: matrices; v: an int64 vector of times or rows; m: a boolean vector, one for each frame.
+# Result of each kind. x, y: matrices; v: int64 vector of times or rows; m: boolean vector with an element per frame.
 KINDS = {
     "frames": "the rows of an input from left frames before t = 0 to right frames after the last output's time",
     "one_frame": "an input without time, (N, columns), as (N, 1, columns)",
@@ -49,12 +49,12 @@ KINDS = {
 }
 
 
-STREAM_TIME = "stream.time"      # the state with the time at which a chunk begins, for networks that depend on it
+STREAM_TIME = "stream.time"      # state with the time at which a chunk begins, for networks that depend on time
 
 
 @dataclass(frozen=True)
 class Value:
-    """The result of an operation: its name, its columns, and whether it has one frame for all times."""
+    """Result of an operation: its name, its number of columns, and whether it has one frame for all times."""
 
     name: str
     dim: int = 0
@@ -63,18 +63,18 @@ class Value:
 
 @dataclass(frozen=True)
 class Weight:
-    """Numbers of a component: ``array`` as the component has them, under ``component.attribute``."""
+    """Array of a component, named ``component.attribute``."""
 
     name: str
     array: np.ndarray
     component: str = ""
     attribute: str = ""
-    is_parameter: bool = False      # can be set from files; False: derived, and never written back
+    is_parameter: bool = False      # can be set from files; False for derived values
 
 
 @dataclass
 class Op:
-    """One operation of a kind of ``KINDS``; ``scope`` names the node of the network that it belongs to."""
+    """Operation of a kind in ``KINDS``; ``scope`` is the name of its node in the network."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -85,20 +85,20 @@ class Op:
 
 @dataclass
 class Carried:
-    """A value that a loop passes from each step to the next: zero at first, or given by the caller (streaming)."""
+    """Value that a loop passes from each step to the next: zero at first, or given by the caller (streaming)."""
 
-    inside: str                     # its name in the body
-    next: str                       # the value of the body that the next step has under that name
+    inside: str                     # name in the body
+    next: str                       # value of the body that becomes ``inside`` in the next step
     dim: int
-    begin: str = ""                 # the outside value that it has at first; "": zeros
+    begin: str = ""                 # initial value from outside; "" for zeros
 
 
 @dataclass
 class Loop:
-    """A recurrence: its body is computed for ``fold`` frames at a time, forward or backward.
+    """Recurrence: its body is computed for ``fold`` frames at a time, forward or backward.
 
-    ``scanned`` are pairs of a name outside and the value in the body, ``collected`` of a value in the body and one
-    outside; matrices in the body have ``fold`` frames.
+    ``scanned`` has pairs of a name outside and the value in the body, ``collected`` pairs of a value in the body and
+    one outside; matrices in the body have ``fold`` frames.
     """
 
     body: list[Op]
@@ -112,7 +112,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input of the network: ``left`` and ``right`` frames around the outputs' are read; i-vectors have no time."""
+    """Input of the network: ``left`` and ``right`` frames of context are read; i-vectors have no time."""
 
     name: str
     dim: int
@@ -123,10 +123,10 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class State:
-    """What a chunk of a stream passes to the next, (N, frames, dim): ``next_value`` goes into the input ``name``.
+    """Value passed from a chunk of a stream to the next, (N, frames, dim): ``next_value`` becomes the input ``name``.
 
-    At the start of a stream it has ``frames_at_start`` frames: none, or as many as later, all zeros. If it
-    ``is_growing``, it may take several chunks until it has all its frames.
+    At the start of a stream it has ``frames_at_start`` frames: none, or all of them with zeros. If it ``is_growing``,
+    it may take several chunks until it has all its frames.
     """
 
     name: str
@@ -139,12 +139,12 @@ class State:
 
 @dataclass(frozen=True)
 class FixedChunks:
-    """Chunks of a stream that are all alike, from the first on, with states of constant size.
+    """Sizes of chunks of a stream that are all alike, from the first on, with states of constant size.
 
     Attributes
     ----------
-    outputs : rows of output for each chunk
-    first_time : the time of the first row of the first chunk, 0 or less; rows before t = 0 must be thrown away
+    outputs : rows of output of each chunk
+    first_time : time of the first row of the first chunk, 0 or less; rows before t = 0 must be discarded
     """
 
     outputs: int
@@ -153,7 +153,7 @@ class FixedChunks:
 
 @dataclass
 class Graph:
-    """A whole network, in order of computation."""
+    """Whole network as operations, in the order of computation."""
 
     inputs: list[InputSpec]
     outputs: list[tuple[str, Value]]
@@ -165,11 +165,11 @@ class Graph:
     fixed: FixedChunks | None = None      # of streams whose chunks all have the same size
     metadata: dict[str, str] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
-    network: Nnet | None = None           # what the operations were made of: collapsed, if that was asked for
+    network: Nnet | None = None           # source of the operations, perhaps collapsed
 
 
 class Builder:
-    """Appends operations to a list, with names that include the node's.
+    """Builder of a list of operations, whose names include the node's.
 
     Operations on weights alone go to ``outer``, so that a loop does not repeat them.
     """
@@ -185,7 +185,7 @@ class Builder:
         self.states: list[State] = outer.states if outer else []
 
     def new_name(self, hint: str) -> str:
-        """An unused name."""
+        """Return an unused name."""
         count = self.names.get(hint, 0)
         self.names[hint] = count + 1
         return hint if count == 0 else f"{hint}_{count}"
@@ -205,7 +205,7 @@ class Builder:
         return output
 
     def shared(self, kind: str, *inputs: Value | str, **settings: Any) -> Value:
-        """An operation of the outer list that is made once, however often it is requested."""
+        """Return the result of an operation of the outer list, which is appended only once."""
         key = (kind, *inputs, *sorted(settings.items()))
         if key not in self._known:
             outer = self.outer
@@ -215,13 +215,13 @@ class Builder:
         return self._known[key]
 
     def state(self, name: str, dim: int, frames: int, frames_at_start: int, is_growing: bool = False) -> Value:
-        """A new input for what the previous chunk has left; :meth:`next_state` says what is left for the next."""
+        """Add an input for a state from the previous chunk; :meth:`next_state` sets its next value."""
         self.states.append(State(name, "", dim, frames, frames_at_start, is_growing))
         self.names[name] = 1
         return Value(name, dim)
 
     def next_state(self, name: str, before: Value, new: Value) -> Value:
-        """The state followed by the new frames; the last of them are the next chunk's state."""
+        """Return the state followed by the new frames; the last of these are the next chunk's state."""
         joined = self.op("concat_time", before, new, dim=before.dim, constant=False)
         count = next(state.frames for state in self.states if state.name == name)
         self.set_next(name, self.op("last_rows", joined, count=count))
@@ -233,21 +233,21 @@ class Builder:
         self.states[place] = replace(self.states[place], next_value=value.name)
 
     def weight(self, component: str, attribute: str, array: np.ndarray, is_parameter: bool = True) -> str:
-        """The name of the weight; it is stored if it is new."""
+        """Return the name of a weight, stored if it is new."""
         name = f"{component}.{attribute}"
         if name not in self.weights:
             self.weights[name] = Weight(name, np.ascontiguousarray(array), component, attribute, is_parameter)
         return name
 
     def constant(self, hint: str, array: np.ndarray) -> str:
-        """The name of an array that belongs to no component's parameters."""
+        """Store an array that belongs to no component; return its name."""
         name = self.new_name(hint)
         self.weights[name] = Weight(name, np.ascontiguousarray(array))
         return name
 
 
 def prune(graph: Graph) -> None:
-    """Leave out the operations whose values are not used, in place."""
+    """Remove operations whose values are not used, in place."""
     needed = {value.name for _, value in graph.outputs} | {state.next_value for state in graph.states}
     kept: list[Op | Loop] = []
     for op in reversed(graph.ops):
@@ -262,7 +262,7 @@ def prune(graph: Graph) -> None:
 
 
 def _prune_loop(loop: Loop, needed: set[str]) -> None:
-    """The same inside a loop; ``needed`` gets what it takes from outside."""
+    """Remove unused operations inside a loop; the values that it reads from outside are added to ``needed``."""
     loop.collected = [(inside, outside) for inside, outside in loop.collected if outside.name in needed]
     inner = {inside.name for inside, _ in loop.collected} | {c.next for c in loop.carried}
     kept = []
@@ -279,10 +279,10 @@ def _prune_loop(loop: Loop, needed: set[str]) -> None:
 
 
 def all_ops(graph: Graph) -> list[Op]:
-    """All operations, also those of loops."""
+    """Return all operations, including those of loops."""
     return [op for each in graph.ops for op in (each.body if isinstance(each, Loop) else [each])]
 
 
 def linear_weights(graph: Graph) -> set[str]:
-    """The names of the weights and biases of ``linear`` operations."""
+    """Return the names of weights and biases of ``linear`` operations."""
     return {op.settings[key] for op in all_ops(graph) if op.kind == "linear" for key in ("weight", "bias")} - {None}

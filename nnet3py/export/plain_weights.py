@@ -1,8 +1,16 @@
-"""All arrays that a network computes with, by name: to ``.npz`` and safetensors files, and back into a network."""
+"""Arrays of a network by name, in ``.npz`` and safetensors files; and networks without arrays as text.
+
+The text of a network is in the metadata of ONNX files, from which the network is made again. It is a model file whose
+arrays are NaN: these hardly need space when compressed, and show arrays that were not restored.
+"""
 from __future__ import annotations
 
+import base64
+import copy
 import io
 import os
+import zlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,7 +18,9 @@ import numpy as np
 from nnet3py.components.base import Component, with_children
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 from nnet3py.extras import load
+from nnet3py.io.holder import BINARY_HEADER
 from nnet3py.io.streams import open_input, open_output
+from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import Nnet
 
 NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalization
@@ -22,7 +32,7 @@ FIXED = {
 
 
 def named_arrays(nnet: Nnet) -> dict[str, np.ndarray]:
-    """The arrays themselves (changing them in place changes the network): ``component.attribute`` -> float32, float64.
+    """Return the arrays of a network, float32 or float64, by ``component.attribute``; they are not copies.
 
     Components inside a composite have their number in between: ``component.0.linear_params``.
     """
@@ -36,7 +46,7 @@ def named_arrays(nnet: Nnet) -> dict[str, np.ndarray]:
 
 
 def all_components(nnet: Nnet) -> dict[str, Component]:
-    """All components by their names; those inside a composite have its name and their number: ``component.0``."""
+    """Return all components by name; those inside a composite are named ``component.0`` and so on."""
     components: dict[str, Component] = {}
 
     def add(name: str, component: Component) -> None:
@@ -49,13 +59,13 @@ def all_components(nnet: Nnet) -> dict[str, Component]:
 
 
 def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None) -> list[str]:
-    """Put arrays into a network, in place; returns the names of those that changed.
+    """Put arrays into a network, in place; return the names of those that changed.
 
-    ``given`` has arrays of any type, by the names and of the shapes of :func:`named_arrays`.
+    ``given`` has arrays of any type, with the names and shapes of :func:`named_arrays`.
 
     Raises
     ------
-    ShapeError : a name that the network does not have, or another shape; the network is then unchanged
+    ShapeError : an unknown name, or another shape; the network is then unchanged
     """
     arrays = named_arrays(nnet)
     of_file = f" of {path}" if path else ""
@@ -81,10 +91,9 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
 
 
 def batch_norm_arrays(name: str, component: Any, mean: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
-    """The statistics that give a batch normalization this mean and variance, by the names of :func:`named_arrays`.
+    """Return statistics of batch normalization with this mean and variance, by the names of :func:`named_arrays`.
 
-    ``mean`` and ``variance`` are float (block dim,); the count of frames stays as it was, but is at least
-    ``NEW_COUNT``.
+    ``mean`` and ``variance`` are float (block dim,); the count of frames stays, but is at least ``NEW_COUNT``.
     """
     count = max(float(component.count[0]), NEW_COUNT)
     mean64 = mean.astype(np.float64)
@@ -93,7 +102,7 @@ def batch_norm_arrays(name: str, component: Any, mean: np.ndarray, variance: np.
 
 
 def import_safetensors() -> Any:
-    """The module ``safetensors.numpy``. Raises Nnet3Error with the command that installs it."""
+    """Import ``safetensors.numpy``. Raises Nnet3Error with the command that installs it."""
     return load("safetensors.numpy", "safetensors files need", "safetensors", "safetensors")
 
 
@@ -111,7 +120,7 @@ def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) ->
 
 
 def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np.ndarray]:
-    """The arrays in a file of :func:`write_weights`, as :func:`named_arrays`. Raises FormatError for anything else."""
+    """Read a file of :func:`write_weights`; return arrays by name. Raises FormatError for another file."""
     with open_input(path) as file:
         content = file.read()
     try:
@@ -123,3 +132,88 @@ def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np
         raise
     except Exception as error:                 # the libraries' exceptions for bad bytes have no common base
         raise FormatError(f"this is no {file_format} file of weights: {error}", path=os.fspath(path)) from error
+
+
+# -- networks without arrays as text -----------------------------------------------------------------------------------
+
+_LARGEST_REST = 1 << 26        # bytes of what a model file holds beside weights; more are not believed
+
+
+def as_it_is(nnet: Nnet) -> Nnet:
+    """Return a copy of a network that shares its arrays, but not its nodes and settings."""
+    kept = Nnet()
+    kept.nodes, kept.component_names = list(nnet.nodes), list(nnet.component_names)
+    kept.components = [_as_it_is(component) for component in nnet.components]
+    return kept
+
+
+def _as_it_is(component: Component) -> Component:
+    kept = copy.copy(component)
+    if component.children:
+        kept.children = type(component.children)(map(_as_it_is, component.children))       # type: ignore[call-arg]
+    return kept
+
+
+def network_text(nnet: Nnet, left_out: Collection[str]) -> str:
+    """Return a network as text.
+
+    Parameters
+    ----------
+    left_out : names of arrays (:func:`named_arrays`) that are stored elsewhere, and are NaN in the text
+    """
+    bare = as_it_is(nnet)
+    for name, array in named_arrays(bare).items():
+        if name in left_out:
+            place, _, attribute = name.rpartition(".")
+            setattr(_component(bare, place), attribute, np.full_like(array, np.nan))
+    sink = _Compressed()
+    sink.write(BINARY_HEADER)
+    bare.write_to(TokenWriter(sink, binary=True))
+    return base64.b64encode(sink.content()).decode("ascii")
+
+
+def _component(nnet: Nnet, name: str) -> Component:
+    """Return a component by its name, such as ``composite.0``."""
+    if name in nnet.component_names:
+        return nnet.components[nnet.component_names.index(name)]
+    parent, _, number = name.rpartition(".")
+    return _component(nnet, parent).children[int(number)]
+
+
+class _Compressed:
+    """Stream that compresses its content."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj()
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._pieces.append(self._compressor.compress(data))
+        return len(data)
+
+    def content(self) -> bytes:
+        return b"".join([*self._pieces, self._compressor.flush()])
+
+
+def network_of_text(text: str, weight_bytes: int, path: str) -> Nnet:
+    """Return the network of a text of :func:`network_text`; arrays that were left out are NaN.
+
+    Parameters
+    ----------
+    weight_bytes : size of all arrays that were left out
+    path : file of the text, for messages
+
+    Raises
+    ------
+    FormatError : any other text
+    """
+    try:
+        decompressor = zlib.decompressobj()
+        content = decompressor.decompress(base64.b64decode(text, validate=True), weight_bytes + _LARGEST_REST)
+        if not decompressor.eof:
+            raise ValueError("it is too long, or not complete")
+    except (ValueError, zlib.error) as error:
+        raise FormatError(f"the network in the metadata is damaged: {error}", path=path) from error
+    reader = TokenReader(io.BytesIO(content), path=path, size=len(content))
+    reader.read_header()
+    return Nnet.read(reader)

@@ -1,8 +1,8 @@
-"""At which times each node of a network is needed, and at which it can be computed.
+"""Times at which each node of a network is needed, and at which it can be computed.
 
 All intervals are static: an interval (lo, hi) stands for the times lo, ..., E + hi, where E is the time of the last
 output, known only when the network runs. Nodes that are needed only at multiples of the frame subsampling factor have
-that as their step.
+this factor as their step.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALWAYS = 1 << 40          # beyond any time
 
 
 class LeafMap(NamedTuple):
-    """Where a leaf reads, for each residue of t: node, and offset from t, or the fixed time if ``fixed``."""
+    """Sources of a leaf for each residue of t: node, and offset from t, or the fixed time if ``fixed``."""
 
     nodes: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -33,12 +33,12 @@ class LeafMap(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is one node at one offset, whatever t."""
+        """True if the leaf reads one node at one offset for all t."""
         return len(set(self.nodes)) == 1 and len(set(self.offsets)) == 1 and not self.fixed
 
 
 def leaf_map(leaf: Leaf) -> LeafMap:
-    """The table of a leaf, as long as its modulus. Raises Nnet3Error if only some frames have a fixed number."""
+    """Return the table of a leaf, of the length of its modulus. Raises Nnet3Error if only some times are fixed."""
     modulus = leaf.modulus()
     indexes = np.zeros((2 * modulus, 3), np.int32)
     indexes[:, 1] = np.arange(2 * modulus)
@@ -54,23 +54,23 @@ def leaf_map(leaf: Leaf) -> LeafMap:
 
 
 class Interval(NamedTuple):
-    """Times lo to E + hi; exact: exactly those, whatever E."""
+    """Times lo to E + hi; exact: exactly these, for any E."""
 
     lo: int = -ALWAYS
     hi: int = ALWAYS
     exact: bool = True
 
     def both(self, other: Interval) -> Interval:
-        """Where both hold."""
+        """Return the intersection."""
         return Interval(max(self.lo, other.lo), min(self.hi, other.hi), self.exact and other.exact)
 
     def either(self, other: Interval) -> Interval:
-        """Where one holds."""
+        """Return the union, inexact if there is a gap."""
         joined = self.lo <= other.hi + 1 and other.lo <= self.hi + 1
         return Interval(min(self.lo, other.lo), max(self.hi, other.hi), self.exact and other.exact and joined)
 
     def shifted(self, offset: int) -> Interval:
-        """The times t whose t + offset are in this one."""
+        """Return the times t with t + offset in the interval."""
         return Interval(max(self.lo - offset, -ALWAYS), min(self.hi - offset, ALWAYS), self.exact)
 
 
@@ -79,7 +79,7 @@ NEVER = Interval(ALWAYS, -ALWAYS)
 
 @dataclass
 class Window:
-    """The times for which a node's rows are made: lo, lo + step, ..., E + hi."""
+    """Times of the rows of a node: lo, lo + step, ..., E + hi."""
 
     lo: int
     hi: int
@@ -87,9 +87,9 @@ class Window:
 
 
 class Read(NamedTuple):
-    """A node reads rows of ``source`` from offset ``first`` to ``last``; optional: only where they can be computed.
+    """Access of a node to rows of ``source`` from offset ``first`` to ``last``; optional: only to computable ones.
 
-    With a modulus, it reads them only at times t = residue (mod modulus).
+    With a modulus, the rows are read only at times t = residue (mod modulus).
     """
 
     source: int
@@ -102,7 +102,7 @@ class Read(NamedTuple):
 
 
 def component_offsets(component: Component) -> tuple[list[int], list[bool]]:
-    """The times, relative to the output's, of a component's inputs, and which of them are required."""
+    """Return the times of a component's inputs, relative to the output's, and which of them are required."""
     if component.has(Properties.SIMPLE):
         return [0], [True]
     probe = np.zeros((1, 3), np.int32)
@@ -113,7 +113,7 @@ def component_offsets(component: Component) -> tuple[list[int], list[bool]]:
 
 
 def statistics_reach(component: Component) -> tuple[int, int] | None:
-    """How far before and after t a statistics component looks; None for other components."""
+    """Return the frames before and after t that a statistics component reads; None for other components."""
     kind = type(component).__name__
     if kind == "StatisticsExtractionComponent":
         return component.output_period - 1, component.output_period - 1         # type: ignore[attr-defined]
@@ -123,24 +123,24 @@ def statistics_reach(component: Component) -> tuple[int, int] | None:
 
 
 class Times:
-    """The times of all nodes of a network.
+    """Times of all nodes of a network.
 
     Parameters
     ----------
-    nnet : in the form for inference
+    nnet : network in the form for inference
     outputs : nodes whose values are wanted, at multiples of ``factor``
-    factor : the frame subsampling factor
-    context : frames before and after those of the outputs; None: as many as the network needs
-    is_stream : whether what is not needed yet is left to later chunks, which can compute it with more frames
-    find_windows : False: only find where nodes can be computed
+    factor : frame subsampling factor
+    context : frames before and after those of the outputs; None for the network's context
+    is_stream : whether frames that are not needed yet are left to later chunks, which have more input for them
+    find_windows : False to find only where nodes can be computed
 
     Attributes
     ----------
-    order : groups of nodes, sources first; more than one node in a group, or one that reads itself, is a recurrence
-    windows : by node; none for a node that is not needed, or that is the same at all times
-    computable : by node
-    constant : by node, whether it is the same at all times
-    left, right : the context of the network in frames
+    order : groups of nodes, sources first; a group of several nodes, or of one that reads itself, is a recurrence
+    windows : by node; missing for nodes that are not needed or constant
+    computable : intervals by node
+    constant : by node, whether its value is the same at all times
+    left, right : context of the network in frames
     """
 
     def __init__(self, nnet: Nnet, outputs: list[int], factor: int, context: tuple[int, int] | None = None,
@@ -165,7 +165,7 @@ class Times:
         if find_windows:
             self._find_windows()
 
-    # -- what reads what -------------------------------------------------------------------------------------------
+    # -- reads -----------------------------------------------------------------------------------------------------
 
     def _find_reads(self, i: int) -> Iterator[Read]:
         node = self.nnet.nodes[i]
@@ -199,7 +199,7 @@ class Times:
             yield from self._part_reads(child, is_optional or isinstance(part, IfDefined | Failover))
 
     def reads(self, i: int) -> list[Read]:
-        """What node i reads, constants aside."""
+        """Return what node i reads, except constants."""
         return [read for read in self._reads[i] if not self.constant[read.source]]
 
     def _find_constant(self) -> list[bool]:
@@ -222,7 +222,7 @@ class Times:
         return max(-first, 0), max(last, 0)
 
     def _required_reach(self) -> tuple[int, int]:
-        """The lowest and highest offset at which the outputs need an input, not counting optional reads."""
+        """Return the lowest and highest offset of inputs that the outputs require."""
         reach: dict[int, tuple[int, int]] = dict.fromkeys(self.outputs, (0, 0))
         for group in reversed(self.order):
             for i in sorted(group, reverse=True):
@@ -265,7 +265,7 @@ class Times:
         return interval
 
     def computable_part(self, part: Part) -> Interval:
-        """When a part of a descriptor can be computed."""
+        """Return the times at which a part of a descriptor can be computed."""
         return self._computable_part(part, self.computable)
 
     def _computable_part(self, part: Part, computable: list[Interval]) -> Interval:
@@ -288,7 +288,7 @@ class Times:
         return Interval(min(m.lo for m in moved), max(m.hi for m in moved), all(m == Interval() for m in moved))
 
     def _with_residue(self, interval: Interval, residue: int, modulus: int) -> Interval:
-        """The interval with its ends at times t = residue (mod modulus), as far as the residue of E is known."""
+        """Return the interval with its ends at times t = residue (mod modulus), as far as E's residue is known."""
         lo, hi, _ = interval
         if lo > -ALWAYS:
             lo += (residue - lo) % modulus
@@ -297,12 +297,12 @@ class Times:
         return Interval(lo, hi)
 
     def is_sure(self, part: Part, window: Window) -> bool:
-        """Whether a part of a descriptor can be computed at all times of a window."""
+        """Return whether a part of a descriptor can be computed at all times of a window."""
         sure = self._sure_part(part)
         return sure.lo <= window.lo and window.hi <= sure.hi
 
     def _sure_part(self, part: Part) -> Interval:
-        """Times at which a part can be computed, perhaps not all of them."""
+        """Return times at which a part can certainly be computed, perhaps not all of them."""
         if isinstance(part, IfDefined | Const):
             return Interval()
         if isinstance(part, Failover):
@@ -317,13 +317,13 @@ class Times:
         return self._intersection(self._sure_residue(table, r) for r in range(len(table.nodes)))
 
     def _sure_residue(self, table: LeafMap, residue: int) -> Interval:
-        """The same for a leaf where only times with one residue count."""
+        """Return times at which a leaf can certainly be computed, as far as times with this residue are concerned."""
         lo, hi, _ = self._sure(table.nodes[residue]).shifted(table.offsets[residue])
         last_not = lo - 1 - (lo - 1 - residue) % len(table.nodes)
         return Interval(max(last_not + 1, -ALWAYS) if lo > -ALWAYS else lo, hi)
 
     def _sure(self, i: int) -> Interval:
-        """Times at which a node can be computed, perhaps not all of them."""
+        """Return times at which a node can certainly be computed, perhaps not all of them."""
         if self.computable[i].exact:
             return self.computable[i]
         node = self.nnet.nodes[i]
@@ -345,7 +345,7 @@ class Times:
     # -- steps and windows -----------------------------------------------------------------------------------------
 
     def _find_steps(self) -> list[tuple[int, int]]:
-        """For each node (step, residue)."""
+        """Return (step, residue) of each node."""
         factor, nodes = self.factor, self.nnet.nodes
         if factor == 1 or self.nnet.modulus() > 1 or any(statistics_reach(c) for c in self.nnet.components):
             return [(factor if i in self.outputs else 1, 0) for i in range(len(nodes))]
@@ -365,7 +365,7 @@ class Times:
                 for i, r in enumerate(needed)]
 
     def _snapped(self, i: int, lo: int, hi: int) -> tuple[int, int]:
-        """The interval with its ends on the node's grid, inside."""
+        """Return the interval with its ends moved inward to the node's grid."""
         step, residue = self.steps[i]
         return lo + (residue - lo) % step, hi - (hi - residue) % step
 
@@ -420,7 +420,7 @@ class Times:
             self._set_window(i, min(lo, hi) + shifts[i], hi + shifts[i])
 
     def _limits(self, i: int) -> Interval:
-        """Where a node begins and ceases to be computable; if it never is at some residues of t, at the others."""
+        """Return where a node begins and ceases to be computable, at those residues of t where it ever is."""
         node, can = self.nnet.nodes[i], self.computable[i]
         leaves = node.descriptor.leaves() if isinstance(node, DescriptorNode) else []
         tables = [table for table in map(leaf_map, leaves) if not (table.is_plain or table.fixed)]
@@ -431,7 +431,7 @@ class Times:
         return Interval(can.lo if can.lo > -ALWAYS else lo, can.hi if can.hi < ALWAYS else hi)
 
     def _margin(self, group: list[int], shifts: dict[int, int], backward: bool) -> int:
-        """How much earlier a loop begins for nodes that can be computed at any time, and are read at later ones."""
+        """Return how much earlier a loop begins for always computable nodes that are read at later times."""
         sign, total = -1 if backward else 1, 0
         for i in group:
             for read in self.reads(i):
@@ -441,7 +441,7 @@ class Times:
         return total - total % -self.factor
 
     def kept_frames(self) -> dict[int, int]:
-        """For each node, how many of its frames later chunks of a stream read; at least one node keeps one."""
+        """Return, by node, the number of frames that later chunks of a stream read; at least one node keeps one."""
         kept = dict.fromkeys(self.windows, 0)
         for group, is_loop in zip(self.order, self.is_loop, strict=True):
             for i in group:
@@ -456,15 +456,15 @@ class Times:
         return kept
 
     def is_backward(self, group: list[int]) -> bool:
-        """Whether a recurrence goes back in time: around its cycles, later frames are read."""
+        """Return whether a recurrence goes backward in time: its cycles read later frames."""
         start = dict.fromkeys(group, 0)
         return self._shifts_from(start, group, False) is None and self._shifts_from(start, group, True) is not None
 
     def _find_shifts(self, group: list[int], backward: bool, need: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """Shifts in time with which no member reads another at a later step. Raises Nnet3Error.
+        """Return shifts in time with which no member reads another at a later step. Raises Nnet3Error.
 
-        A member's steps end with its last needed frame: one that only later chunks of a stream need may look further
-        ahead than there are frames yet, and is left to them.
+        A member's steps end with its last needed frame; frames that only later chunks of a stream need may require
+        input that is not there yet, and are left to these chunks.
         """
         ends = {}
         for i in group:
@@ -478,7 +478,7 @@ class Times:
         return shifts
 
     def _shifts_from(self, ends: dict[int, int], group: list[int], backward: bool) -> dict[int, int] | None:
-        """The same, given where some members end; None if it does not terminate."""
+        """Return shifts, given where some members end; None if there are none."""
         sign = -1 if backward else 1
         shifts = {i: sign * ends[i] if i in ends else -ALWAYS for i in group}
         for _ in range(len(group) + 1):

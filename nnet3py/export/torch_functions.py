@@ -1,7 +1,7 @@
-"""What the generated torch modules call: checks of what they are given, sums over windows, recurrences of any length.
+"""Functions that the generated torch modules call: checks of inputs, sums over windows, recurrences of any length.
 
-TorchScript compiles these functions and reads their annotations, which therefore are no strings, and in the syntax that
-PyTorch 2.1 knows. Its errors have no hint of their own, so the hints stand in the messages.
+TorchScript compiles these functions and reads their annotations, which therefore are not strings, and use the syntax of
+PyTorch 2.1. Errors in TorchScript have no separate hint, so hints are in the messages. Files of modules name this file.
 """
 from collections.abc import Callable
 from typing import Any, Optional
@@ -15,14 +15,14 @@ from nnet3py.errors import ShapeError, UsageError
 
 
 def check_tensors(given: list[tuple[str, Any]], like: Any) -> None:
-    """Raise UsageError for what is no tensor, or has another type of numbers than the module.
+    """Raise UsageError for an input that is not a tensor, or has another dtype than the module.
 
-    Not for TorchScript, which has types.
+    Not for TorchScript, which checks types itself.
 
     Parameters
     ----------
     given : names and inputs
-    like : a parameter of the module; anything but a tensor if there is none, or if layers were replaced
+    like : parameter of the module; not a tensor if there is none, or if layers were replaced
     """
     for name, x in given:
         if not isinstance(x, Tensor):
@@ -36,7 +36,7 @@ def check_tensors(given: list[tuple[str, Any]], like: Any) -> None:
 
 
 def _is_autocast(x: Tensor) -> bool:
-    """Whether ``torch.autocast`` will give numbers the type that a layer wants; it does not for float64."""
+    """Return whether ``torch.autocast`` will convert x to the dtype that a layer needs; not for float64."""
     if x.dtype == torch.float64:
         return False
     try:
@@ -50,7 +50,7 @@ def check_frames(x: Tensor, name: str, dim: int, least: int, context: int) -> No
 
     Parameters
     ----------
-    least : frames, of which ``context`` are beside those of the outputs
+    least : least number of frames, including ``context`` frames around those of the outputs
     """
     if x.dim() != 3 or x.size(2) != dim:
         hint = ""
@@ -87,7 +87,7 @@ def check_not_given(x: Optional[Tensor], name: str) -> None:  # noqa: UP007, UP0
 
 
 def shape_text(x: Tensor) -> str:
-    """A shape as Python writes tuples."""
+    """Format a shape as a tuple of Python."""
     return "(" + ", ".join([str(size) for size in x.shape]) + (",)" if x.dim() == 1 else ")")
 
 
@@ -95,7 +95,10 @@ def shape_text(x: Tensor) -> str:
 
 
 def windows(x: Tensor, first: Tensor, last: Tensor) -> Tensor:
-    """Sums of the frames first to last of x (N, frames, columns), as (N, windows, columns); 0 where last < first."""
+    """Return sums of the frames first to last of x (N, frames, columns), as (N, windows, columns).
+
+    The sum is 0 where last < first.
+    """
     sums = torch.nn.functional.pad(torch.cumsum(x, 1), (0, 0, 1, 0))
     begin = torch.clamp(first, max=x.size(1))
     return sums.index_select(1, torch.maximum(last + 1, begin)) - sums.index_select(1, begin)
@@ -106,10 +109,10 @@ def windows(x: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 @torch.jit.unused
 def is_exporting() -> bool:
-    """Whether ``torch.export`` traces the module; False for versions of PyTorch that do not tell.
+    """Return whether ``torch.export`` traces the module; False for versions of PyTorch that cannot tell.
 
-    Only then is a recurrence a ``while_loop``, which can have any length: it has one operation for each operation of a
-    step, where a loop of Python is traced once for each step. (Run without tracing, it would be slower.)
+    Only then is a recurrence a ``while_loop``, which can have any length and is traced as one step; a loop of Python
+    would be traced step by step. Without tracing, ``while_loop`` would be slower.
     """
     ask = getattr(torch.compiler, "is_exporting", None)
     return ask is not None and bool(ask())
@@ -117,17 +120,18 @@ def is_exporting() -> bool:
 
 def loop_of_any_length(step: Callable[..., list[Tensor]], like: Tensor, scanned: list[Tensor], others: list[Tensor],
                        dims: tuple[list[int], list[int]], fold: int, is_backward: bool) -> list[Tensor]:
-    """A recurrence as PyTorch's ``while_loop``, for a number of frames that is not known when it is traced.
+    """Run a recurrence as PyTorch's ``while_loop``, for a number of frames that is unknown during tracing.
 
-    Sizes are sums of the number of frames and of constants only, since the solver of ``torch.export`` gives up on
+    Sizes are sums of the number of frames and of constants only, since the solver of ``torch.export`` fails on
     quotients: frames are taken by number, and those beyond the ends fall into a margin that is cut off.
 
     Parameters
     ----------
-    step : from ``like``, ``fold`` frames of all that is scanned, states and others to the results and the next states
-    like : float (N, ...), whose N, type and device results and states have
-    scanned : float (N or 1, frames, columns); all of the same frames
-    others : what each step gets unchanged
+    step : function of ``like``, ``fold`` frames of each of ``scanned``, states and ``others``, that returns the results
+        and the next states
+    like : float (N, ...); results and states have its N, dtype and device
+    scanned : float (N or 1, frames, columns), with equal numbers of frames
+    others : further arguments of each step, unchanged
     dims : columns of the results, and of the states, which are zero at first
     fold : frames of a step
     is_backward : whether the last frames come first

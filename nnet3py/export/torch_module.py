@@ -12,7 +12,7 @@ from nnet3py.advice import arguments_elsewhere
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.export.export_options import ExportOptions, ExportSettings
-from nnet3py.export.least_frames import least_frames
+from nnet3py.export.limits import least_frames
 from nnet3py.export.models import graph_of, read, select_outputs
 from nnet3py.export.operations import Graph, all_ops, linear_weights
 from nnet3py.export.plain_weights import all_components, batch_norm_arrays, named_arrays, set_arrays
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
     TorchState: TypeAlias = torch.nn.Module | Mapping[str, torch.Tensor]
 
-WRAPPERS = "_orig_mod.", "module."      # before the names of parameters: torch.compile, DistributedDataParallel
-NEW_COUNT = 1000.0        # least count of frames for changed statistics of batch normalization
+WRAPPERS = "_orig_mod.", "module."      # prefixes of names of parameters: torch.compile, DistributedDataParallel
 
 
 def import_torch() -> Any:
-    """The torch package. Raises Nnet3Error with the command that installs it."""
+    """Import the package torch. Raises Nnet3Error with the command that installs it."""
     return load("torch", "torch modules need", "torch")
 
 
@@ -43,23 +42,23 @@ def import_torch() -> Any:
                      "what an optimizer takes")
 def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
              **settings: Unpack[ExportSettings]) -> torch.nn.Module:
-    """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
+    """Make a ``torch.nn.Module`` with the same outputs as nnet3py, with one submodule for each component.
 
     Affine components are ``nn.Linear``, batch normalization is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
     ``module.tdnn1.affine``. The module is in evaluation mode; ``module.source`` is its source. ``torch.save``,
-    ``pickle`` and ``copy.deepcopy`` take it, as do ``torch.compile``, ``torch.export`` and ``torch.jit.script``.
+    ``pickle``, ``copy.deepcopy``, ``torch.compile``, ``torch.export`` and ``torch.jit.script`` accept it.
 
     ``module(input, ivector=None)`` takes float tensors, (sequences, frames, dim) and (sequences, dim), then further
-    inputs by name, and returns float (sequences, output frames, output dim); with several outputs, a list of these.
-    It raises ShapeError, or UsageError for another type of numbers than that of the parameters.
+    inputs by name, and returns float (sequences, output frames, output dim); with several outputs, a list of these. The
+    module raises ShapeError, or UsageError for another dtype than that of the parameters.
 
-    Batch normalization that has no statistics yet begins as ``nn.BatchNorm1d`` does, with mean 0 and variance 1.
+    Batch normalization without statistics begins as ``nn.BatchNorm1d`` does, with mean 0 and variance 1.
 
     Parameters
     ----------
-    model : a network, an acoustic model, the file of one, or a model folder; left as it is
-    options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is
-        merged.
+    model : network, acoustic model, file of one, or model folder; not changed
+    options, settings : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Components
+        are never merged.
 
     Returns
     -------
@@ -67,7 +66,7 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
 
     Raises
     ------
-    Nnet3Error : what cannot be exported; torch is not installed
+    Nnet3Error : a network that cannot be exported; torch is not installed
     """
     return _to_torch(model, options or ExportOptions(**settings), needs_statistics=False)
 
@@ -119,7 +118,7 @@ def _is_trained(component: Component) -> bool:
 
 
 def _put(nn: Any, module: Any, name: str, new: Any) -> Any:
-    """Make a component's submodule, unless it is there; returns it."""
+    """Return the submodule of a component, made from ``new`` if it does not exist."""
     *folders, last = name.split(".")
     for folder in folders:
         if folder not in module._modules:
@@ -158,7 +157,7 @@ def _linear(torch: Any, graph: Graph, settings: dict[str, Any], component: Compo
 
 
 def _moments(component: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of batch normalization's statistics, float32; 0 and 1 if there are none yet."""
+    """Return mean and variance of batch normalization, float32; 0 and 1 without statistics."""
     if component.count[0] == 0:
         return np.zeros(component.block_dim, np.float32), np.ones(component.block_dim, np.float32)
     mean = component.sum / component.count[0]
@@ -174,7 +173,7 @@ def _batch_norm(torch: Any, component: Any) -> Any:
     return layer
 
 
-# -- back --------------------------------------------------------------------------------------------------------------
+# -- parameters of modules into networks -------------------------------------------------------------------------------
 
 
 @overload
@@ -186,15 +185,15 @@ def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLi
                like: AcousticModel | str | os.PathLike[str]) -> AcousticModel: ...
 def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLike[str] | None = None, *,
                like: AcousticModel | str | os.PathLike[str] | None = None) -> Nnet | AcousticModel:
-    """A copy of a model's network with the parameters of a module from :func:`to_torch`.
+    """Return a copy of a model's network with the parameters of a module from :func:`to_torch`.
 
-    What did not change keeps its bytes. Learning rates and everything else unknown to torch stay as they are.
+    Unchanged parameters keep their bytes. Learning rates and everything else unknown to torch stay as they are.
 
     Parameters
     ----------
-    module : the module, also one that was compiled or made parallel; or its ``state_dict()``
-    model : what it was made from: a network, an acoustic model, or the file of one; None: that of ``like``
-    like : an acoustic model, its file or its folder, whose transition model and priors the result gets
+    module : the module, also compiled or data-parallel; or its ``state_dict()``
+    model : the network, acoustic model, or file from which the module was made; None for that of ``like``
+    like : acoustic model, its file or its folder, whose transition model and priors the result gets
 
     Returns
     -------
@@ -203,7 +202,7 @@ def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLi
 
     Raises
     ------
-    ShapeError : a name or a shape that the network does not have; an output that is not as wide as ``like`` has pdfs
+    ShapeError : an unknown name or another shape; an output whose dimension is not the number of pdfs of ``like``
     """
     from nnet3py.acoustic_model import AcousticModel, acoustic_model
 
@@ -220,9 +219,9 @@ def from_torch(module: TorchState, model: Nnet | AcousticModel | str | os.PathLi
 
 
 def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
-    """Put the arrays of a state_dict into a network, in place; returns the names of those that changed.
+    """Put the arrays of a state_dict into a network, in place; return the names of those that changed.
 
-    ``state`` has arrays of any type, of the shapes that the module's parameters have; raises as :func:`from_torch`.
+    ``state`` has arrays of any type, with the shapes of the module's parameters; raises as :func:`from_torch`.
     """
     components, arrays = all_components(nnet), named_arrays(nnet)
     given: dict[str, np.ndarray] = {}
@@ -241,7 +240,7 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
 
 
 def _component_and_attribute(name: str, components: dict[str, Component]) -> tuple[str, str]:
-    """What a parameter's name says, without what ``torch.compile`` and data parallelism put before it."""
+    """Split a parameter's name, without prefixes of ``torch.compile`` and data parallelism."""
     component, _, attribute = name.rpartition(".")
     while component not in components and name.startswith(WRAPPERS):
         name = name.partition(".")[2]
@@ -250,14 +249,14 @@ def _component_and_attribute(name: str, components: dict[str, Component]) -> tup
 
 
 def _attribute(component: str, attribute: str, arrays: dict[str, np.ndarray]) -> str:
-    """The name in the network of a module's parameter."""
+    """Return the network's name of a module's parameter."""
     candidates = {"weight": ("linear_params", "params", "filter_params"), "bias": ("bias_params",)}.get(attribute, ())
     return next((f"{component}.{name}" for name in candidates if f"{component}.{name}" in arrays),
                 f"{component}.{attribute}")
 
 
 def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Statistics with the mean and variance of a module; none if they have not changed."""
+    """Return statistics with the mean and variance of a module; none if they have not changed."""
     mean, variance = _moments(component)
     new_mean, new_variance = values.get("running_mean", mean), values.get("running_var", variance)
     if mean.shape != new_mean.shape or variance.shape != new_variance.shape:
@@ -270,8 +269,8 @@ def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dic
 def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str, options: ExportOptions) -> None:
     """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py.
 
-    Raises Nnet3Error for what cannot be exported, among it batch normalization without statistics: such a file is to be
-    used as it is.
+    Raises Nnet3Error for a network that cannot be exported, also for batch normalization without statistics, since such
+    files are not for training.
     """
     import io
     import warnings
@@ -288,11 +287,11 @@ def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str,
 
 
 def read_state(path: str) -> dict[str, np.ndarray]:
-    """The state_dict in a file: TorchScript, or as ``torch.save(module.state_dict(), path)`` writes it.
+    """Read the state_dict in a file: TorchScript, or ``torch.save(module.state_dict(), path)``.
 
     Raises
     ------
-    FormatError : a file that is neither
+    FormatError : any other file
     """
     import warnings
 

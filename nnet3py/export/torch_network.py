@@ -1,4 +1,7 @@
-"""The class of a torch module, made from its source: where it is exported, and wherever such a module is loaded."""
+"""The class of a generated torch module, made from its source when it is exported or loaded.
+
+Files of ``torch.save`` refer to this file and its functions by name, and load without the rest of the room.
+"""
 from __future__ import annotations
 
 import hashlib
@@ -11,31 +14,32 @@ from torch import nn
 
 
 class TorchNetwork(nn.Module):
-    """What all generated modules share: they are saved with their source, and made from it again.
+    """Base of all generated modules, which are saved with their source and made from it again.
 
     Attributes
     ----------
-    source : the Python source of the class, ``forward`` and all
+    source : Python source of the class, including ``forward``
     """
 
     source = ""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """For ``torch.save``, ``pickle`` and ``copy.deepcopy``: no other process can import the class."""
+        """Reduce for ``torch.save``, ``pickle`` and ``copy.deepcopy``: other processes cannot import the class."""
         reduced: Any = super().__reduce_ex__(protocol)
         return empty_network, (self.source,), *reduced[2:]
 
 
 def empty_network(source: str) -> TorchNetwork:
-    """A module of the class that a source defines, before it has any state. What files of modules refer to."""
+    """Make a module of the class that a source defines, without state. Files of modules refer to this function."""
     cls = network_class(source)
     return cls.__new__(cls)
 
 
 def network_class(source: str) -> type[TorchNetwork]:
-    """The class ``Network`` that a source defines; the same class whenever the source is the same.
+    """Return the class ``Network`` that a source defines; the same class for the same source.
 
-    It lies in a module in ``sys.modules``: ``torch.export`` and ``torch.jit`` look up there what the source imports.
+    The class is in a module in ``sys.modules``, where ``torch.export`` and ``torch.jit`` look up what the source
+    imports.
     """
     name = f"nnet3py_network_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if name not in sys.modules:

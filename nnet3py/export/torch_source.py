@@ -1,4 +1,4 @@
-"""The list of operations as source of a torch module: one statement per operation, one module per component."""
+"""The list of operations as source of a torch module: one statement per operation, one submodule per component."""
 from __future__ import annotations
 
 import itertools
@@ -63,7 +63,7 @@ class Network(TorchNetwork):
 
 
 def _in_order(inputs: list[InputSpec]) -> list[InputSpec]:
-    """The arguments of ``forward``: input, ivector, and others by name."""
+    """Return the arguments of ``forward``: input, ivector, and others by name."""
     first = {"input": 0, IVECTOR: 1}
     return sorted(inputs, key=lambda spec: (first.get(spec.name, 2), spec.name))
 
@@ -73,7 +73,7 @@ def _shape(spec: InputSpec) -> str:
 
 
 def access(name: str) -> str:
-    """The expression for the submodule of a component: a component called a.b is b of a."""
+    """Return the expression for the submodule of a component: component a.b is submodule b of a."""
     expression = "self"
     for piece in name.split("."):
         plain = piece.isidentifier() and not keyword.iskeyword(piece)
@@ -82,23 +82,23 @@ def access(name: str) -> str:
 
 
 class TorchSource:
-    """Writes the source of one graph.
+    """Writer of the source of one graph.
 
     Parameters
     ----------
     graph : the operations
-    least_frames : that each sequence must have
+    least_frames : least number of frames of each sequence
 
     Attributes
     ----------
-    constants : name of a buffer -> name of the weight in it
-    columns : name of a buffer -> the column numbers in it
+    constants : names of weights by name of the buffer
+    columns : column numbers by name of the buffer
     """
 
     def __init__(self, graph: Graph, least_frames: int = 1) -> None:
         self.graph, self.least_frames = graph, least_frames
         self.lines: list[str] = []
-        self.loops: list[list[str]] = []       # the methods of recurrences, which forward calls
+        self.loops: list[list[str]] = []       # methods of recurrences, called by forward
         self.indent = INDENT
         self._of_linear = linear_weights(graph)
         self.names: dict[str, str] = {}
@@ -108,10 +108,10 @@ class TorchSource:
         self.constants: dict[str, str] = {}
         self.columns: dict[str, tuple[int, ...]] = {}
         self.inputs = _in_order(graph.inputs)
-        self.first = ""                        # the input that says how many sequences and frames there are
+        self.first = ""                        # the input with the numbers of sequences and frames
 
     def source(self) -> str:
-        """The module's source."""
+        """Return the module's source."""
         for spec in self.inputs:
             self._new(spec.name, spec.name)
         first = next((spec for spec in self.inputs if spec.has_time), self.inputs[0] if self.inputs else None)
@@ -153,12 +153,12 @@ class TorchSource:
 
     @property
     def context(self) -> int:
-        """Frames that the caller gives before and after those of the outputs."""
+        """Number of context frames that the caller gives, before and after together."""
         spec = next((s for s in self.graph.inputs if s.has_time), None)
         return spec.left + spec.right if spec and self.graph.edges == "given" else 0
 
     def _checks(self, first: InputSpec | None) -> None:
-        """What is raised before anything is computed."""
+        """Add the checks of inputs."""
         given = [(self.names[spec.name], spec) for spec in self.inputs]
         for name, spec in given[1:]:
             self._line(f"if {name} is None:")
@@ -176,7 +176,7 @@ class TorchSource:
             self._line(f"    check_not_given({IVECTOR}, {IVECTOR!r})")
 
     def _like(self) -> str:
-        """The expression for a parameter, whose type of numbers the inputs must have."""
+        """Return the expression for a parameter, whose dtype the inputs must have."""
         linear = next((op.settings for op in all_ops(self.graph) if op.kind == "linear"), None)
         if linear:
             return f"{access(linear['component'])}.weight"
@@ -204,7 +204,7 @@ class TorchSource:
         return last if factor == 1 else f"({last}) // {factor} * {factor}"
 
     def _value(self, name: str) -> str:
-        """The expression for a value or a weight."""
+        """Return the expression for a value or a weight."""
         weight = self.graph.weights.get(name)
         if weight is None:
             return self.names[name]
@@ -265,9 +265,9 @@ class TorchSource:
         return f"{inputs[0]}.index_select(-1, self.{name})"
 
     def _reshaped(self, op: Op) -> str:
-        """A matrix in blocks is (sequences times frames, ...) until it is a matrix again.
+        """Return the expression of a reshaped value; blocks stay (sequences times frames, ...) until they are joined.
 
-        ``torch.export`` works sizes out by algebra that multiplies numbers into sums, and then cannot divide by these.
+        ``torch.export`` expands products of sums of sizes, and then cannot divide by these sums.
         """
         source, tail = op.inputs[0], list(op.settings["tail"])
         x, matrix = self.names[source], self.blocks.get(source)
@@ -303,7 +303,7 @@ class TorchSource:
     # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
-        """The methods of a recurrence, and their call; its results have names in ``forward``."""
+        """Add the methods of a recurrence, and their call; its results get names in ``forward``."""
         number = len(self.loops) + 1
         scanned = [self._value(name) for name, _ in loop.scanned]
         others = self._from_outside(loop)
@@ -324,7 +324,7 @@ class TorchSource:
             self._line(f"{self._new(outside.name, outside.name)} = results[{place}]")
 
     def _from_outside(self, loop: Loop) -> list[str]:
-        """What the steps read of other nodes that is the same for all steps."""
+        """Return the values of other nodes that are the same for all steps."""
         inside = {value.name for _, value in loop.scanned} | {c.inside for c in loop.carried} | {
             op.output.name for op in loop.body}
         return list(dict.fromkeys(self.names[name] for op in loop.body for name in op.inputs
@@ -345,7 +345,7 @@ class TorchSource:
         self.lines = forward
 
     def _all_steps(self, loop: Loop, number: int, scanned: list[str], others: list[str]) -> None:
-        """A loop over rounds of ``fold`` frames."""
+        """Add the loop over rounds of ``fold`` frames."""
         forward, self.lines = self.lines, []
         fold, count = loop.fold, len(loop.collected)
         self._line(f"rows = {scanned[0]}.size(1)")

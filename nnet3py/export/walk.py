@@ -1,35 +1,36 @@
-"""One walk through a network, sources first, that makes the list of operations."""
+"""Walk through a network, sources first, that makes the list of operations; recurrences become loops."""
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nnet3py.export import layers, layers_over_time, limits
+from nnet3py.errors import Nnet3Error
+from nnet3py.export import layers, limits
 from nnet3py.export.descriptors import Frames
-from nnet3py.export.failovers import remove_unread_choices
-from nnet3py.export.operations import Builder, FixedChunks, Graph, InputSpec, Value, prune
-from nnet3py.export.recurrence import Recurrence
-from nnet3py.export.times import Times, Window, component_offsets, statistics_reach
-from nnet3py.network.descriptor import Failover, Leaf, Part
+from nnet3py.export.limits import remove_unread_choices
+from nnet3py.export.operations import Builder, Carried, FixedChunks, Graph, InputSpec, Loop, Op, Value, prune
+from nnet3py.export.times import ALWAYS, Times, Window, component_offsets, leaf_map, statistics_reach
+from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNode, InputNode
 
 
 @dataclass
 class GraphOptions:
-    """What a graph is made for.
+    """Options of a graph.
 
     Attributes
     ----------
     edges : "repeat": the first and last frames are repeated as nnet3-compute does; "given": the caller gives context;
-        "stream": the same, chunk by chunk; "none": no frames around the utterance, and the output at t = 0 only
+        "stream": the caller gives context, chunk by chunk; "none": no frames around the utterance, output at t = 0 only
     frame_subsampling_factor : frames of input for each row of output
     priors : float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
-    log_softmax : a log-softmax after ``output``
-    apply_exp : take the exponential of ``output``, for example of log-posteriors
-    fixed_chunk_outputs : with "stream", the rows of output of every chunk, if chunks are all alike; 0: they are not
+    log_softmax : whether a log-softmax follows ``output``
+    apply_exp : whether the exponential of ``output`` is taken, for example of log-posteriors
+    fixed_chunk_outputs : with "stream", the rows of output of every chunk, if all chunks are alike; 0 if they are not
     """
 
     edges: str = "repeat"
@@ -40,18 +41,8 @@ class GraphOptions:
     fixed_chunk_outputs: int = 0
 
 
-def make_graph(nnet: Nnet, options: GraphOptions) -> Graph:
-    """The operations of a network in the form for inference; all its outputs are those of the graph.
-
-    Raises
-    ------
-    Nnet3Error : something without a counterpart; ``limits.py`` finds most of it before
-    """
-    return Walk(nnet, options).graph()
-
-
 def _parts(nnet: Nnet) -> Iterator[Part]:
-    """All parts of descriptors, including nested ones."""
+    """Yield all parts of descriptors, including nested ones."""
     waiting = [part for node in nnet.nodes if isinstance(node, DescriptorNode) for part in node.descriptor.parts]
     while waiting:
         part = waiting.pop()
@@ -61,7 +52,7 @@ def _parts(nnet: Nnet) -> Iterator[Part]:
 
 
 class Walk:
-    """The walk through one network, which must be a copy."""
+    """Walk through one network, which is changed and so must be a copy."""
 
     def __init__(self, nnet: Nnet, options: GraphOptions) -> None:
         self.nnet, self.options = nnet, options
@@ -77,7 +68,7 @@ class Walk:
         self.frames = Frames(self.builder, self.times, is_stream, self.chunks)
 
     def _without_unread(self, context: tuple[int, int] | None) -> Times:
-        """The times of the network, from which choices that are never read are removed; its context stays."""
+        """Return the times of the network after removing choices that are never read; its context stays."""
         is_stream, factor = self.options.edges == "stream", self.options.frame_subsampling_factor
         for find_windows in (False, True):         # a recurrence may have windows only without such choices
             times = Times(self.nnet, self.outputs, factor, context, is_stream, find_windows)
@@ -88,7 +79,7 @@ class Walk:
         return times
 
     def graph(self) -> Graph:
-        """All operations."""
+        """Return all operations."""
         inputs = [self._input(i, node) for i, node in enumerate(self.nnet.nodes) if isinstance(node, InputNode)
                   and (i in self.times.windows or self.times.constant[i])]
         for group, is_loop in zip(self.times.order, self.times.is_loop, strict=True):
@@ -103,7 +94,7 @@ class Walk:
         return graph
 
     def _same_context(self) -> None:
-        """Give all inputs with time the same frames: those of the network's context; no others are used.
+        """Give all inputs with time the frames of the network's context.
 
         In a stream, also those that a recurrence reads ahead of the requested output.
         """
@@ -115,7 +106,7 @@ class Walk:
         self.times.windows.update(dict.fromkeys(inputs, Window(-left, right)))
 
     def _first_time(self) -> int:
-        """The time of the first output of a stream whose first chunk is like all others: all context is before it."""
+        """Return the time of the first output of a stream with equal chunks, whose context is all before it."""
         factor = self.options.frame_subsampling_factor
         before = max(window.hi + window.step - window.lo - factor for window in self.times.windows.values())
         chunk = self.options.fixed_chunk_outputs * factor
@@ -161,11 +152,11 @@ class Walk:
         kind = type(component).__name__
         if statistics_reach(component):
             assert window is not None
-            rule = layers_over_time.extraction if kind == "StatisticsExtractionComponent" else layers_over_time.pooling
+            rule = layers.extraction if kind == "StatisticsExtractionComponent" else layers.pooling
             return rule(self.frames, component, i - 1, window)
-        if kind in layers_over_time.RULES:
+        if kind in layers.RULES_OVER_TIME:
             assert window is not None
-            return layers_over_time.RULES[kind](self.builder, component, name, self._at(i, window))
+            return layers.RULES_OVER_TIME[kind](self.builder, component, name, self._at(i, window))
         source = self.frames.values.get(i - 1)
         if source is None:                                # for a DropoutMaskComponent, which reads itself
             source = Value("", component.input_dim, True)
@@ -173,8 +164,8 @@ class Walk:
             source = self.frames.read(i - 1, 0, window)
         return layers.apply(self.builder, component, name, source)
 
-    def _at(self, i: int, window: Window) -> layers_over_time.At:
-        """The input of node i at an offset; zero where it is missing and not required."""
+    def _at(self, i: int, window: Window) -> layers.At:
+        """Return a function that reads the input of node i at an offset; zero where it is missing and optional."""
         offsets, required = component_offsets(self.nnet.component_of(i))
         is_required = dict(zip(offsets, required, strict=True))
 
@@ -187,7 +178,7 @@ class Walk:
         return at
 
     def _finished(self, i: int) -> Value:
-        """An output with all its frames, under its own name, with priors and exponential as requested."""
+        """Return an output with all its frames, with log-softmax, priors and exponential as requested."""
         self.builder.scope = ""
         name = self.nnet.nodes[i].name
         value = self.frames.expanded(self.frames.values[i], self.times.windows.get(i, self._output_window()))
@@ -204,3 +195,281 @@ class Walk:
 
     def _output_window(self) -> Window:
         return Window(0, 0, self.options.frame_subsampling_factor)
+
+
+# -- recurrences -------------------------------------------------------------------------------------------------------
+
+
+class Recurrence:
+    """Builder of the loop of a group of nodes that depend on each other.
+
+    Parameters
+    ----------
+    outer : the operations outside, to which the loop is added
+    group : the nodes of the recurrence
+    needed : nodes of the group that are read from outside
+    """
+
+    def __init__(self, outer: Frames, group: list[int], needed: set[int]) -> None:
+        self.outer, self.times, self.nnet = outer, outer.times, outer.nnet
+        self.group, self.members, self.needed = group, set(group), needed
+        self.is_backward = self.times.is_backward(group)
+        self.step = self.times.windows[group[0]].step
+        lags = {self._lag(i, read.source, offset) for i in group for read in self.times.reads(i)
+                if read.source in self.members for offset in range(read.first, read.last + 1, self.step)}
+        self.fold = math.gcd(*lags) or 1
+        self.body = Builder(outer.builder, self.fold)
+        self.values: dict[int, Value] = {}
+        self.scanned: dict[str, Value] = {}
+        self.carried: dict[tuple[int, int], Value] = {}
+        # nodes, states, and the values that the next states are made of
+        self.after: list[tuple[int, str, Value, Value]] = []
+
+    def _lag(self, i: int, source: int, offset: int) -> int:
+        """Return the number of frames of the loop from the value of ``source`` at an offset to its use by node i."""
+        shifts = self.times.shifts
+        lag = (shifts[source] - shifts[i] - offset) * (-1 if self.is_backward else 1)
+        return lag // self.step
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    def make(self) -> None:
+        """Append the loop, and operations that it needs, to the outer list."""
+        if any(read.fixed and read.source in self.members for i in self.group for read in self.times.reads(i)):
+            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
+        for i in self._in_order():
+            self.body.scope = self.outer.builder.scope = self.nnet.nodes[i].name
+            self.values[i] = self._node(i)
+        scope = self.nnet.nodes[self.group[0]].name.removesuffix("_input")
+        collected = []
+        for i in self.group:
+            if i in self.needed:
+                inside = self.values[i]
+                outside = replace(inside, name=self.body.new_name(f"{self.nnet.nodes[i].name}/all"), is_constant=False)
+                if inside.is_constant or inside.name in self._given():
+                    inside = self.body.op("scale", self._full(inside), by=1.0, constant=False)
+                collected.append((inside, outside))
+                self.outer.values[i] = outside
+        carried = self._chains()
+        if self.outer.kept_frames is not None and not self.is_backward:
+            self._keep(carried, collected)
+        body = [op for op in self.body.ops if isinstance(op, Op)]
+        self.outer.builder.ops.append(Loop(body, carried, list(self.scanned.items()), collected, self.fold,
+                                           self.is_backward, scope))
+        for node, name, state, values in self.after:
+            mask = self._is_on(node)
+            if mask is not None:
+                values = self.outer.builder.op("keep", values, mask)
+            self.outer.builder.next_state(name, state, values)
+
+    def _full(self, value: Value) -> Value:
+        return self.body.op("expand", value, frames=self.fold, constant=False) if value.is_constant else value
+
+    def _in_order(self) -> list[int]:
+        """Return the nodes, each after those that it reads in the same step."""
+        order: list[int] = []
+        left = list(self.group)
+        while left:
+            ready = [i for i in left if all(
+                read.source not in left or all(self._lag(i, read.source, o) > 0 for o in {read.first, read.last})
+                for read in self.times.reads(i))]
+            if not ready:
+                names = ", ".join(self.nnet.nodes[i].name for i in left)
+                raise Nnet3Error(f"the recurrence of {names} cannot be exported: within a time step, they depend on "
+                                 "each other")
+            order += ready
+            left = [i for i in left if i not in ready]
+        return order
+
+    def _chains(self) -> list[Carried]:
+        """Return the carried values: for each node that is read, its values one, two, ... rounds ago."""
+        carried: list[Carried] = []
+        for node in sorted({node for node, _ in self.carried}):
+            last = max(lag for n, lag in self.carried if n == node)
+            for lag in range(1, last + 1):
+                inside = self._register(node, lag)
+                value = self._from_the_start(node) if lag == 1 else self._register(node, lag - 1)
+                taken = self._given() | {c.next for c in carried}
+                if lag > 1 or value.name in taken:
+                    value = self.body.op("scale", value, by=1.0)
+                carried.append(Carried(inside.name, value.name, inside.dim))
+        return carried
+
+    def _given(self) -> set[str]:
+        """Return the inputs of the body; none of them may be a result, because runtimes overwrite them."""
+        return {value.name for value in (*self.scanned.values(), *self.carried.values())}
+
+    def _from_the_start(self, node: int) -> Value:
+        """Return the values of a node, with zeros for rows before the first frame of a stream."""
+        value = self._full(self.values[node])
+        mask = self._is_on(node)
+        return value if mask is None else self.body.op("mul", value, self._mask(mask), dim=value.dim)
+
+    def _is_on(self, node: int) -> Value | None:
+        if not self.outer.chunks:
+            return None
+        window = self.times.windows[node]
+        return self.outer.builder.shared("is_in", self.outer.when(window).times, lo=window.lo, hi=ALWAYS)
+
+    def _keep(self, carried: list[Carried], collected: list[tuple[Value, Value]]) -> None:
+        """Let a stream continue: the last rounds' values come from the previous chunk and go to the next."""
+        outer = self.outer.builder
+        for node in sorted({node for node, _ in self.carried}):
+            lags = {lag: self.carried[node, lag].name for n, lag in self.carried if n == node}
+            name, frames = f"state.{self.nnet.nodes[node].name}", max(lags) * self.fold
+            state = outer.state(name, self.nnet.node_dim(node), frames, frames)
+            for c in carried:
+                lag = next((lag for lag, inside in lags.items() if inside == c.inside), 0)
+                if lag:
+                    c.begin = outer.op("slice_time", state, start=frames - lag * self.fold, later_start=frames
+                                       - lag * self.fold, stop=(lag - 1) * self.fold, step=1).name
+            self.after.append((node, name, state, self._collect(node, collected)))
+
+    def _collect(self, node: int, collected: list[tuple[Value, Value]]) -> Value:
+        """Return all values of a node, outside the loop."""
+        if node in self.outer.values:
+            return self.outer.values[node]
+        inside = self._full(self.values[node])
+        outside = replace(inside, name=self.body.new_name(f"{self.nnet.nodes[node].name}/all"))
+        collected.append((inside, outside))
+        return outside
+
+    def _register(self, node: int, lag: int) -> Value:
+        key = (node, lag)
+        if key not in self.carried:
+            name = self.body.new_name(f"{self.nnet.nodes[node].name}/before")
+            self.carried[key] = Value(name, self.nnet.node_dim(node))
+        return self.carried[key]
+
+    def _inside(self, value: Value) -> Value:
+        """Return a value from outside, frame by frame."""
+        if value.is_constant:
+            return value
+        if value.name not in self.scanned:
+            self.scanned[value.name] = replace(value, name=self.body.new_name(f"{value.name}/step"))
+        return self.scanned[value.name]
+
+    def _mask(self, mask: Value) -> Value:
+        """Return a vector of booleans, as numbers, frame by frame."""
+        return self._inside(self.outer.builder.shared("as_column", mask, dim=1, constant=False))
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _node(self, i: int) -> Value:
+        node, window = self.nnet.nodes[i], self.times.windows[i]
+        if isinstance(node, DimRangeNode):
+            return layers.columns(self.body, self._read(i, node.source, 0, window), node.dim_offset,
+                                  node.dim_offset + node.dim)
+        if isinstance(node, DescriptorNode):
+            values = [self._part(part, i, window) for part in node.descriptor.parts]
+            return self._beside(values)
+        assert isinstance(node, ComponentNode)
+        component, name = self.nnet.component_of(i), self.nnet.component_names[node.component_index]
+        over_time = layers.RULES_OVER_TIME.get(type(component).__name__)
+        if over_time:
+            if not all(component_offsets(component)[1]):
+                raise Nnet3Error(f"component '{name}' in a recurrence looks at frames that may be missing")
+            return over_time(self.body, component, name,
+                             lambda offset: self._full(self._read(i, i - 1, offset, window)))
+        split = self._split_affine(i)
+        return split if split is not None else layers.apply(self.body, component, name, self.values[i - 1])
+
+    def _beside(self, values: list[Value]) -> Value:
+        if len(values) == 1:
+            return values[0]
+        values = [self._full(v) for v in values]
+        return self.body.op("concat", *values, dim=sum(v.dim for v in values))
+
+    def _is_inside(self, part: Part) -> bool:
+        return any(source.node in self.members for source in part.sources())
+
+    def _split_affine(self, i: int) -> Value | None:
+        """Return an affine map: of outside columns for all frames at once, plus of the others inside the loop.
+
+        None if there is nothing to gain.
+        """
+        node = self.nnet.nodes[i]
+        assert isinstance(node, ComponentNode)
+        parameters = layers.affine_parameters(self.nnet.component_of(i))
+        parts, window = self.nnet.descriptor_of(i - 1).descriptor.parts, self.times.windows[i]
+        inside = [self._is_inside(part) for part in parts]
+        if parameters is None or all(inside) or not any(inside) or i - 1 in self.needed:
+            return None
+        weight, bias, names = parameters
+        ends, end = [], 0
+        for part in parts:
+            end += part.dim(self.nnet)
+            ends.append((end - part.dim(self.nnet), end))
+        ranges = {flag: tuple(r for r, f in zip(ends, inside, strict=True) if f == flag) for flag in (False, True)}
+        name = self.nnet.component_names[node.component_index]
+        outside = [self.outer.part(part, window) for part, f in zip(parts, inside, strict=True) if not f]
+        outer = self.outer.beside(outside, window)
+        given = layers.linear(self.outer.builder, name, weight, bias, outer, columns=ranges[False], attributes=names)
+        x = self._beside([self._part(part, i, window) for part, f in zip(parts, inside, strict=True) if f])
+        recurrent = layers.linear(self.body, name, weight, None, x, columns=ranges[True], attributes=names)
+        return self.body.op("add", recurrent, self._inside(given))
+
+    # -- descriptors -----------------------------------------------------------------------------------------------
+
+    def _part(self, part: Part, i: int, window: Window) -> Value:
+        if not self._is_inside(part):
+            return self._inside(self.outer.part(part, window))
+        if isinstance(part, Leaf):
+            return self._leaf(part, i, window)
+        if isinstance(part, IfDefined):
+            value = self._part(part.child, i, window)
+            if self._starts_as_zero(part.child, window):
+                return value
+            mask = self.outer.can_part(part.child, self.outer.when(window))
+            return value if mask is None else self.body.op("mul", value, self._mask(mask), dim=value.dim)
+        a, b = (self._part(child, i, window) for child in part.children())
+        if isinstance(part, Failover):
+            mask = self.outer.can_part(part.a, self.outer.when(window))
+            if mask is None:
+                return a
+            m = self._mask(mask)
+            rest = self.body.op("shift", self.body.op("scale", m, by=-1.0), by=1.0)
+            return self.body.op("add", self.body.op("mul", a, m, dim=a.dim), self.body.op("mul", b, rest, dim=b.dim))
+        return self.body.op("add", a, b)
+
+    def _starts_as_zero(self, part: Part, reader: Window) -> bool:
+        """Return whether a part is zero where it cannot be computed because the loop has not begun."""
+        if isinstance(part, Const) or not isinstance(part, Leaf):
+            return False
+        table = leaf_map(part)
+        if not table.is_plain or table.nodes[0] not in self.members:
+            return False
+        window, can = self.times.windows[table.nodes[0]], self.times.computable[table.nodes[0]]
+        begins = window.hi <= can.hi if self.is_backward else window.lo >= can.lo
+        offset = table.offsets[0]
+        goes_on = reader.lo + offset >= can.lo if self.is_backward else reader.hi + offset <= can.hi
+        return can.exact and begins and goes_on
+
+    def _leaf(self, leaf: Leaf, i: int, window: Window) -> Value:
+        table = leaf_map(leaf)
+        if table.fixed:
+            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
+        if table.is_plain:
+            return self.outer_scaled(self._read(i, table.nodes[0], table.offsets[0], window), leaf)
+        when = self.outer.when(window)
+        total = None
+        for residue, (node, offset) in enumerate(zip(table.nodes, table.offsets, strict=True)):
+            chosen = tuple(int(r == residue) for r in range(len(table.nodes)))
+            mask = self._mask(self.outer.builder.shared("table_bool", when.times, table=chosen))
+            value = self._read(i, node, offset, window)
+            term = self.body.op("mul", value, mask, dim=value.dim, constant=False)
+            total = term if total is None else self.body.op("add", total, term)
+        assert total is not None
+        return self.outer_scaled(total, leaf)
+
+    def outer_scaled(self, value: Value, leaf: Leaf) -> Value:
+        """Multiply a value by the scale of the leaf."""
+        scales = {source.scale for source in leaf.sources()}
+        return value if scales == {1.0} else self.body.op("scale", value, by=next(iter(scales)))
+
+    def _read(self, i: int, source: int, offset: int, window: Window) -> Value:
+        """Return what node i reads of another node at an offset."""
+        if source not in self.members:
+            return self._inside(self.outer.read(source, offset, window))
+        lag = self._lag(i, source, offset) // self.fold
+        return self.values[source] if lag == 0 else self._register(source, lag)

@@ -1,8 +1,8 @@
-"""Stage 5: which phone is where, by the model itself; utterances whose words are not what is heard are set aside.
+"""Stage 5: alignments of the data by the model itself; utterances whose text does not fit their sound are set aside.
 
-The graph of an utterance is made of lexicon and tree; without these, it is what the model's graph has for the words.
-What is heard is what the model recognizes with the whole graph: where that is much likelier than the words of the text,
-for this utterance more than for others, the text belongs to another utterance.
+The graph of an utterance is compiled from lexicon and tree; without these, it is the part of the model's graph for the
+words of the text. Each utterance is also recognized with the whole graph. Where the recognized words are much likelier
+than the text, by more than for other utterances, the text probably belongs to another utterance.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.wider_graph import GRAMMAR, HCL
+from nnet3py.fine_tuning.words import GRAMMAR, HCL
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -48,26 +48,26 @@ logger = logging.getLogger(__name__)
 
 _FREE_BEAM = DecoderOptions(beam=12.0, max_active=2000, lattice_beam=0.01)
 _FRAMES_PER_CHUNK = 150
-# An utterance is set aside if a frame of it is so much likelier with other words, beyond what is usual: that many times
-# the usual deviation from the median, and at least so much of a frame's log-likelihood. With the demo model right texts
-# had 0.16 at most, even for a voice that it hardly understands; of 16 exchanged texts 12 had 0.2 to 1.1.
+# An utterance is set aside if its excess (log-likelihood per frame of the recognized words minus that of the text) is
+# above the median by so many standard deviations, and at least by _LEAST_DIFFERENCE. With the demo model, correct texts
+# had at most 0.16, even for a voice that the model hardly recognizes; of 16 exchanged texts 12 had 0.2 to 1.1.
 _DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.2
 _DEVIATION_OF_MAD = 1.4826            # a normal distribution's standard deviation, in median absolute deviations
-_FEW = 10                             # with fewer utterances no median is taken
+_FEW = 10                             # utterances; with fewer no median is taken
 
 GraphOf = Callable[[Sequence[int]], Fst | LookaheadGraph]
 
 
 @dataclass
 class Aligner:
-    """Aligns utterances with what was said in them.
+    """Aligner of utterances with their texts.
 
     Attributes
     ----------
-    model : the transition model
-    words : the numbers of words
-    graph_of : the graph of numbers of words, from transition-ids, with costs
-    any_words : recognizes, with the graph of all words
+    model : transition model
+    words : table of words
+    graph_of : function from the numbers of words to their graph, from transition-ids, with costs
+    any_words : decoder with the graph of all words
     """
 
     model: TransitionModel
@@ -76,9 +76,9 @@ class Aligner:
     any_words: Decoder
 
     def align(self, text: Sequence[str], log_likes: np.ndarray) -> np.ndarray:
-        """The int32 (output frames,) transition-ids of words, by float32 (output frames, pdfs).
+        """Return the alignment of a text, int32 (output frames,) transition-ids.
 
-        Nnet3Error, for people, if the words cannot be aligned.
+        ``log_likes`` is float32 (output frames, pdfs). Raises Nnet3Error if a word is unknown or no path fits.
         """
         unknown = [word for word in text if word not in self.words]
         if unknown:
@@ -86,7 +86,10 @@ class Aligner:
         return best_alignment(self.graph_of([self.words[word] for word in text]), self.model, log_likes).alignment
 
     def excess(self, ids: np.ndarray, log_likes: np.ndarray) -> float:
-        """How much likelier a frame is with the words that are recognized than with an alignment's, on average."""
+        """Return the mean log-likelihood per frame of the recognized words minus that of the alignment ``ids``.
+
+        0 if nothing is recognized.
+        """
         decoded = self.any_words.decode(log_likes)
         if decoded is None:
             return 0.0
@@ -96,7 +99,7 @@ class Aligner:
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``align/``, of training and held-out data, and of old data. Nnet3Error if too few utterances are left."""
+    """Write ``align/`` for training, held-out and old data. Raises Nnet3Error if no utterance of a part is left."""
     folder = read_model_folder(options.model)
     model = read_model(work.model / "final.mdl")
     aligner = Aligner(model.transition_model, SymbolTable.read(str(work.lang / "words.txt")),
@@ -109,9 +112,10 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     usual: list[float] = []
     for part in trained_parts(work):
         done, failed, excess = _align_part(work, part, aligner, model, folder)
-        if part != "held_out":                 # which is of the same kind as what is learned, and often little
+        if part != "held_out":                 # of the same kind as the training data, and often too few to compare
             usual = list(excess.values())
-        done, failed = _without(unlike_others(excess, usual), done, failed, read_list(work.features(part) / "utt2uniq"))
+        done, failed = _without(mismatched_utterances(excess, usual), done, failed,
+                                read_list(work.features(part) / "utt2uniq"))
         aligned |= done
         aside |= failed
         if not done:
@@ -139,7 +143,7 @@ def _archive(aligned: Mapping[str, np.ndarray], scratch: Path) -> bytes:
 
 
 def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> GraphOf:
-    """How the graph of an utterance is made."""
+    """Return the function that makes the graph of an utterance."""
     lexicon_file, tree_file = work.lang / "L.fst", work.model / "tree"
     if lexicon_file.is_file() and tree_file.is_file():
         lexicon, tree = read_fst_file(lexicon_file), read_object(tree_file, ContextDependency.read)
@@ -159,7 +163,7 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
 
 def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
                         model: TransitionModel) -> DecodingGraph | LookaheadGraph:
-    """The graph for recognition that has the words of the text: a new one if there is one."""
+    """Return the graph for recognition with all words of the texts: the new graph if stage 3 made one."""
     graph_file, grammar = work.graph / "HCLG.fst", work.graph / GRAMMAR
     if graph_file.is_file():
         return DecodingGraph.read(str(graph_file), model)
@@ -171,7 +175,7 @@ def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
 
 def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,
                 folder: ModelFolder) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, float]]:
-    """The alignments of a part, why others have none, and the excess of one copy of each sound."""
+    """Return alignments of a part of the data, reasons of failures, and the excess of one copy of each utterance."""
     texts = {key: text.split() for key, text in read_list(work.features(part) / "text").items()}
     original_of = read_list(work.features(part) / "utt2uniq")
     judged = {_unchanged(original, original_of): original for original in original_of.values()}
@@ -191,18 +195,18 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
 
 def _without(wrong: Mapping[str, str], done: Mapping[str, np.ndarray], failed: Mapping[str, str],
              original_of: Mapping[str, str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Alignments without any copy of wrong utterances, and the reasons, now with those of the wrong ones."""
+    """Return alignments without all copies of mismatched utterances, and all failures with their reasons."""
     return {key: ids for key, ids in done.items() if original_of[key] not in wrong}, {**failed, **wrong}
 
 
 def _unchanged(original: str, copies: Mapping[str, str]) -> str:
-    """The name of the copy of a sound that has its own speed."""
+    """Return the name of the copy of an utterance with the original speed."""
     return original if original in copies else f"sp1-{original}"
 
 
 def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
                     folder: ModelFolder) -> Iterator[tuple[str, np.ndarray]]:
-    """Each utterance of a part with what the network says about it, float32 (output frames, pdfs)."""
+    """Yield each utterance of a part with the network's output, float32 (output frames, pdfs)."""
     factor = int(folder.options.get("frame-subsampling-factor", 1))
     computer = UtteranceComputer(prepare_for_test(model.nnet), ComputeOptions(
         frame_subsampling_factor=factor, frames_per_chunk=_FRAMES_PER_CHUNK, acoustic_scale=1.0), model.priors)
@@ -216,16 +220,18 @@ def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
         vectors.close()
 
 
-def unlike_others(excess: Mapping[str, float], usual: Sequence[float]) -> dict[str, str]:
-    """Utterances whose words are much less likely than is usual, compared to what is heard, each with a reason.
+def mismatched_utterances(excess: Mapping[str, float], usual: Sequence[float]) -> dict[str, str]:
+    """Return utterances whose text is much less likely than the recognized words, each with the reason.
 
-    ``excess`` is what :meth:`Aligner.excess` says of each, ``usual`` the same for the utterances that they are compared
-    with; fewer than 10 of these say nothing.
+    Parameters
+    ----------
+    excess : :meth:`Aligner.excess` by utterance
+    usual : the same values of the utterances that they are compared with; with fewer than 10, no utterance is returned
     """
     if len(usual) < _FEW:
         return {}
     median = float(np.median(usual))
     deviation = _DEVIATION_OF_MAD * float(np.median(np.abs(np.array(usual) - median)))
     limit = median + max(_LEAST_DIFFERENCE, _DEVIATIONS * deviation)
-    return {key: f"what is heard is not what the text says: other words are likelier by {value:.2f} a frame, where "
-                 f"{median:.2f} is usual here" for key, value in excess.items() if value > limit}
+    return {key: f"the text does not fit the sound: other words are likelier by {value:.2f} per frame, "
+                 f"where {median:.2f} is usual in these data" for key, value in excess.items() if value > limit}

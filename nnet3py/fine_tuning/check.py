@@ -1,4 +1,4 @@
-"""Stage 1, the data: read, checked, split into what is learned and what is held out, and written as data folders."""
+"""Stage 1: the data are read, checked, split into training and held-out data, and written as data folders."""
 from __future__ import annotations
 
 import json
@@ -19,18 +19,16 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
-from nnet3py.fine_tuning.sounds import Limits, read_sounds
-from nnet3py.fine_tuning.speech_data import read_data
-from nnet3py.fine_tuning.texts import text_problems, unknown_words
+from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds
 from nnet3py.formats.foreign_files import FULL_SCALE, WAVE, Wave
 from nnet3py.io.archive import sort_key
 from nnet3py.io.streams import read_lines, write_text
 from nnet3py.io.tables import TableWriter
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 
-LEAST = 10                    # utterances; with fewer there is nothing to learn from or to decide by
-_SEVERAL = 4                  # speakers: so many, and whole ones are held out
-_SHOWN = 20                   # words, and lines of each kind of problem, that are shown
+LEAST = 10                    # utterances that training and decisions need at least
+_SEVERAL = 4                  # speakers from which on whole speakers are held out
+_SHOWN = 20                   # unknown words in the list
 _DEFAULT_RATE = 16000.0       # Kaldi's --sample-frequency
 
 Write = Callable[[str, np.ndarray], None]
@@ -38,14 +36,14 @@ Write = Callable[[str, np.ndarray], None]
 
 @dataclass
 class Checked:
-    """Data that were looked at.
+    """Data after the check.
 
     Attributes
     ----------
-    utterances : that can be used
-    problems : of all
-    unknown : how often words that the model lacks occur, also in utterances that cannot be used
-    seconds : of each utterance that can be used
+    utterances : usable utterances
+    problems : problems of all utterances
+    unknown : counts of words that the model lacks, also in unusable utterances
+    seconds : duration of each usable utterance
     """
 
     utterances: list[Utterance] = field(default_factory=list)
@@ -54,7 +52,7 @@ class Checked:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def counts(self) -> Counter[str]:
-        """How many problems there are of each kind."""
+        """Return the number of problems of each kind."""
         return Counter(problem.kind for problem in self.problems)
 
 
@@ -64,7 +62,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     Raises Nnet3Error for data that cannot be used, text of another language, or if too little is left, after writing
     the lists.
     """
-    spelling, limits = measures(options)
+    spelling, limits = spelling_and_limits(options)
     (work.path / "data").mkdir(parents=True, exist_ok=True)
     names = {"train": options.data, "held_out": options.held_out_data, "old_data": options.old_data,
              "old_test": options.old_test}
@@ -76,10 +74,10 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     write_text(str(work.problems), "\n".join(problems_text(part.checked) for part in parts.values()))
     write_text(str(work.problems_json), json.dumps(problems, ensure_ascii=False) + "\n")
     write_text(str(work.unknown_words), "".join(f"{count} {word}\n" for word, count in checked.unknown.most_common()))
-    refuse(checked, options.data, options, spelling, str(work.problems))
+    raise_if_unusable(checked, options.data, options, spelling, str(work.problems))
     for name, part in parts.items():
         if not part.checked.utterances:
-            raise Nnet3Error(f"nothing of {names[name]} can be used", f"{work.problems} says why")
+            raise Nnet3Error(f"no utterance of {names[name]} can be used", f"{work.problems} has the reasons")
     learned, kept = split(checked.utterances, 0.0 if "held_out" in parts else options.held_out, options.srand)
     _write_folder(work.data("train"), learned, parts["train"])
     if "held_out" not in parts:
@@ -93,27 +91,27 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
             f"{len(checked.unknown)} unknown words; see {work.problems}")
 
 
-def measures(options: FineTuneOptions) -> tuple[Spelling, Limits]:
-    """How the model's words are written, and what kind of sound it is for."""
+def spelling_and_limits(options: FineTuneOptions) -> tuple[Spelling, Limits]:
+    """Return the spelling of the model's words, and the limits for sound: its sample rate, and durations."""
     folder = read_model_folder(options.model)
     rate = float(folder.features.get("sample-frequency", _DEFAULT_RATE))
     return spelling_of(folder, options), Limits(rate, options.min_seconds, options.max_seconds, options.allow_upsample)
 
 
 def spelling_of(folder: ModelFolder, options: FineTuneOptions) -> Spelling:
-    """How the words of a model and of ``--lexicon`` are written."""
+    """Return the spelling of the words of a model and of ``--lexicon``."""
     lexicon = read_lexicon(options.lexicon) if options.lexicon else []
     return Spelling(SymbolTable.read(folder.words), (entry.word for entry in lexicon))
 
 
 def texts_of(work: WorkFolder) -> list[list[str]]:
-    """The texts of the data that are learned from, held out, and of the old domain."""
+    """Return the texts of training, held-out and old data."""
     return [text for part in ("train", "held_out", "old_data") if work.data(part).is_dir()
             for text in read_transcripts(f"{work.data(part)}/text").values()]
 
 
 def more_text(folder: ModelFolder, options: FineTuneOptions) -> list[tuple[str, ...]]:
-    """The sentences of --lm-text, as the model writes them."""
+    """Return the sentences of ``--lm-text``, in the model's spelling."""
     if not options.lm_text:
         return []
     spelling = spelling_of(folder, options)
@@ -121,7 +119,7 @@ def more_text(folder: ModelFolder, options: FineTuneOptions) -> list[tuple[str, 
 
 
 class _Part(NamedTuple):
-    """Data that were looked at, and where the sound of each utterance is, as wav.scp says it."""
+    """Checked data of one part, and the entry of each utterance in wav.scp."""
 
     checked: Checked
     places: dict[str, str]
@@ -129,10 +127,10 @@ class _Part(NamedTuple):
 
 def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spelling, limits: Limits,
                   mark: str) -> _Part:
-    """Look at data, and write their sound into an archive. ``mark``: put before names of utterances and speakers."""
+    """Check data, and write their sound into an archive. ``mark``: prefix of names of utterances and speakers."""
     data = read_data(name, options.speaker_column)
     data.utterances = [each._replace(key=mark + each.key, speaker=mark + each.speaker) for each in data.utterances]
-    data = written_as(data, spelling, options)
+    data = with_model_spelling(data, spelling, options)
     index = ark.with_suffix(".scp")
     with TableWriter(f"ark,scp:{ark.absolute()},{index}", WAVE) as writer:
         def write(key: str, samples: np.ndarray) -> None:
@@ -143,8 +141,8 @@ def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spel
     return _Part(checked, dict(line.split(" ", 1) for line in lines))   # type: ignore[misc]
 
 
-def written_as(data: SpeechData, spelling: Spelling, options: FineTuneOptions) -> SpeechData:
-    """Data whose texts are written as the model writes; what is wrong with texts is among the problems."""
+def with_model_spelling(data: SpeechData, spelling: Spelling, options: FineTuneOptions) -> SpeechData:
+    """Return data with texts in the model's spelling; faults of texts are added to the problems."""
     texts = [utterance._replace(text=spelling.written(utterance.text)) for utterance in data.utterances]
     problems = [problem for utterance in texts for problem in text_problems(
         utterance, spelling, options.unknown_words == "leave-out")]
@@ -152,9 +150,9 @@ def written_as(data: SpeechData, spelling: Spelling, options: FineTuneOptions) -
 
 
 def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Write | None = None) -> Checked:
-    """Look at the sound of all utterances whose text can be used.
+    """Check the sound of all utterances with a usable text.
 
-    ``write(key, samples)`` is called with the sound of those that can be used, float32 (samples,) from -1 to 1.
+    ``write(key, samples)``, if given, is called with the sound of usable utterances, float32 (samples,) from -1 to 1.
     """
     checked = Checked(problems=list(data.problems), unknown=unknown_words(data.utterances, spelling.known))
     unusable = {problem.key for problem in data.problems if problem.is_fatal}
@@ -163,12 +161,13 @@ def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Writ
     for utterance in data.utterances:
         piece = utterance.sound, utterance.start, utterance.end
         if piece in pieces:
-            checked.problems.append(Problem(utterance.key, "twice", f"{utterance.sound} stands there before", True))
+            checked.problems.append(Problem(utterance.key, "twice", f"the same sound, {utterance.sound}, occurs before",
+                                            True))
         elif utterance.key not in unusable:
             waiting.append(utterance)
         pieces.add(piece)
     for number, (utterance, samples, problems) in enumerate(read_sounds(waiting, limits), 1):
-        log.show_status(f"{number} of {len(waiting)} utterances looked at")
+        log.show_status(f"{number} of {len(waiting)} utterances checked")
         checked.problems += problems
         if samples is None:
             continue
@@ -181,8 +180,11 @@ def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Writ
     return checked
 
 
-def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spelling, where: str) -> None:
-    """Nnet3Error for data from which nothing should be learned; ``where`` their problems are listed."""
+def raise_if_unusable(checked: Checked, name: str, options: FineTuneOptions, spelling: Spelling, where: str) -> None:
+    """Raise Nnet3Error for data of another language, or with too few usable utterances.
+
+    ``where`` : file that lists the problems, for the message; empty if they are printed
+    """
     where_to_look = f"{where} lists what is wrong" if where else "see the list"
     words = checked.counts()
     num_words = sum(len(utterance.text) for utterance in checked.utterances)
@@ -203,7 +205,10 @@ def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spel
 
 
 def split(utterances: Sequence[Utterance], part: float, seed: int) -> tuple[list[Utterance], list[Utterance]]:
-    """What is learned, and what is held out: whole speakers if there are four or more, else some utterances of all."""
+    """Return training and held-out utterances: whole speakers are held out if there are four or more.
+
+    ``part`` : fraction of the utterances that is held out at least, 0 to 1
+    """
     chance = random.Random(seed)
     by_speaker: dict[str, list[Utterance]] = {}
     for utterance in utterances:
@@ -231,7 +236,7 @@ def _write_folder(path: Path, utterances: Iterable[Utterance], part: _Part) -> N
 
 
 def problems_text(checked: Checked) -> str:
-    """The problems for people: how many of each kind, then each; and the words that the model lacks."""
+    """Format the problems as text: counts of each kind, then each problem, and the words that the model lacks."""
     total = sum(checked.seconds.values())
     fatal = {problem.key for problem in checked.problems if problem.is_fatal}
     lines = [f"{len(checked.utterances)} utterances can be used, {total / 60:.1f} minutes; {len(fatal)} cannot", ""]
@@ -246,3 +251,30 @@ def problems_text(checked: Checked) -> str:
         lines.append(f"{len(words)} words that the model lacks, with counts: " + ", ".join(
             f"{word} {count}" for word, count in words[:_SHOWN]) + (" …" if len(words) > _SHOWN else ""))
     return "\n".join(lines).rstrip() + "\n"
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+def unknown_words(utterances: Iterable[Utterance], vocabulary: set[str]) -> Counter[str]:
+    """Return counts of the words outside the vocabulary."""
+    return Counter(word for utterance in utterances for word in utterance.text if word not in vocabulary)
+
+
+def text_problems(utterance: Utterance, spelling: Spelling, leave_out: bool) -> list[Problem]:
+    """Return the faults of a text in the model's spelling.
+
+    ``leave_out`` : whether an unknown word makes the utterance unusable
+    """
+    if not utterance.text:
+        return [Problem(utterance.key, "empty text", "it has no words", True)]
+    unknown = sorted({word for word in utterance.text if word not in spelling.known})
+    odd = [word for word in unknown if spelling.is_odd(word)]
+    if odd:
+        return [Problem(utterance.key, "odd text", f"{_listed(odd)}: characters that no word of the model has (write "
+                        "numbers and signs as words, or give --lexicon)", True)]
+    return [Problem(utterance.key, "unknown word", _listed(unknown), leave_out)] if unknown else []
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")

@@ -1,4 +1,4 @@
-"""Stage 6: chain examples with the model's own topology and tree, and a denominator of old and new phone sequences."""
+"""Stage 6: chain examples with the model's topology and tree; the denominator has old and new phone sequences."""
 from __future__ import annotations
 
 import logging
@@ -38,12 +38,12 @@ NO_NORMALIZATION = "--norm-means=false --norm-vars=false"      # features are as
 TOLERANCE = 1                     # output frames by which phones may begin earlier and end later
 LM_STATES = 1000                  # of the phone language model, besides those of pairs of phones
 FRAMES_PER_ITER = 150_000
-_WIDTHS = (150, 100, 60, 30)      # input frames of examples; the first that most utterances are longer than comes first
-_LONGER = 0.6                     # that many of them
+_WIDTHS = (150, 100, 60, 30)      # input frames of examples; only widths that most utterances exceed are used
+_LONGER = 0.6                     # fraction of the utterances that count as most
 
 
 def run(work: WorkFolder, options: FineTuneOptions, executor: Executor) -> None:
-    """Write ``egs/``, and in ``train/`` what trainings need besides: tree, transition model, denominator."""
+    """Write ``egs/``, and in ``train/`` the tree, the transition model and the denominator for training."""
     folder = read_model_folder(options.model)
     factor = int(folder.options.get("frame-subsampling-factor", 1))
     make_graphs(work, options)
@@ -61,9 +61,9 @@ def run(work: WorkFolder, options: FineTuneOptions, executor: Executor) -> None:
 
 
 def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write tree, 0.trans_mdl, phone_lm.fst, den.fst and normalization.fst. Nnet3Error without a tree."""
+    """Write tree, 0.trans_mdl, phone_lm.fst, den.fst and normalization.fst. Raises Nnet3Error without a tree."""
     if not (work.model / "tree").is_file():
-        raise Nnet3Error("there is no tree, and none could be had from the graph: a denominator cannot be made",
+        raise Nnet3Error("there is no tree, and none was recovered from the graph: no denominator graph can be made",
                          "put the file 'tree' of the model's training into its folder")
     work.train.mkdir(parents=True, exist_ok=True)
     model = read_object(work.model / "final.mdl", TransitionModel.read)
@@ -73,7 +73,7 @@ def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
     phone_lm = PhoneLmEstimator(PhoneLmOptions(num_extra_lm_states=LM_STATES))
     for phones in mixed(old + aligned.get("old_data", []), aligned.get("train", []), options.lm_weight):
         phone_lm.add(phones)
-    for held_out in aligned.get("held_out", []):     # once: what the denominator lacks cannot be an example
+    for held_out in aligned.get("held_out", []):     # once: the denominator must accept held-out examples
         phone_lm.add(held_out.tolist())
     lm_fst = phone_lm.estimate()
     den = make_den_fst(tree, model, lm_fst)
@@ -85,9 +85,9 @@ def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def mixed(old: Sequence[np.ndarray], new: Sequence[np.ndarray], weight: float) -> Iterator[list[int]]:
-    """Sequences of phones in which the new ones, repeated, have about that part of the phones; the old ones come once.
+    """Yield old phone sequences once, and new ones repeated until they have about ``weight`` of all phones.
 
-    All are there at least once.
+    Each new sequence comes at least once.
     """
     num_old, num_new = (sum(map(len, sequences)) for sequences in (old, new))
     times = 1
@@ -107,7 +107,10 @@ def _vectors(rspecifier: str) -> Iterator[np.ndarray]:
 
 
 def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[np.ndarray]]:
-    """Sequences of phones by part of the data. Those of an utterance's copies can differ, in pauses and variants."""
+    """Return phone sequences by part of the data.
+
+    Different sequences of an utterance's copies (other pauses or variants) are all kept, equal ones once.
+    """
     part_of: dict[str, tuple[str, str]] = {
         key: (part, original) for part in trained_parts(work)
         for key, original in read_list(work.features(part) / "utt2uniq").items()}
@@ -122,14 +125,14 @@ def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[
 
 
 def chunk_widths(lengths: Sequence[int]) -> str:
-    """Widths of chunks for utterances of that many frames, such as ``100,60,30``."""
+    """Return widths of chunks for utterances of these numbers of frames, such as ``100,60,30``."""
     least = np.sort(np.array(lengths))[int((1.0 - _LONGER) * (len(lengths) - 1))]
     fitting = [width for width in _WIDTHS if width <= least] or [_WIDTHS[-1]]
     return ",".join(map(str, fitting))
 
 
 def _together(work: WorkFolder) -> tuple[Path, Path | None, Path]:
-    """All data that were aligned as one data folder; that of i-vectors; the list of those held out."""
+    """Write all aligned data as one data folder; return it, the folder of i-vectors, and the list of held-out keys."""
     data, ivectors = work.path / "egs_data", work.path / "egs_ivectors"
     aligned: set[str] = set()
     with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:

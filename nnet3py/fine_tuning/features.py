@@ -1,6 +1,7 @@
-"""Stage 4: what the network is given, features and i-vectors, made as the model's folder says.
+"""Stage 4: the network's inputs, features and i-vectors, as the model's folder configures them.
 
-Training data come at other speeds and volumes as well. Each utterance begins without an i-vector, as a stream does.
+Training data are also perturbed in speed and volume. I-vector estimation begins anew with each utterance, as in a new
+stream.
 """
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ PERIOD = 10                         # frames from one i-vector to the next
 
 
 class Inputs(NamedTuple):
-    """What a network is given of one utterance.
+    """Inputs of the network for one utterance.
 
     Attributes
     ----------
     features : float32 (frames, dim)
-    ivectors : float32 (frames / PERIOD rounded up, dim); None for a network without
+    ivectors : float32 (ceil(frames / PERIOD), dim); None for a network without i-vectors
     """
 
     features: np.ndarray
@@ -45,9 +46,9 @@ class Inputs(NamedTuple):
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``features/`` and ``ivectors/`` of what is learned, held out, and of old data.
+    """Write ``features/`` and ``ivectors/`` for training, held-out and old data.
 
-    Nnet3Error if no utterance is long enough for a frame.
+    Raises Nnet3Error if no utterance is long enough for a frame.
     """
     models = folder_pipeline(read_model_folder(options.model))
     for part in trained_parts(work):
@@ -58,16 +59,19 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def trained_parts(work: WorkFolder) -> list[str]:
-    """The parts of the data that examples are made from; data of the old domain only if they were given."""
+    """Return the parts of the data that examples are made from; ``old_data`` only if the user gave them."""
     return [part for part in ("train", "held_out", "old_data") if work.data(part).is_dir()]
 
 
 def make_features(models: PipelineModels, data: Path, features: Path, ivectors: Path,
                   speeds: tuple[float, ...] = (1.0,), volume_seed: int | None = None) -> None:
-    """Make data folders of features and of i-vectors from a data folder of sound.
+    """Make data folders of features and i-vectors from a data folder of sound.
 
-    With several speeds, ascending, a copy is named ``spSPEED-UTTERANCE``, and so is its speaker; ``utt2uniq`` says what
-    it is a copy of. ``volume_seed`` None: the volume stays.
+    Parameters
+    ----------
+    speeds : factors, ascending; with several, copies and their speakers have the prefix ``spSPEED-``, and ``utt2uniq``
+        maps each copy to its original
+    volume_seed : seed of the volume factors; None for the original volume
     """
     tables = {name: read_list(data / name) for name in ("text", "utt2spk")}
     new: dict[str, dict[str, str]] = {name: {} for name in ("text", "utt2spk", "utt2uniq", "utt2num_frames", "utt2dur")}
@@ -77,7 +81,7 @@ def make_features(models: PipelineModels, data: Path, features: Path, ivectors: 
         feats = stack.enter_context(TableWriter(f"ark,scp:{features}/feats.ark,{features}/feats.scp", FLOAT_MATRIX))
         vectors = None if models.ivectors is None else stack.enter_context(TableWriter(
             f"ark,scp:{ivectors}/ivector_online.ark,{ivectors}/ivector_online.scp", FLOAT_MATRIX))
-        for speed in speeds:                        # so that the tables are sorted
+        for speed in speeds:                        # ascending, so that the tables are sorted
             mark = f"sp{speed:g}-" if len(speeds) > 1 else ""
             for utterance, wave in _sounds(data):
                 inputs = inputs_of(models, _perturbed(wave, speed, mark + utterance, volume_seed), wave.rate)
@@ -109,13 +113,13 @@ def _sounds(data: Path) -> Iterator[tuple[str, Wave]]:
 
 
 def _perturbed(wave: Wave, speed: float, key: str, volume_seed: int | None) -> np.ndarray:
-    """float32 (samples,), of the range of 16 bits."""
+    """Return float32 (samples,) in the range of 16-bit integers."""
     samples = with_speed(wave.samples[:1].astype(np.float32), speed)[0]
     return samples if volume_seed is None else samples * random_volume(volume_seed, key, *VOLUMES)
 
 
 def inputs_of(models: PipelineModels, samples: np.ndarray, rate: float) -> Inputs:
-    """Features and i-vectors of one utterance, float32 (samples,) of the range of 16 bits."""
+    """Compute features and i-vectors of one utterance, float32 (samples,) in the range of 16-bit integers."""
     pipeline = FeaturePipeline(models)
     pipeline.accept_waveform(samples, rate)
     pipeline.finish()

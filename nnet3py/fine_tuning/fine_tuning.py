@@ -1,14 +1,12 @@
-"""The stages of fine-tuning, one after the other: what the command line and ``nnet3py.fine_tune`` call."""
+"""The driver of fine-tuning, ``nnet3py.fine_tune``, which runs the stages."""
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -24,14 +22,14 @@ from nnet3py.option_fields import OptionValue
 if TYPE_CHECKING:
     from nnet3py.fine_tuning.report import ScoresAsDict
 
-_TITLES = {"check": "Looking at the data", "model": "Looking at the model", "words": "Words and graph",
+_TITLES = {"check": "Checking the data", "model": "Reading the model", "words": "Words and graph",
            "features": "Features and i-vectors", "align": "Alignments", "egs": "Examples", "train": "Training",
            "folder": "The new folder", "report": "Word error rates before and after"}
 STAGES = tuple(_TITLES)
 
 
 class FineTuning(StagedWork):
-    """fine-tune: the stages are numbered from 1."""
+    """Driver of ``nnet3py fine-tune``, whose stages are numbered from 1."""
 
     options: FineTuneOptions
 
@@ -51,9 +49,9 @@ class FineTuning(StagedWork):
                            ("old-data", options.old_data), ("old-test", options.old_test),
                            ("lexicon", options.lexicon), ("lm-text", options.lm_text)):
             if path and not os.path.exists(path):
-                raise UsageError(f"there is no {path}, which was given for {name}")
+                raise UsageError(f"there is no {path}, the value of {name}")
         if os.path.exists(options.out) and not self.work.published.is_file():
-            raise UsageError(f"{options.out} is there already", "name another folder with --out, or remove it")
+            raise UsageError(f"{options.out} exists already", "name another folder with --out, or remove it")
         self.path.mkdir(parents=True, exist_ok=True)
 
     def inputs(self) -> Iterator[Path]:
@@ -73,32 +71,39 @@ class FineTuning(StagedWork):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the new model was put where the user wanted it; False as long as nothing is known."""
+        """True if the new model was moved to ``--out``; False as long as there are no scores."""
         try:
             return bool(json.loads(self.work.scores.read_text(encoding="utf-8"))["is_accepted"])
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
     def steps(self) -> Sequence[Step]:
-        return [Step(number, name, title, action=partial(self._stage, name))
+        # imported late: the stages need most of the package, and errors before them should come quickly
+        from nnet3py.fine_tuning import align, check, egs, features, folder, model, report, train, words
+
+        work, options = self.work, self.options
+        actions: dict[str, Callable[[], None]] = {
+            "check": lambda: check.run(work, options), "model": lambda: model.run(work, options),
+            "words": lambda: words.run(work, options), "features": lambda: features.run(work, options),
+            "align": lambda: align.run(work, options), "egs": lambda: egs.run(work, options, self.executor),
+            "train": lambda: train.run(work, options, self.executor, self.terminal),
+            "folder": lambda: folder.run(work, options), "report": lambda: report.run(work, options)}
+        return [Step(number, name, title, action=partial(self._run_stage, name, actions[name]))
                 for number, (name, title) in enumerate(_TITLES.items(), 1)]
 
-    def _stage(self, name: str) -> None:
-        """Run a stage, and note how long it took, earlier attempts included."""
-        self._forget(name)
+    def _run_stage(self, name: str, action: Callable[[], None]) -> None:
+        """Run a stage, and record its time, which adds to that of earlier attempts."""
+        self._remove_outdated_scores(name)
         begun = time.monotonic()
         try:
-            run_stage = import_module(f"nnet3py.fine_tuning.{name}").run
-            more = {"executor": self.executor, "terminal": self.terminal}
-            run_stage(self.work, self.options, **{
-                argument: value for argument, value in more.items() if argument in signature(run_stage).parameters})
+            action()
         finally:
             times = _read_times(self.work.times)
             times[name] = times.get(name, 0.0) + time.monotonic() - begun
             write_text(str(self.work.times), json.dumps(times) + "\n")
 
-    def _forget(self, name: str) -> None:
-        """Remove what the report kept of an earlier model, or of earlier data."""
+    def _remove_outdated_scores(self, name: str) -> None:
+        """Remove the report's results of earlier data (stage ``check``) or of an earlier new model (``folder``)."""
         if name in ("check", "folder"):
             kept = "*.json" if name == "check" else "*.new.json"
             for path in (self.work.scores, *self.work.recognized.glob(kept)):
@@ -114,14 +119,14 @@ def _read_times(path: Path) -> dict[str, float]:
 
 @dataclass
 class FineTuned:
-    """The outcome of fine-tuning.
+    """Outcome of fine-tuning.
 
     Attributes
     ----------
-    path : the model folder to use: the new one, or the old one where the new one got worse
-    is_new : which of them it is
-    scores : the content of ``scores.json``: counts of errors and word error rates before and after
-    report, report_page : the report as text, and the file of its page
+    path : model folder to use: the new one, or the old one if the new one has a higher word error rate
+    is_new : whether ``path`` is the new folder
+    scores : content of ``scores.json``: counts of errors and word error rates before and after
+    report, report_page : the report as text, and the path of the report as HTML
     """
 
     path: str
@@ -133,24 +138,24 @@ class FineTuned:
 
 def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str],
               terminal: IO[str] | None = None, **options: OptionValue | None) -> FineTuned:
-    """Make a new model folder from an old one and some speech. What was begun before goes on where it stopped.
+    """Fine-tune a model folder on speech and write a new model folder. An interrupted run is resumed.
 
     Parameters
     ----------
-    model : a folder of any layout that ``transcribe`` takes
-    data : a data folder of Kaldi, a folder of sounds with a text file each, or a table of file and text
-    out : the new folder; logs and the report are in ``OUT.work``
-    terminal : a stream on which progress is shown; None to log it
+    model : model folder of any layout that ``transcribe`` accepts
+    data : Kaldi data folder, folder of sounds with a text file each, or table of file and text
+    out : new model folder; logs and the report are in ``OUT.work``
+    terminal : stream for progress; None to log progress
     options : further fields of :class:`~nnet3py.fine_tuning.plan.FineTuneOptions`, such as ``layers="last"``
 
     Returns
     -------
-    FineTuned : which folder to use, and word error rates before and after
+    FineTuned : the folder to use, and word error rates before and after
 
     Raises
     ------
-    Nnet3Error : a model or data that cannot be used
-    UsageError : options that cannot be used
+    Nnet3Error : an unusable model or unusable data
+    UsageError : invalid options
     """
     try:
         values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)
@@ -160,7 +165,7 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
 
 
 def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
-    """The same with given options."""
+    """Run fine-tuning with given options; see :func:`fine_tune`."""
     work = FineTuning(options, terminal=terminal)
     work.run()
     files = work.work

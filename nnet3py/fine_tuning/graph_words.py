@@ -1,43 +1,134 @@
-"""Where words begin and end in a decoding graph, and which phones they have.
+"""Phones, words and pronunciations of a decoding graph, and random sentences from it.
 
-A word begins and ends where its phones say so: phones are named by their position in the word, in
-``phones/word_boundary.int``. A path has as many output labels as words, in the same order; a label comes on the word's
-first phone or later, perhaps as late as on the first phone of the next word. So the phones of a word are found from
-the arcs that have its label: back to where it began, and on to where it ends.
+Phones are named by their position in the word, in ``phones/word_boundary.int``, so they show where words begin and end.
+A path has as many output labels as words, in the same order; a label is on the word's first phone or later, perhaps as
+late as on the first phone of the next word. So the phones of a word are found from the arcs with its label: back to the
+beginning of the word, and on to its end. All arrays are over all arcs or states of the graph.
 """
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_phones import GraphPhones, joined, once
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.word_alignment import BEGIN, END, NONWORD, SINGLETON
+from nnet3py.transducers.fst import Fst
+
+NO_PHONE = 0
+MOST_PAIRS = 20_000_000       # pairs of a state and a phone before it, or an HMM state's phones, in memory
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPhones:
+    """Phones on the arcs of a graph, from their transition-ids.
+
+    Attributes
+    ----------
+    graph : graph from transition-ids to words, with self-loops
+    ids : int32 (arcs,), transition-ids; 0 for epsilons and for labels above the model's, such as disambiguation symbols
+    is_loop : bool (arcs,), self-loops of HMM states
+    begun : int32 (arcs,), the phone that begins on an arc; 0 for none
+    """
+
+    graph: Fst
+    ids: np.ndarray
+    is_loop: np.ndarray
+    begun: np.ndarray
+
+    @classmethod
+    def of(cls, graph: Fst, model: TransitionModel) -> GraphPhones:
+        """Make the arrays of a graph and its model. Raises Nnet3Error for a graph without phones."""
+        labels = graph.input_labels
+        if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
+            raise Nnet3Error("the graph has no arcs, or input labels that are not transition-ids")
+        ids = np.where(labels > model.num_transition_ids, 0, labels)
+        is_loop = model.is_self_loop[ids] & (ids != 0)
+        begins = (ids != 0) & ~is_loop & (model.transition_id_to_hmm_state[ids] == 0)
+        if not begins.any():
+            raise Nnet3Error("no phone begins in the graph", "are graph and model of one system?")
+        begun = np.where(begins, model.transition_id_to_phone[ids], NO_PHONE).astype(np.int32)
+        return cls(graph, ids, is_loop, begun)
+
+    def phones_before(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of a state and the last phone that began before it, int64 each, sorted; 0 at the start.
+
+        Raises Nnet3Error for more than MOST_PAIRS pairs.
+        """
+        size = int(self.begun.max()) + 1
+        begins = self.begun > 0
+        first = np.append(self.graph.next_states[begins] * np.int64(size) + self.begun[begins], self.graph.start * size)
+        pairs = self.spread(sorted_unique(first), size, ~begins & ~self.is_loop)
+        states, phones = np.divmod(pairs, size)
+        return states, phones
+
+    def spread(self, pairs: np.ndarray, size: int, passing: np.ndarray) -> np.ndarray:
+        """Propagate sorted pairs ``state * size + value`` along arcs; return all pairs that are reached, sorted.
+
+        ``passing`` : bool (arcs,), arcs that values follow
+
+        Raises Nnet3Error for more than MOST_PAIRS pairs.
+        """
+        arcs = np.flatnonzero(passing)
+        sources = self.graph.sources[arcs].astype(np.int64)
+        frontier = pairs
+        while len(arcs) and len(frontier):
+            states, values = np.divmod(frontier, size)
+            taken, repeats = places_among(states, sources)
+            targets = self.graph.next_states[arcs[taken]].astype(np.int64)
+            moved = sorted_unique(targets * size + np.repeat(values, repeats))
+            frontier = moved[pairs[np.minimum(np.searchsorted(pairs, moved), len(pairs) - 1)] != moved]
+            pairs = sorted_unique(np.concatenate((pairs, frontier)))
+            if len(pairs) > MOST_PAIRS:
+                raise Nnet3Error(f"the graph has more than {MOST_PAIRS:,} pairs of a state and a phone before it",
+                                 "put the file 'tree' of the model's training into its folder")
+        return pairs
+
+
+def sorted_unique(values: np.ndarray) -> np.ndarray:
+    """Return the different values, sorted, as ``numpy.unique`` does, which is many times slower for millions."""
+    values = np.sort(values)
+    is_new = np.ones(len(values), dtype=bool)
+    is_new[1:] = values[1:] != values[:-1]
+    return values[is_new]
+
+
+def places_among(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of all equals of each value among sorted keys, concatenated; and their numbers by value."""
+    values = values.astype(sorted_keys.dtype, copy=False)        # otherwise numpy converts all keys
+    first = np.searchsorted(sorted_keys, values)
+    repeats = np.searchsorted(sorted_keys, values, side="right") - first
+    offsets = np.cumsum(repeats) - repeats
+    return np.repeat(first - offsets, repeats) + np.arange(int(repeats.sum())), repeats
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
 
 logger = logging.getLogger(__name__)
 
-MOST_PLACES = 300                # arcs of a word that are looked at; a static graph has some words everywhere
-_AT_ONCE = 4000                 # such arcs that are followed together
-_LONGEST = 400                   # arcs of a word
+MOST_PLACES = 300                # arcs with a word's label that are followed; static graphs have some words everywhere
+_AT_ONCE = 4000                  # such arcs that are followed together
+_MOST_ARCS_OF_WORD = 400                   # arcs of a word
 _UNKNOWN = 1 << 30
-_ROOM = 16                       # phones of a path, at first
+_ROOM = 16                       # initial room for the phones of a path
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
 class GraphWords:
-    """A graph's phones, and which of them words begin and end with.
+    """Word boundaries in a graph.
 
     Attributes
     ----------
-    phones : what begins on each arc
-    begins, ends, is_nonword : bool (arcs,): a phone begins on the arc, with which a word begins, with which it ends,
-        or which belongs to no word
+    phones : phones on each arc
+    begins, ends, is_nonword : bool (arcs,), whether the phone that begins on the arc is the first of a word, the last
+        of a word, or outside words
     """
 
     phones: GraphPhones
@@ -47,8 +138,8 @@ class GraphWords:
 
     @classmethod
     def of(cls, phones: GraphPhones, kinds: Mapping[int, str]) -> GraphWords:
-        """By the kind of each phone. Nnet3Error if the graph has others, or if words do not begin where labels say."""
-        used = once(phones.begun)
+        """Make the arrays from the kind of each phone. Raises Nnet3Error for a phone of the graph without a kind."""
+        used = sorted_unique(phones.begun)
         unknown = [phone for phone in used.tolist() if phone and phone not in kinds]
         if unknown:
             raise Nnet3Error(f"phone {unknown[0]} of the graph is not in word_boundary.int",
@@ -62,16 +153,16 @@ class GraphWords:
         return self.phones.graph.output_labels
 
     def silence(self) -> int:
-        """The phone outside words that the graph has most; 0 if it has none."""
+        """Return the most frequent phone outside words; 0 if there is none."""
         counts = np.bincount(self.phones.begun[self.is_nonword])
         return int(counts.argmax()) if len(counts) else 0
 
     @cached_property
     def open_words(self) -> np.ndarray:
-        """int32 (states,): how many words have begun before a state whose labels are still to come.
+        """int32 (states,), words begun before a state minus labels before it.
 
-        -1 and less where labels come before their words, a large number where no path leads. Nnet3Error if paths to a
-        state differ.
+        Negative where labels come before their words, a large number for unreachable states. Raises Nnet3Error if paths
+        to a state differ.
         """
         graph, sources = self.phones.graph, self.phones.graph.sources
         change = self.begins.astype(np.int32) - (self._labels != 0)
@@ -81,21 +172,24 @@ class GraphWords:
         while len(states):
             arcs = self.leaving(states)[0]
             arcs = arcs[opened[graph.next_states[arcs]] == _UNKNOWN]
-            states = once(graph.next_states[arcs])
+            states = sorted_unique(graph.next_states[arcs])
             opened[graph.next_states[arcs]] = opened[sources[arcs]] + change[arcs]
         is_reached = opened[sources] != _UNKNOWN
         if (opened[sources] + change != opened[graph.next_states])[is_reached].any():
-            raise Nnet3Error("paths of the graph have other numbers of words than of words' beginnings",
+            raise Nnet3Error("on paths of the graph, output labels and beginnings of words differ in number",
                              "are graph and word_boundary.int of one system?")
         return opened
 
     def pronunciations(self, wanted: Collection[int] | None = None,
                        most_places: int = MOST_PLACES) -> dict[int, list[tuple[int, ...]]]:
-        """By word, its phones, numbers with their position in the word; the most frequent ones first.
+        """Return phones by word, numbers with their position in the word; the most frequent pronunciations first.
 
-        ``wanted``: words that are asked for; None for all. Words that the graph lacks are not in the result.
-        ``most_places``: arcs of a word that are looked at; with few, rare pronunciations are missed. Nnet3Error if none
-        of its words can be had.
+        Parameters
+        ----------
+        wanted : words to look for; None for all. Words that the graph lacks are not in the result
+        most_places : number of arcs of each word that are followed; with few, rare pronunciations are missed
+
+        Raises Nnet3Error if no pronunciation of any of its words is complete.
         """
         arcs = self._places(wanted, most_places)
         counts: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -103,17 +197,17 @@ class GraphWords:
             for label, spoken, count in self._spoken(arcs[first:first + _AT_ONCE]):
                 counts[label, spoken] = counts.get((label, spoken), 0) + count
         if len(arcs) and not counts:
-            raise Nnet3Error("no word of the graph begins and ends where word_boundary.int says that words do")
+            raise Nnet3Error("no word of the graph begins and ends as word_boundary.int says")
         pronunciations: dict[int, list[tuple[int, ...]]] = {}
         for (label, spoken), _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
             pronunciations.setdefault(label, []).append(spoken)
-        missing = len(once(self._labels[arcs])) - len(pronunciations)
+        missing = len(sorted_unique(self._labels[arcs])) - len(pronunciations)
         if missing:
-            logger.warning("%d words of the graph have no pronunciation that could be had", missing)
+            logger.warning("no pronunciation of %d words of the graph could be recovered", missing)
         return pronunciations
 
     def _places(self, wanted: Collection[int] | None, most: int) -> np.ndarray:
-        """Arcs with labels; of each label not too many, spread over the graph."""
+        """Return arcs with labels, up to ``most`` of each label, spread over the graph."""
         arcs = np.flatnonzero(self._labels)
         if wanted is not None:
             arcs = arcs[np.isin(self._labels[arcs], np.fromiter(wanted, dtype=np.int64, count=len(wanted)))]
@@ -123,10 +217,10 @@ class GraphWords:
         rank = np.arange(len(arcs)) - (np.cumsum(counts) - counts)[self._labels[arcs]]
         return arcs[rank % -(-its_count // most) == 0]
 
-    # -- walking -------------------------------------------------------------------------------------------------------
+    # -- search along arcs ---------------------------------------------------------------------------------------------
 
     def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The arcs that leave each of some states, without self-loops; and how many each has."""
+        """Return the arcs that leave each of some states, without self-loops; and their numbers by state."""
         return self._onward(states)
 
     @cached_property
@@ -140,34 +234,35 @@ class GraphWords:
                          arcs[np.argsort(self.phones.graph.next_states[arcs], kind="stable")])
 
     def _spoken(self, arcs: np.ndarray) -> Iterator[tuple[int, tuple[int, ...], int]]:
-        """Words with the phones that they have around arcs with their labels, and how often."""
-        begun = self._back_to_the_beginning(arcs)
+        """Yield words with their phones around arcs with their labels, and the numbers of such paths."""
+        begun = self._phones_before_label(arcs)
         is_over = self.ends[begun.first_arcs]
-        whole = [begun.chosen(is_over).turned_round(), self._on_to_the_end(begun.chosen(~is_over).turned_round())]
+        whole = [begun.chosen(is_over).reversed_phones(),
+                 self._phones_after_label(begun.chosen(~is_over).reversed_phones())]
         for paths in whole:
             labels = self._labels[paths.roots]
-            chosen, counts = _first_of_each(_mixed(labels, paths.codes))
+            chosen, counts = _first_places(_hashed(labels, paths.codes))
             phones, lengths = paths.phones[chosen], paths.lengths[chosen]
             for label, spoken, length, count in zip(labels[chosen].tolist(), phones.tolist(), lengths.tolist(),
                                                     counts.tolist(), strict=True):
                 yield label, tuple(spoken[:length]), count
 
-    def _back_to_the_beginning(self, arcs: np.ndarray) -> _Paths:
-        """The phones, the last one first, of the words whose labels are on arcs, up to these arcs."""
+    def _phones_before_label(self, arcs: np.ndarray) -> _Paths:
+        """Return the phones of the words whose labels are on ``arcs``, from these arcs back to the first phone."""
         sources, begun = self.phones.graph.sources, self.phones.begun
-        waiting = self.open_words[sources[arcs]] + self.begins[arcs]     # words to go back over, with the label's own
+        waiting = self.open_words[sources[arcs]] + self.begins[arcs]     # words to go back over, including the label's
         arcs, waiting = arcs[waiting > 0], waiting[waiting > 0]
         paths, finished = _Paths.of(arcs, sources[arcs]), []
-        for _ in range(_LONGEST):
+        for _ in range(_MOST_ARCS_OF_WORD):
             of_word = (waiting == 1) & (begun[arcs] > 0) & ~(self.is_nonword[arcs] & (paths.lengths == 0))
             is_wrong = of_word & (paths.lengths > 0) & (self.is_nonword[arcs] | self.ends[arcs])
             paths.add(of_word, begun[arcs], arcs)
             is_done = of_word & self.begins[arcs]
             waiting = waiting - ((waiting > 1) & self.begins[arcs])
-            done = np.flatnonzero(is_done & ~is_wrong)         # after each of many phones: once is enough
-            finished.append(paths.chosen(done[_first_of_each(_mixed(paths.roots[done], paths.codes[done]))[0]]))
+            done = np.flatnonzero(is_done & ~is_wrong)         # the same path may come from many arcs
+            finished.append(paths.chosen(done[_first_places(_hashed(paths.roots[done], paths.codes[done]))[0]]))
             left = np.flatnonzero(~is_done & ~is_wrong)
-            left = left[_first_of_each(_mixed(paths.roots[left], paths.states[left], paths.codes[left],
+            left = left[_first_places(_hashed(paths.roots[left], paths.states[left], paths.codes[left],
                                               waiting[left]))[0]]
             if not len(left):
                 break
@@ -176,11 +271,11 @@ class GraphWords:
             paths, waiting = paths.chosen(left, sources[arcs]), waiting[left]
         return _Paths.together(finished)
 
-    def _on_to_the_end(self, paths: _Paths) -> _Paths:
-        """The same phones and those that come until the word ends, from the arcs with its label on."""
+    def _phones_after_label(self, paths: _Paths) -> _Paths:
+        """Extend the phones of each path from the arc with the label to the last phone of the word."""
         next_states, begun = self.phones.graph.next_states, self.phones.begun
         paths, finished = paths.chosen(np.arange(len(paths.roots)), next_states[paths.roots]), []
-        for _ in range(_LONGEST):
+        for _ in range(_MOST_ARCS_OF_WORD):
             if not len(paths.roots):
                 break
             arcs, repeats = self.leaving(paths.states)
@@ -189,23 +284,23 @@ class GraphWords:
             paths.add(of_word, begun[arcs], arcs)
             finished.append(paths.chosen(of_word & self.ends[arcs]))
             left = np.flatnonzero((begun[arcs] == 0) | of_word & ~self.ends[arcs])
-            paths = paths.chosen(left[_first_of_each(_mixed(paths.roots[left], paths.states[left],
+            paths = paths.chosen(left[_first_places(_hashed(paths.roots[left], paths.states[left],
                                                             paths.codes[left]))[0]])
         return _Paths.together(finished)
 
 
 @dataclass(eq=False)
 class _Paths:
-    """Parts of paths through a graph, each with the arc that it was looked for from.
+    """Partial paths through a graph, each with the arc where the search began.
 
     Attributes
     ----------
-    roots : these arcs
-    states : where each path has come to
-    phones : (paths, room), phones in the order in which they were met
-    lengths : how many
-    codes : of the phones; two sequences have the same only by a chance of 1 in 2 ** 64
-    first_arcs : the arc of the first phone that was met
+    roots : the arcs where the search began
+    states : the current state of each path
+    phones : (paths, room), phones in the order of the search
+    lengths : numbers of phones
+    codes : hash of the phones; two sequences have the same only by a chance of 1 in 2 ** 64
+    first_arcs : the arc of the first phone in the order of the search
     """
 
     roots: np.ndarray
@@ -217,41 +312,41 @@ class _Paths:
 
     @classmethod
     def of(cls, arcs: np.ndarray, states: np.ndarray) -> _Paths:
-        """Paths without phones."""
+        """Make paths without phones."""
         nothing = np.zeros(len(arcs), dtype=np.int64)
         return cls(arcs, states, np.zeros((len(arcs), _ROOM), dtype=np.int32), nothing, nothing.astype(np.uint64),
                    nothing.copy())
 
     def chosen(self, which: np.ndarray, states: np.ndarray | None = None) -> _Paths:
-        """Some of the paths, by a mask or by their numbers; ``states``: that have gone on to others."""
+        """Return some of the paths, by a mask or by their numbers; ``states`` replaces their current states."""
         return _Paths(self.roots[which], self.states[which] if states is None else states, self.phones[which],
                       self.lengths[which], self.codes[which], self.first_arcs[which])
 
     def add(self, which: np.ndarray, phones: np.ndarray, arcs: np.ndarray) -> None:
-        """Add a phone each to the paths for which ``which`` is true."""
+        """Append a phone to each path for which ``which`` is true."""
         rows = np.flatnonzero(which)
         if len(rows) and int(self.lengths[rows].max()) == self.phones.shape[1]:
             self.phones = np.concatenate((self.phones, np.zeros_like(self.phones)), axis=1)
         self.phones[rows, self.lengths[rows]] = phones[rows]
-        self.codes[rows] = _mixed(self.codes[rows], phones[rows])
+        self.codes[rows] = _hashed(self.codes[rows], phones[rows])
         is_first = rows[self.lengths[rows] == 0]
         self.first_arcs[is_first] = arcs[is_first]
         self.lengths = self.lengths + which
 
-    def turned_round(self) -> _Paths:
-        """With the phones in the opposite order."""
+    def reversed_phones(self) -> _Paths:
+        """Return the paths with the phones in reverse order."""
         rows = np.arange(self.phones.shape[1])
         places = np.where(rows < self.lengths[:, None], self.lengths[:, None] - 1 - rows, rows)
         phones = np.take_along_axis(self.phones, places, axis=1)
         codes = np.zeros_like(self.codes)
         for place in range(phones.shape[1]):
             is_there = place < self.lengths
-            codes[is_there] = _mixed(codes[is_there], phones[is_there, place])
+            codes[is_there] = _hashed(codes[is_there], phones[is_there, place])
         return dataclasses.replace(self, phones=phones, codes=codes)
 
     @classmethod
     def together(cls, parts: list[_Paths]) -> _Paths:
-        """All paths of several, of which there may be none."""
+        """Concatenate several sets of paths, of which there may be none."""
         parts = parts or [cls.of(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
         room = max(part.phones.shape[1] for part in parts)
         phones = [np.pad(part.phones, ((0, 0), (0, room - part.phones.shape[1]))) for part in parts]
@@ -262,18 +357,18 @@ class _Paths:
 
 
 def by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """A function that gives the arcs of each of some states, and how many each has; ``arcs``: in order of states."""
+    """Return a function from states to their arcs and the numbers of arcs; ``arcs``: in the order of ``states``."""
     keys = states[arcs]
 
     def of_states(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        places, repeats = joined(wanted, keys)
+        places, repeats = places_among(wanted, keys)
         return arcs[places], repeats
 
     return of_states
 
 
-def _mixed(*columns: np.ndarray) -> np.ndarray:
-    """uint64: a number for each row of several columns, practically never the same for two different ones."""
+def _hashed(*columns: np.ndarray) -> np.ndarray:
+    """Return uint64, a hash of each row of several columns."""
     code = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         code = (code ^ column.astype(np.uint64)) * _FACTORS[0] + _FACTORS[1]
@@ -282,11 +377,137 @@ def _mixed(*columns: np.ndarray) -> np.ndarray:
     return code
 
 
-def _first_of_each(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The place of the first of equal keys, for each; and how many are equal."""
+def _first_places(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of the first of equal keys, and the number of equal keys."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = ordered[1:] != ordered[:-1]
     starts = np.flatnonzero(is_new)
     return order[starts], np.diff(np.append(starts, len(order)))
+
+
+# -- lexicon and random sentences --------------------------------------------------------------------------------------
+
+_END = -1
+_MOST_ARCS_OF_SENTENCE = 2000                  # arcs of a sentence that is drawn
+_FEW_PLACES = 2                  # arcs that are followed where one pronunciation of a word is enough
+_SILENCE_PROB = 0.5              # Kaldi's prepare_lang.sh
+
+
+class GraphLexicon(NamedTuple):
+    """Words of a graph.
+
+    Attributes
+    ----------
+    pronunciations : by word, its phones, numbers with their position in the word; the most frequent ones first
+    silence : the most frequent phone between words; 0 if there is none
+    """
+
+    pronunciations: dict[int, list[tuple[int, ...]]]
+    silence: int
+
+
+class Sentence(NamedTuple):
+    """Path through a graph: numbers of words, and of all phones including silences between words."""
+
+    words: tuple[int, ...]
+    phones: tuple[int, ...]
+
+
+def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str],
+                    wanted: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon:
+    """Recover the pronunciations of the words of a graph.
+
+    Parameters
+    ----------
+    graph : graph from transition-ids to words, with self-loops
+    kinds : kind of each phone, as :func:`~nnet3py.lattices.word_alignment.read_word_boundaries` reads them
+    wanted : numbers of the words to look for; None for all words of the graph
+    others : further words, of which one or a few pronunciations are enough
+
+    Raises Nnet3Error if the kinds of the phones do not fit the graph's words.
+    """
+    words = GraphWords.of(GraphPhones.of(graph, model), kinds)
+    pronunciations = words.pronunciations(wanted)
+    more = words.pronunciations({*others} - pronunciations.keys(), _FEW_PLACES) if others else {}
+    return GraphLexicon({**more, **pronunciations}, words.silence())
+
+
+def draw_texts(grammar: Fst, count: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """Draw ``count`` random sentences, as numbers of words, from a grammar whose output labels are words."""
+    texts = []
+    for taken in draw_paths(grammar, np.arange(grammar.num_arcs), count, seed):
+        labels = grammar.output_labels[taken]
+        texts.append(tuple(labels[labels > 0].tolist()))
+    return texts
+
+
+def spoken(texts: Iterable[tuple[int, ...]], lexicon: GraphLexicon, seed: int = 0) -> Iterator[Sentence]:
+    """Yield sentences with their first pronunciations; sentences with words outside the lexicon are left out.
+
+    Half of the places between words, and at both ends, have a silence, as in Kaldi's graphs.
+    """
+    random = np.random.default_rng([seed, 1])
+    for words in texts:
+        if all(word in lexicon.pronunciations for word in words):
+            phones: list[int] = []
+            for word in (0, *words):
+                phones += lexicon.pronunciations[word][0] if word else ()
+                if lexicon.silence and random.random() < _SILENCE_PROB:
+                    phones.append(lexicon.silence)
+            yield Sentence(words, tuple(phones))
+
+
+def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0) -> Iterator[Sentence]:
+    """Yield ``count`` random sentences with the graph's probabilities, without very long ones.
+
+    The probabilities are those of language model, pronunciations and silences. Raises Nnet3Error if no path ends.
+    """
+    phones = GraphPhones.of(graph, model)
+    for taken in draw_paths(graph, np.flatnonzero(~phones.is_loop), count, seed):
+        spoken, words = phones.begun[taken], graph.output_labels[taken]
+        yield Sentence(tuple(words[words > 0].tolist()), tuple(spoken[spoken > 0].tolist()))
+
+
+def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield the arcs of ``count`` random paths over the arcs ``kept``; very long paths are left out.
+
+    Raises Nnet3Error if no path ends.
+    """
+    finals = np.flatnonzero(graph.is_final)
+    # Final weights count as arcs to no state.
+    sources = np.concatenate((graph.sources[kept], finals))
+    arcs = np.concatenate((kept, np.full(len(finals), _END)))
+    costs = np.concatenate((graph.weights[kept], graph.final_weights[finals])).astype(np.float64)
+    order = np.argsort(sources, kind="stable")
+    sources, arcs, costs = sources[order], arcs[order], costs[order]
+    least = np.full(graph.num_states, np.inf)
+    np.minimum.at(least, sources, costs)
+    weights = np.exp(least[sources] - costs)
+    sums = np.bincount(sources, weights, minlength=graph.num_states)
+    below = np.cumsum(weights) - weights
+    starts = np.searchsorted(sources, np.arange(graph.num_states + 1))
+    offsets = np.concatenate((below, [0.0]))[np.minimum(starts[:-1], len(below))]
+    places = sources + (below - offsets[sources] + weights) / sums[sources]       # where an arc's interval ends
+
+    random = np.random.default_rng(seed)
+    states = np.full(count, graph.start)
+    going, passed = np.arange(count), []
+    for _ in range(_MOST_ARCS_OF_SENTENCE):
+        if not len(going):
+            break
+        here = states[going]
+        chosen = np.searchsorted(places, here + random.random(len(going)), side="right")
+        taken = arcs[np.clip(chosen, starts[here], starts[here + 1] - 1)]
+        going, taken = going[taken != _END], taken[taken != _END]
+        passed.append((going, taken))
+        states[going] = graph.next_states[taken]
+    if len(going) == count:
+        raise Nnet3Error("no sentence could be drawn from the graph: its paths do not end")
+    paths, taken = (np.concatenate(values) for values in zip(*passed, strict=True))
+    order = np.argsort(paths, kind="stable")
+    paths, taken = paths[order], taken[order]
+    bounds = np.searchsorted(paths, np.arange(count + 1))
+    for path in np.setdiff1d(np.arange(count), going).tolist():
+        yield taken[bounds[path]:bounds[path + 1]]

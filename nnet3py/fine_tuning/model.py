@@ -1,6 +1,7 @@
-"""Stage 2: what the model consists of besides its network, as its folder has it, or as its graph says.
+"""Stage 2: the parts of a model besides its network, from its folder or recovered from its graph; and ``--check``.
 
-Tree, phones, lexicon, silence, language model, and phone sequences of the speech that the model was made for.
+These are tree, phones, lexicon, silence, language model, and phone sequences of the speech that the model was made
+for.
 """
 from __future__ import annotations
 
@@ -10,20 +11,30 @@ import random
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.decoding.grammar import grammar_words
 from nnet3py.decoding.lang_folder import POSITIONS
+from nnet3py.decoding.lexicon import Pronunciation
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram
 from nnet3py.decoding.spelling import MARKS
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.symbols import EPSILON, SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.fine_tuning.check import more_text, texts_of
-from nnet3py.fine_tuning.graph_contexts import base_name, recover_tree
-from nnet3py.fine_tuning.graph_lexicon import (
+from nnet3py.fine_tuning.check import (
+    check_data,
+    more_text,
+    problems_text,
+    raise_if_unusable,
+    spelling_and_limits,
+    texts_of,
+    with_model_spelling,
+)
+from nnet3py.fine_tuning.graph_tree import base_name, recover_tree
+from nnet3py.fine_tuning.graph_words import (
     GraphLexicon,
     Sentence,
     draw_sentences,
@@ -31,10 +42,12 @@ from nnet3py.fine_tuning.graph_lexicon import (
     recover_lexicon,
     spoken,
 )
-from nnet3py.fine_tuning.phone_names import phone_names
+from nnet3py.fine_tuning.lookahead_words import obstacle_to_new_words
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.requirements import known_files
-from nnet3py.fine_tuning.wider_hcl import why_not
+from nnet3py.fine_tuning.pronunciations import pronounce
+from nnet3py.fine_tuning.requirements import known_files, model_lines, requirements
+from nnet3py.fine_tuning.speech_data import read_data
+from nnet3py.fine_tuning.words import given_pronunciations, lang_of
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -49,23 +62,23 @@ from nnet3py.transducers.fst_text import read_fst_file
 
 logger = logging.getLogger(__name__)
 
-NUM_SENTENCES = 20_000           # drawn from the graph, where the folder has no language model
-NUM_LEARNED = 5000                # words of a large graph by which the pronunciation of unknown ones is learned
+NUM_SENTENCES = 20_000           # random sentences from the graph, for phone sequences and a missing language model
+NUM_LEARNED = 5000               # words of a large graph from which pronouncing is learned
 
 
 @dataclass
-class Parts:
-    """What is known of a model besides its network; None for what cannot be found out.
+class ModelParts:
+    """ModelParts of a model besides its network; None for those that cannot be recovered.
 
     Attributes
     ----------
-    phones : their names by number
-    kinds : begin, end, ... of each phone; None if phones do not depend on their position
-    tree : of its phones in context
-    lexicon : (word, phones), phones without marks of their position
-    silence : the name of the phone between words; empty for none
-    sentences : drawn from the graph
-    notes : what was recovered, and what could not be, one per line
+    phones : table of phones
+    kinds : kind (begin, end, ...) of each phone; None if phones are not position-dependent
+    tree : the decision tree
+    lexicon : (word, phones), phones without position marks
+    silence : name of the phone between words; empty for none
+    sentences : random sentences from the graph
+    notes : what was recovered and what was not, one line each
     """
 
     phones: SymbolTable
@@ -78,14 +91,14 @@ class Parts:
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``model/``. Nnet3Error for a folder that cannot be used at all."""
+    """Write ``model/``. Raises Nnet3Error for a model that cannot be trained."""
     folder = read_model_folder(options.model)
     files = known_files(folder)
     texts = [*texts_of(work), *more_text(folder, options)]
-    parts = parts_of(folder, files, options.srand, {word for text in texts for word in text})
+    parts = read_parts(folder, files, options.srand, {word for text in texts for word in text})
     place = work.model
     place.mkdir(parents=True, exist_ok=True)
-    check_parts(parts, options.model)
+    check_trainable(parts, options.model)
     assert parts.tree is not None
     for note in parts.notes:
         logger.info("%s", note)
@@ -112,26 +125,30 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     write_text(str(place / "notes.txt"), "".join(f"{note}\n" for note in parts.notes))
 
 
-def check_parts(parts: Parts, name: str) -> None:
-    """Nnet3Error if nothing can be trained with what is known of the model ``name``."""
+def check_trainable(parts: ModelParts, name: str) -> None:
+    """Raise Nnet3Error if the model ``name`` cannot be trained."""
     if parts.tree is None:
         raise Nnet3Error(f"{name} cannot be trained: {parts.notes[0]}",
                          "put the file 'tree' of the model's training into its folder")
 
 
-def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wanted: Collection[str] | None = None,
-             with_sentences: bool = True) -> Parts:
-    """What is known of a model, by its files (``known_files``) or by its graph. Nnet3Error for bad files.
+def read_parts(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wanted: Collection[str] | None = None,
+             with_sentences: bool = True) -> ModelParts:
+    """Read the parts of a model from its files (``known_files``) or recover them from its graph.
 
-    ``wanted``: the words whose pronunciations are needed, of a graph in two parts, which may have a million; None for
-    all. ``with_sentences``: also sentences drawn from the graph.
+    Parameters
+    ----------
+    wanted : words whose pronunciations are needed, of a lookahead graph, which may have a million words; None for all
+    with_sentences : whether random sentences are drawn from the graph
+
+    Raises Nnet3Error for damaged files.
     """
     model = read_model(folder.model).transition_model
     graph, grammar = words_graph(folder, model)
     kinds = read_word_boundaries(read_text(folder.word_boundary), folder.word_boundary) if folder.word_boundary else (
         None)
     phones, note = phone_names(files.get("phones", ""), model, kinds)
-    parts = Parts(phones, kinds, notes=[note] if note else [])
+    parts = ModelParts(phones, kinds, notes=[note] if note else [])
     parts.tree = _tree(files.get("tree", ""), graph, model, parts)
     words = SymbolTable.read(folder.words)
     if "lexicon" in files:
@@ -145,7 +162,7 @@ def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wante
         recovered = _read_graph(graph, model, words, parts, needed, {word for text in texts for word in text})
         if recovered is not None:
             parts.sentences = list(spoken(texts, recovered, seed))
-        problem = why_not(model, parts.tree) if parts.tree is not None else ""
+        problem = obstacle_to_new_words(model, parts.tree) if parts.tree is not None else ""
         if problem:
             parts.notes.append(f"no words can be added to the graph: {problem}")
     if not parts.silence:
@@ -154,7 +171,7 @@ def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wante
 
 
 def _needed(words: SymbolTable, wanted: Collection[str], seed: int) -> set[int]:
-    """The numbers of words that are wanted; with some others, to learn from, if some of these are unknown."""
+    """Return the numbers of wanted words; if some are unknown, also random words from which pronouncing is learned."""
     needed = {words[word] for word in wanted if word in words}
     if len(needed) < len(set(wanted)):
         names = sorted(word for word in grammar_words(words) if not word.startswith(MARKS))
@@ -163,9 +180,9 @@ def _needed(words: SymbolTable, wanted: Collection[str], seed: int) -> set[int]:
 
 
 def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst | None]:
-    """A folder's graph from transition-ids to words; of one in two parts, the first, which allows words in any order.
+    """Return the graph from transition-ids to words, and None.
 
-    And its second part, the grammar.
+    For a lookahead graph: its first part, which allows words in any order, and its second part, the grammar.
     """
     if not folder.is_lookahead:
         return read_fst_file(folder.graph), None
@@ -174,7 +191,7 @@ def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst |
     return graph.hcl_of_words(), graph.grammar_fst
 
 
-def _tree(path: str, graph: Fst, model: TransitionModel, parts: Parts) -> ContextDependency | None:
+def _tree(path: str, graph: Fst, model: TransitionModel, parts: ModelParts) -> ContextDependency | None:
     if path:
         tree = read_object(path, ContextDependency.read)
         if tree.num_pdfs != model.num_pdfs:
@@ -184,7 +201,7 @@ def _tree(path: str, graph: Fst, model: TransitionModel, parts: Parts) -> Contex
     try:
         recovered = recover_tree(graph, model, parts.phones.names)
     except Nnet3Error as error:
-        parts.notes.append(f"there is no tree, and none can be had from the graph: {error.message}")
+        parts.notes.append(f"there is no tree, and none can be recovered from the graph: {error.message}")
         return None
     parts.notes.append(f"the tree was recovered from the graph, which has {recovered.num_seen} pairs of phones; other "
                        "pairs are guessed")
@@ -199,21 +216,24 @@ def _read_lexicon(path: str, phones: SymbolTable) -> list[tuple[str, tuple[str, 
                    for entry in read_lexicon(path)})
 
 
-def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: Parts,
+def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: ModelParts,
                 needed: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon | None:
-    """The lexicon and the silence phone of a graph; None if it does not say them.
+    """Recover the lexicon and the silence phone from a graph; None if that is impossible.
 
-    ``needed``: the words of the lexicon, None for all; ``others``: more that are wanted, for the result only.
+    Parameters
+    ----------
+    needed : words of the lexicon; None for all
+    others : further words for the result, not for ``parts.lexicon``
     """
     if parts.kinds is None:
         if parts.lexicon is None:
-            parts.notes.append("there is no lexicon, and without phones/word_boundary.int none can be had from the "
-                               "graph")
+            parts.notes.append("there is no lexicon, and without phones/word_boundary.int none can be recovered "
+                               "from the graph")
         return None
     try:
         recovered = recover_lexicon(graph, model, parts.kinds, needed, others)
     except Nnet3Error as error:
-        parts.notes.append(f"no lexicon can be had from the graph: {error.message}")
+        parts.notes.append(f"no lexicon can be recovered from the graph: {error.message}")
         return None
     names = parts.phones.names
     if recovered.silence:
@@ -229,10 +249,103 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: P
 
 
 def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
-    """The first phone that the folder calls silence, and that belongs to no word."""
+    """Return the first of the phones that the folder's options list as silence; "" if there is none."""
     listed = str(folder.options.get("endpoint.silence-phones", "")).replace(",", ":").split(":")
     numbers = [int(number) for number in listed if number.isdecimal()]
     return next((phones.names[number] for number in numbers if number in phones.names), "")
 
 
-__all__ = ["Parts", "check_parts", "parts_of", "run", "words_graph"]
+
+# -- names of phones ---------------------------------------------------------------------------------------------------
+
+_MARK_OF_KIND = {kind: mark for mark, kind in POSITIONS.items()}
+
+
+def phone_names(path: str, model: TransitionModel, kinds: Mapping[int, str] | None) -> tuple[SymbolTable, str]:
+    """Return the table of phones, and a note on it or "".
+
+    Phones that the table in ``path`` lacks, or all if there is no table, are named by number: ``p11_B`` is phone 11 at
+    the beginning of a word, ``p11_E`` the same phone at the end. All phones are named so if the table belongs to
+    another model: if it has a disambiguation symbol for a phone of the model, or a name with another position in the
+    word.
+    """
+    by_number = _by_number(model, kinds)
+    if not path:
+        return SymbolTable({0: EPSILON, **by_number}, "phone"), ""
+    table = SymbolTable.read(path, "phone")
+    wrong = [phone for phone in model.topology.phones if phone in table.names and (
+        table.names[phone].startswith("#") or _contradicts(table.names[phone], (kinds or {}).get(phone, "")))]
+    if wrong:
+        kind = "a disambiguation symbol" if table.names[wrong[0]].startswith("#") else "at another place in words"
+        return SymbolTable({0: EPSILON, **by_number}, "phone", path), (
+            f"phones.txt is another model's: by it, phone {wrong[0]} ({table.names[wrong[0]]}) is {kind}; so phones "
+            f"are named by number, such as {by_number[wrong[0]]}")
+    unnamed = [phone for phone in model.topology.phones if phone not in table.names]
+    note = f"phones.txt does not name {len(unnamed)} phones, which go by number, such as {by_number[unnamed[0]]}" if (
+        unnamed) else ""
+    return SymbolTable({**table.names, **{phone: by_number[phone] for phone in unnamed}}, "phone", path), note
+
+
+def _contradicts(name: str, kind: str) -> bool:
+    """Return whether the position mark of a name differs from the kind of the phone."""
+    return kind in _MARK_OF_KIND and name[-2:] in POSITIONS and POSITIONS[name[-2:]] != kind
+
+
+def _by_number(model: TransitionModel, kinds: Mapping[int, str] | None) -> dict[int, str]:
+    """Return names ``p`` and a number, that of the first of consecutive phones that differ in kind only."""
+    names: dict[int, str] = {}
+    first, used = 0, set[str]()
+    for phone in sorted(model.topology.phones):
+        kind = (kinds or {}).get(phone, "")
+        if kind not in _MARK_OF_KIND or not used or kind in used:
+            first, used = phone, set()
+        if kind in _MARK_OF_KIND:
+            used.add(kind)
+        names[phone] = f"p{first}{_MARK_OF_KIND.get(kind, '')}"
+    return names
+
+
+# -- --check -----------------------------------------------------------------------------------------------------------
+
+
+class CheckReport(NamedTuple):
+    """Report of ``--check``, and whether the model can be fine-tuned on the data."""
+
+    text: str
+    is_good: bool
+
+
+def check_report(options: FineTuneOptions) -> CheckReport:
+    """Check model and data without writing anything. Raises Nnet3Error for a folder or data of unknown form."""
+    needed = requirements(options.model)
+    lines = model_lines(needed)
+    if not needed.can_fine_tune:
+        return CheckReport("\n".join(lines) + "\n", False)
+    spelling, limits = spelling_and_limits(options)
+    data = with_model_spelling(read_data(options.data, options.speaker_column), spelling, options)
+    checked = check_data(data, spelling, limits)
+    lines += ["", problems_text(checked).rstrip()]
+    try:
+        raise_if_unusable(checked, options.data, options, spelling, "")
+    except Nnet3Error as error:
+        return CheckReport("\n".join([*lines, "", f"The data cannot be used for training: {error}"]) + "\n", False)
+    try:
+        lines += ["", *_try_model(options, {word for utterance in checked.utterances for word in utterance.text})]
+    except Nnet3Error as error:
+        return CheckReport("\n".join([f"The model cannot be fine-tuned: {error}", *lines[1:]]) + "\n", False)
+    return CheckReport("\n".join(lines) + "\n", True)
+
+
+def _try_model(options: FineTuneOptions, spoken_words: set[str]) -> list[str]:
+    """Return notes on the model's tree and lexicon for these words. Raises Nnet3Error as stages 2 and 3 would."""
+    folder = read_model_folder(options.model)
+    parts = read_parts(folder, known_files(folder), options.srand, spoken_words, with_sentences=False)
+    check_trainable(parts, options.model)
+    if parts.lexicon is not None:
+        lexicon = [Pronunciation(word, phones) for word, phones in parts.lexicon if word in spoken_words]
+        given = given_pronunciations(options)
+        new = pronounce((spoken_words - {entry.word for entry in lexicon}) & given.keys(), parts.lexicon, given, False)
+        lexicon += [Pronunciation(word, phones) for word, its in new.items() for phones in its.phones]
+        if lexicon:
+            lang_of(lexicon, parts.phones, parts.silence)
+    return [f"- {note}" for note in parts.notes]

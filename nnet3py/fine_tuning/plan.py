@@ -1,4 +1,4 @@
-"""What all stages of fine-tuning share: options, utterances, problems, what a model allows, the files of the work."""
+"""Shared by all stages of fine-tuning, without numpy: options, utterances, problems, and the files of the work."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from nnet3py.option_fields import opt
 LAYERS = ("last", "upper", "lower", "all")
 UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
 PARTS = ("train", "held_out", "old_data", "old_test")
-# What is new weighs this times --lm-weight beside the old language model: with as much weight as the old one, it got
-# words of old data wrong that were right before.
+# The new grammar has the weight SHARE * --lm-weight beside the old one: with equal weights, words of old data were
+# misrecognized that had been right before.
 SHARE = 0.2
-OLD_MARK = "old-"            # before the names of utterances and speakers of the old domain that are trained on
+OLD_MARK = "old-"            # prefix of utterances and speakers of --old-data
 
 
 class Utterance(NamedTuple):
-    """A piece of sound and what is said in it.
+    """Piece of sound with its text.
 
     Attributes
     ----------
-    key : its name, without blanks
-    speaker : who speaks
-    sound : a file, or what Kaldi's wav.scp says (a pipe, a place in an archive)
-    start, end : in seconds; an end of -1: to the end of the sound
-    text : the words
+    key : name of the utterance, without blanks
+    speaker : name of the speaker
+    sound : sound file, or an entry of Kaldi's wav.scp (a pipe, a place in an archive)
+    start, end : in seconds; an end of -1 is the end of the sound
+    text : words
     """
 
     key: str
@@ -39,13 +39,13 @@ class Utterance(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something wrong with the data.
+    """Fault of the data.
 
     Attributes
     ----------
-    key : the utterance, or the file or word that it is about
-    kind : a few words by which problems are counted, such as ``too long`` or ``unknown word``
-    message : what is wrong, with figures
+    key : the utterance, file or word
+    kind : short name by which problems are counted, such as ``too long`` or ``unknown word``
+    message : the fault, with figures
     is_fatal : whether the utterance cannot be used
     """
 
@@ -57,37 +57,15 @@ class Problem(NamedTuple):
 
 @dataclass
 class SpeechData:
-    """Utterances that can be used, and the problems of those that were looked at."""
+    """Utterances, and the problems of those that were checked."""
 
     utterances: list[Utterance] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
-@dataclass
-class Requirements:
-    """What can be done with a model folder.
-
-    Attributes
-    ----------
-    has_lexicon, has_tree, has_lm : files that the folder has
-    can_fine_tune : whether its network can be trained at all
-    can_add_words : whether a new graph can be made
-    notes : what cannot be done, or is done differently, in one line each
-    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``: paths of those that it has
-    """
-
-    has_lexicon: bool = False
-    has_tree: bool = False
-    has_lm: bool = False
-    can_fine_tune: bool = True
-    can_add_words: bool = False
-    notes: list[str] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
-
-
 @dataclass(init=False, repr=False, eq=False)
 class FineTuneOptions(WorkOptions):
-    """All options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
+    """Options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
 
     dir: str = opt("work-dir", "", "Folder for logs and what is needed on the way; blank: OUT.work", harmless=True)
     model: str = opt("model", "", "The model folder, of any layout that transcribe takes", harmless=True)
@@ -138,7 +116,7 @@ class FineTuneOptions(WorkOptions):
     folders: ClassVar[tuple[str, ...]] = ("dir",)
 
     def check(self) -> None:
-        """UsageError if a value cannot be used, or a required one is missing. Fills in ``dir``."""
+        """Raise UsageError for an invalid or missing value; set ``dir`` if it is blank."""
         for name, value in (("model", self.model), ("data", self.data), ("out", self.out or self.check_only)):
             if not value:
                 raise UsageError(f"no {name} was given", "nnet3py fine-tune MODEL DATA --out NEW_MODEL")
@@ -159,7 +137,7 @@ class FineTuneOptions(WorkOptions):
 
 
 class WorkFolder:
-    """The files of a fine-tuning, each named here once; ``fine_tuning/__init__.py`` says what is in them."""
+    """Paths of the files of a fine-tuning; ``fine_tuning/__init__.py`` describes their content."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -171,17 +149,17 @@ class WorkFolder:
         self.final_model, self.choice = self.train / "final.mdl", self.train / "choice.json"
         self.new_model, self.recognized = self.path / "new_model", self.path / "recognized"
         self.scores, self.times = self.path / "scores.json", self.path / "times.json"
-        self.published = self.path / "published"             # where the new folder was moved to, or is about to be
+        self.published = self.path / "published"             # path to which the new folder was, or will be, moved
         self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"
 
     def data(self, part: str) -> Path:
-        """The sound and text of a part, one of PARTS."""
+        """Return the data folder of a part, one of PARTS."""
         return self.path / "data" / part
 
     def features(self, part: str) -> Path:
-        """The features of a part: train, held_out or old_data."""
+        """Return the folder of features of a part: train, held_out or old_data."""
         return self.path / "features" / part
 
     def ivectors(self, part: str) -> Path:
-        """The i-vectors of a part: train, held_out or old_data."""
+        """Return the folder of i-vectors of a part: train, held_out or old_data."""
         return self.path / "ivectors" / part

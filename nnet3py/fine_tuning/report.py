@@ -1,4 +1,4 @@
-"""Stage 9, the report: word error rates before and after, what was learned from each speaker; and which model stays."""
+"""Stage 9, the report: word error rates before and after fine-tuning; and the decision which model stays."""
 from __future__ import annotations
 
 import html
@@ -14,8 +14,8 @@ from typing import TypedDict
 from nnet3py import log, system
 from nnet3py.decoding.word_errors import WordErrors, alignment_lines
 from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.folder import Scored, score
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.scoring import Scored, score
 from nnet3py.io.streams import read_lines, write_text
 from nnet3py.report.tables import table
 from nnet3py.report.training_page import list_of, page, table_of
@@ -24,12 +24,12 @@ Rows = Sequence[Sequence[object]]
 
 HELD_OUT, OLD_TEST = "held_out", "old_test"
 NAMES = {HELD_OUT: "held-out part of the new data", OLD_TEST: "test set of the old domain"}
-_SHOWN_ERRORS = 20               # utterances with errors that the text shows
-_FEW_WORDS = 100                 # of a held-out part; with fewer its rates say little
+_SHOWN_ERRORS = 20               # utterances with errors in the text
+_FEW_WORDS = 100                 # words of a part below which a warning says that rates are unreliable
 
 
 class ScoresAsDict(TypedDict, total=False):
-    """The content of ``scores.json``; of each part the counts of :class:`WordErrors` and ``word_error_rate``."""
+    """Content of ``scores.json``; for each part the counts of :class:`WordErrors` and ``word_error_rate``."""
 
     old: dict[str, dict[str, float | None]]
     new: dict[str, dict[str, float | None]]
@@ -39,13 +39,13 @@ class ScoresAsDict(TypedDict, total=False):
 
 @dataclass
 class Scores:
-    """The outcome.
+    """Word errors of both models, and the decision.
 
     Attributes
     ----------
-    old, new : the errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
-    is_accepted : whether the new model was put where the user wanted it
-    warnings : what got worse, or says little
+    old, new : errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
+    is_accepted : whether the new model is moved to ``--out``
+    warnings : higher error rates, and rates of too few words
     """
 
     old: dict[str, WordErrors] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Scores:
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> ScoresAsDict:
-        """For ``scores.json``: counts, and word error rates in per cent."""
+        """Return the content of ``scores.json``: counts, and word error rates in per cent."""
         def counts(errors: dict[str, WordErrors]) -> dict[str, dict[str, float | None]]:
             return {part: {**asdict(its), "errors": its.errors,
                            "word_error_rate": None if math.isnan(rate(its)) else rate(its)}
@@ -64,16 +64,16 @@ class Scores:
 
 
 def rate(errors: WordErrors) -> float:
-    """The word error rate in per cent; NaN without words."""
+    """Return the word error rate in per cent; NaN without words."""
     return 100.0 * errors.errors / errors.words if errors.words else math.nan
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Score both models, write the report, and move the new folder to ``--out`` unless it got worse."""
-    if work.scores.is_file() and not work.new_model.exists():        # ended after the new folder was moved
+    """Score both models, write the report, and move the new folder to ``--out`` if its errors allow."""
+    if work.scores.is_file() and not work.new_model.exists():        # interrupted after the new folder was moved
         return
     scored = _score(work, options)
-    scores = judged(scored, options.max_forgetting)
+    scores = decide(scored, options.max_forgetting)
     facts = _Facts(work, options, scores, scored)
     write_text(str(work.report_text), report_text(facts))
     write_text(str(work.report_page), report_page(facts))
@@ -85,7 +85,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored, Scored]]:
-    """What the old and the new model recognized, by part."""
+    """Return recognition results of the old and the new model by part."""
     folder = work.recognized
     folder.mkdir(exist_ok=True)
     parts = [part for part in (HELD_OUT, OLD_TEST) if (work.data(part) / "text").is_file()]
@@ -93,10 +93,10 @@ def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored
                    score(work.new_model, work.data(part), folder / f"{part}.new.json")) for part in parts}
 
 
-def judged(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> Scores:
-    """Whether the new model is better, with warnings.
+def decide(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> Scores:
+    """Decide whether the new model is accepted, with warnings.
 
-    It is refused if it makes more errors on held-out data, or if the word error rate of the old domain rises by more
+    It is rejected if it makes more errors on held-out data, or if the word error rate on the old domain rises by more
     than ``max_forgetting`` per cent absolute.
     """
     scores = Scores({part: its[0].errors() for part, its in scored.items()},
@@ -105,19 +105,19 @@ def judged(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> S
         before, after = scores.old[part], scores.new[part]
         rise = rate(after) - rate(before)
         if after.errors > before.errors:
-            scores.warnings.append(f"it got worse on the {NAMES[part]}: {rate(before):.2f} % before, {rate(after):.2f} "
-                                   "% after")
+            scores.warnings.append(f"the word error rate rose on the {NAMES[part]}: {rate(before):.2f} % before, "
+                                   f"{rate(after):.2f} % after")
         if after.errors > before.errors and (part == HELD_OUT or rise > max_forgetting):
             scores.is_accepted = False
         if before.words < _FEW_WORDS:
-            scores.warnings.append(f"the {NAMES[part]} has only {before.words} words: a rate of so few says little")
+            scores.warnings.append(f"the {NAMES[part]} has only {before.words} words: rates are unreliable")
     if not scores.is_accepted:
         scores.warnings.append("the old model stays; the new one is in the work folder, new_model/")
     return scores
 
 
 def publish(work: WorkFolder, out: str) -> None:
-    """Move the new folder to ``out``, where it appears as a whole; one of an earlier run is replaced."""
+    """Move the new folder to ``out`` atomically; the folder of an earlier run is replaced."""
     partial, earlier = f"{out}.partial", f"{out}.earlier"
     try:
         write_text(str(work.published), f"{os.path.abspath(out)}\n")
@@ -126,7 +126,7 @@ def publish(work: WorkFolder, out: str) -> None:
         for path in (partial, earlier):
             shutil.rmtree(path, ignore_errors=True)
         source = str(work.new_model)
-        if os.stat(source).st_dev != os.stat(parent).st_dev:          # it cannot be renamed
+        if os.stat(source).st_dev != os.stat(parent).st_dev:          # on another file system: renaming is impossible
             source = shutil.copytree(source, partial)
         if os.path.exists(out):
             os.replace(out, earlier)
@@ -138,7 +138,7 @@ def publish(work: WorkFolder, out: str) -> None:
                          f"it is {work.new_model}") from None
 
 
-# -- what the report says ----------------------------------------------------------------------------------------------
+# -- content of the report ---------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -149,7 +149,7 @@ class _Facts:
     scored: dict[str, tuple[Scored, Scored]]
 
     def rates(self) -> Rows:
-        """A line for each part: name, words, rates before and after, and the change."""
+        """Return a row for each part: name, words, rates before and after, and the change."""
         rows = []
         for part, before in self.scores.old.items():
             after = self.scores.new[part]
@@ -158,7 +158,7 @@ class _Facts:
         return rows
 
     def speakers(self) -> Rows:
-        """A line for each speaker of the new data: what was learned of them, and their rates."""
+        """Return a row for each speaker of the new data: training utterances, minutes, and held-out rates."""
         train = read_lines(f"{self.work.data('train')}/utt2spk")
         durations = dict(line.split() for line in read_lines(f"{self.work.data('train')}/utt2dur"))
         learned: dict[str, list[float]] = {}
@@ -175,7 +175,7 @@ class _Facts:
         return rows
 
     def words(self) -> Rows:
-        """A line for each pronunciation of a new word: where it comes from, and how often the word was recognized."""
+        """Return a row for each pronunciation of a new word: source, phones, and how often it was recognized."""
         path = self.work.lang / "new_words.txt"
         old, new = self.scored[HELD_OUT]
         rows = []
@@ -186,7 +186,7 @@ class _Facts:
         return rows
 
     def set_aside(self) -> Rows:
-        """Kinds of problems and how many utterances were set aside for them."""
+        """Return kinds of problems with the numbers of unused utterances."""
         counts: dict[str, int] = {}
         for problem in json.loads(self.work.problems_json.read_text(encoding="utf-8")):
             if problem["is_fatal"]:
@@ -198,12 +198,12 @@ class _Facts:
         return [(kind, str(count)) for kind, count in sorted(counts.items(), key=lambda item: -item[1])]
 
     def notes(self) -> list[str]:
-        """What the model folder lacks."""
+        """Return the notes on the model folder."""
         path = self.work.model / "notes.txt"
         return read_lines(str(path)) if path.is_file() else []
 
     def times(self) -> Rows:
-        """Seconds of each stage, and memory."""
+        """Return the duration of each stage, and the largest memory."""
         path = self.work.times
         times = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         rows = [(name, f"{seconds:.1f} s") for name, seconds in times.items()]
@@ -213,7 +213,7 @@ class _Facts:
         return rows if largest is None else [*rows, ("memory of the largest process", f"{largest / 2**20:.0f} MB")]
 
     def settings(self) -> Rows:
-        """Options, and what training chose."""
+        """Return the options, and the choices of training."""
         rows = [("model", self.options.model), ("data", self.options.data), ("out", self.options.out)]
         rows += [(name, str(value)) for name, value in self.options.binding().items() if value is not None]
         choice = self.work.choice
@@ -223,7 +223,7 @@ class _Facts:
         return rows
 
     def verdict(self) -> str:
-        """The first sentence."""
+        """Return the first sentence of the report."""
         before, after = self.scores.old[HELD_OUT], self.scores.new[HELD_OUT]
         stays = f"it is in {self.options.out}" if self.scores.is_accepted else "the old model stays"
         return (f"Word error rate on the {NAMES[HELD_OUT]}: {rate(before):.2f} % before, {rate(after):.2f} % after "
@@ -247,7 +247,7 @@ _TITLES = {"rates": "Word error rates", "speakers": "Speakers", "words": "New wo
 
 
 def report_text(facts: _Facts) -> str:
-    """The report as text, with some held-out utterances that are still wrong."""
+    """Format the report as text, with some held-out utterances that still have errors."""
     parts = [facts.verdict(), *(f"WARNING: {warning}" for warning in facts.scores.warnings), *facts.notes(), ""]
     for name, title in _TITLES.items():
         rows = getattr(facts, name)()
@@ -266,7 +266,7 @@ def _examples(scored: Scored) -> Iterator[str]:
 
 
 def report_page(facts: _Facts) -> str:
-    """The report as a page of HTML with everything in it."""
+    """Format the report as HTML."""
     parts = [f"<p>{html.escape(facts.verdict())}</p>", "<h2>Warnings</h2>", list_of(facts.scores.warnings)]
     if facts.notes():
         parts += ["<h2>The model folder</h2>", list_of(facts.notes())]
@@ -277,4 +277,3 @@ def report_page(facts: _Facts) -> str:
                       "</section>"]
     return page("Fine-tuning of " + Path(facts.options.model).resolve().name, str(Path(facts.options.out).resolve()),
                 parts)
-

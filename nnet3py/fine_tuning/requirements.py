@@ -1,27 +1,49 @@
-"""What fine-tuning can do with a model folder, said before anything starts."""
+"""Files of a model folder that fine-tuning needs, and what fine-tuning can do with the folder. Light."""
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.plan import Requirements
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
 
-# Where files that recognition does not need may be, and what they may be called.
+# Folders and names of files that recognition does not need.
 PLACES = ("", "am", "graph", "lang", "graph/phones")
 NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
          "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
 
 
+@dataclass
+class Requirements:
+    """Possibilities of fine-tuning with a model folder.
+
+    Attributes
+    ----------
+    has_lexicon, has_tree, has_lm : whether the folder has these files
+    can_fine_tune : whether the network can be trained
+    can_add_words : whether a graph with new words can be made
+    notes : restrictions and substitutes, one line each
+    files : paths by ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``; only existing files
+    """
+
+    has_lexicon: bool = False
+    has_tree: bool = False
+    has_lm: bool = False
+    can_fine_tune: bool = True
+    can_add_words: bool = False
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+
+
 def known_files(folder: ModelFolder) -> dict[str, str]:
-    """Files of a model folder that recognition does not need: tree, phones, lexicon, lm; those that are there."""
+    """Return paths of files that recognition does not need, by kind: tree, phones, lexicon, lm."""
     return {kind: os.path.join(folder.path, place, name) for kind, names in NAMES.items() for name in reversed(names)
             for place in reversed(PLACES) if os.path.isfile(os.path.join(folder.path, place, name))}
 
 
 def requirements(path: str | os.PathLike[str]) -> Requirements:
-    """What a model folder allows. Nnet3Error for anything but a model folder."""
+    """Find out what fine-tuning can do with a model folder. Raises Nnet3Error for any other folder."""
     folder = look_at_folder(path)
     needed = Requirements(files={**known_files(folder), **{
         kind: file for kind, file in (("model", folder.model), ("words", folder.words), ("graph", folder.graph))
@@ -55,7 +77,7 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
     needed.can_add_words = needed.can_fine_tune and (
         bool(folder.word_boundary) or needed.has_lexicon and not folder.is_lookahead)
     if not needed.has_tree:
-        notes.append("there is no tree: which pdfs a phone has after another is taken from the graph; pairs that it "
+        notes.append("there is no tree: it is recovered from the graph; the pdfs of pairs of phones that the graph "
                      "lacks are guessed")
     if not needed.has_lexicon:
         notes.append("there is no lexicon.txt: pronunciations are taken from the graph" if folder.word_boundary else
@@ -68,3 +90,11 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
         notes.append("the model for rescoring (rescore/) does not get new words")
     if folder.rnnlm and needed.can_add_words:
         notes.append("the RNN language model (rnnlm/) cannot get new words: a folder with new words is made without it")
+
+
+def model_lines(needed: Requirements) -> list[str]:
+    """Format the requirements, one line each."""
+    can = ["The model can be fine-tuned" if needed.can_fine_tune else "The model cannot be fine-tuned"]
+    if needed.can_fine_tune:
+        can[0] += "; words can be added" if needed.can_add_words else "; words cannot be added"
+    return [*can, *(f"- {note}" for note in needed.notes)]

@@ -1,4 +1,4 @@
-"""What a user gives to learn from: data folders of Kaldi, folders of sounds with texts, tables. No sound is opened."""
+"""The user's data: Kaldi data folders, folders of sounds with texts, tables; their sound, and its faults."""
 from __future__ import annotations
 
 import csv
@@ -7,14 +7,20 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.feat.resample import resample
 from nnet3py.fine_tuning.plan import Problem, SpeechData, Utterance
+from nnet3py.formats.foreign_files import FULL_SCALE, read_wave
+from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import is_token
 from nnet3py.io.streams import read_text
-from nnet3py.recognition.sound import ENDINGS
+from nnet3py.recognition.sound import ENDINGS, Sound, open_sound
 
 TEXT_ENDINGS = (".txt", ".lab", ".trn")
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
@@ -31,7 +37,7 @@ _FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # folders beside a tabl
 
 
 class _Raw(NamedTuple):
-    """An utterance as the data have it; ``where`` for messages."""
+    """Utterance as the data have it; ``where`` is its place for messages."""
 
     where: str
     sound: str
@@ -42,12 +48,12 @@ class _Raw(NamedTuple):
 
 
 def read_data(path: str, speaker_column: str = "speaker") -> SpeechData:
-    """The utterances of a data folder of Kaldi, of a folder of sounds, or of a table.
+    """Read the utterances of a Kaldi data folder, a folder of sounds, or a table, without their sound.
 
-    A data folder has wav.scp and text, perhaps segments and utt2spk; in a folder of sounds there is a text file of the
-    same name beside each; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
-    Keys begin with the speaker's name, except Kaldi's own, which stay. What cannot be understood becomes a
-    problem; sounds are not opened. Nnet3Error for anything else, and for data without an utterance.
+    A data folder has wav.scp and text, perhaps segments and utt2spk; a folder of sounds has a text file of the same
+    name beside each sound; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
+    Keys begin with the speaker's name, except those of Kaldi data folders, which stay. Invalid entries become problems.
+    Raises Nnet3Error for any other path, and for data without an utterance.
     """
     if os.path.isdir(path):
         is_kaldi = os.path.isfile(os.path.join(path, "wav.scp")) and os.path.isfile(os.path.join(path, "text"))
@@ -80,22 +86,22 @@ def _kaldi_folder(path: str) -> SpeechData:
             fields = segments.get(key, "").split()
             times = [_number(field) for field in fields[1:3]]
             if len(fields) < 3 or None in times:
-                data.problems.append(Problem(key, "no segment", "segments has no RECORDING START END of it", True))
+                data.problems.append(Problem(key, "no segment", "segments has no times for this utterance", True))
                 continue
             sound, (start, end) = fields[0], times      # type: ignore[assignment]
         if sound not in sounds:
-            data.problems.append(Problem(key, "no sound", f"wav.scp has no line of {sound}", True))
+            data.problems.append(Problem(key, "no sound", f"wav.scp has no line for {sound}", True))
             continue
         data.utterances.append(Utterance(key, speakers.get(key, "") or key, sounds[sound], start, end,
                                          tuple(text.split())))
     spoken = set(segments if has_segments else sounds)
-    data.problems += [Problem(key, "no text", "it has sound, but text has no line of it", True)
+    data.problems += [Problem(key, "no text", "it has sound, but no line in the file text", True)
                       for key in sorted(spoken - set(texts))]
     return data
 
 
 def _kaldi_list(folder: str, name: str, problems: list[Problem]) -> dict[str, str]:
-    """What follows the key in each line, in any order; empty for a file that is not there."""
+    """Return the rest of each line by its first field; empty for a missing file."""
     path = os.path.join(folder, name)
     entries: dict[str, str] = {}
     if not os.path.isfile(path):
@@ -154,7 +160,7 @@ def _table(path: str, speaker_column: str) -> SpeechData:
         if length and end == TO_THE_END and start:
             end = start + (_number(length) or 0.0)
         if start is None or end is None:
-            problems.append(Problem(where, "odd time", "start and end are to be seconds", True))
+            problems.append(Problem(where, "odd time", "expected start and end in seconds", True))
             continue
         raw.append(_Raw(where, _beside(path, sound), " ".join(text.split()), _column(row, speaker_columns) or "", start,
                         end))
@@ -162,7 +168,7 @@ def _table(path: str, speaker_column: str) -> SpeechData:
 
 
 def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Number and columns of each line; a table without a header line has a file and a text in each."""
+    """Yield the number and the columns of each line; without a header line, columns are file, text and speaker."""
     text = read_text(path)
     if path.lower().endswith((".jsonl", ".json")):
         for number, line in enumerate(text.split("\n"), 1):
@@ -200,7 +206,7 @@ def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str
 
 
 def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """The first of some columns that is there; a mapping, as Hugging Face has for sound, is asked for its path."""
+    """Return the first of some columns that exists; of a mapping (Hugging Face's sound), its path."""
     for name in names:
         value = row.get(name)
         if isinstance(value, dict):
@@ -211,7 +217,7 @@ def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def _beside(table: str, sound: str) -> str:
-    """A file that a table names: beside it or in a usual folder there, else as it is; an ending may be missing."""
+    """Return the path of a file named in a table: beside the table or in a usual folder; the ending may lack."""
     folder = os.path.dirname(os.path.abspath(table))
     for place in (*(os.path.join(folder, name) for name in _FOLDERS_OF_SOUNDS), ""):
         for ending in ("", ".wav", ".flac", ".mp3"):
@@ -233,7 +239,7 @@ def _number(text: str) -> float | None:
 
 
 def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
-    """Utterances with unique names that begin with the speaker's."""
+    """Make utterances with unique keys that begin with the speaker's name."""
     taken: Counter[str] = Counter()
     utterances = []
     for row in raw:
@@ -248,5 +254,183 @@ def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
 
 
 def _plain(name: str) -> str:
-    """A name for Kaldi's lists: without blanks, slashes, and what a shell would take for something else."""
+    """Replace blanks, slashes and special characters of a shell, for Kaldi's lists."""
     return re.sub(r"[^\w.+-]+", "_", name).strip("_.")
+
+
+# -- sounds ------------------------------------------------------------------------------------------------------------
+
+_AT_THE_END = 0.5              # seconds by which a segment may exceed its sound
+_SILENT = 10.0 ** (-55 / 20)   # peak, of full scale 1, below which sound counts as silence: -55 dBFS
+_FLAT = 0.999                  # fraction of the peak from which on samples count as clipped
+_LOUD = 0.3                    # peak, of full scale 1, below which clipping is not looked for
+_RUN = 3                       # clipped samples come in runs of at least so many; fewer are a natural peak
+_MANY_CLIPPED, _FEW_CLIPPED = 0.05, 0.001
+_FASTEST = 35.0                # letters per second; fast speakers have 20
+_SLOWEST = 0.5                 # letters per second, below which most of the speech is not in the text
+_MIN_RATE = 1000.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits for the sound of utterances.
+
+    Attributes
+    ----------
+    rate : sample rate of the model in Hz
+    min_seconds, max_seconds : shortest and longest utterance
+    allow_upsample : whether sound with a lower rate is accepted
+    """
+
+    rate: float
+    min_seconds: float = 0.3
+    max_seconds: float = 40.0
+    allow_upsample: bool = False
+
+
+def read_sounds(utterances: Iterable[Utterance], limits: Limits) -> Iterator[
+        tuple[Utterance, np.ndarray | None, list[Problem]]]:
+    """Yield each utterance with its sound, float32 (samples,) from -1 to 1 at the model's rate, and problems.
+
+    The sound is None if it cannot be used. Utterances of one file follow each other; a file is read up to the end of
+    its last utterance, and utterances that are known to be too long are not read.
+    """
+    of_sound: dict[str, list[Utterance]] = {}
+    for utterance in utterances:
+        of_sound.setdefault(utterance.sound, []).append(utterance)
+    for name, its_utterances in of_sound.items():
+        its_utterances.sort(key=lambda utterance: utterance.start)
+        try:
+            yield from _of_file(name, its_utterances, limits)
+        except Nnet3Error as error:
+            for utterance in its_utterances:
+                yield utterance, None, [Problem(utterance.key, "damaged sound", str(error), True)]
+
+
+def _of_file(name: str, utterances: Sequence[Utterance], limits: Limits) -> Iterator[
+        tuple[Utterance, np.ndarray | None, list[Problem]]]:
+    sound = _opened(name)
+    if not _MIN_RATE <= sound.rate:
+        raise Nnet3Error(f"{name} has {sound.rate:g} samples a second")
+    blocks = _Blocks(sound)
+    left = list(utterances)
+    while left:
+        utterance = left.pop(0)
+        fault = _length_fault(utterance, sound.seconds, limits) or _rate_fault(utterance, sound.rate, limits)
+        if fault is not None:
+            yield utterance, None, [fault]
+            continue
+        try:
+            samples = blocks.cut(utterance.start, utterance.end, limits.max_seconds)
+        except Nnet3Error as error:
+            yield utterance, None, [Problem(utterance.key, "damaged sound", str(error), True)]
+            continue
+        yield _checked_utterance(utterance, samples, sound.rate, limits)
+
+
+def _opened(name: str) -> Sound:
+    """Open a sound file, or an entry of Kaldi's wav.scp: a pipe or a place in an archive."""
+    if os.path.exists(name) or not (name.rstrip().endswith("|") or ":" in name):
+        return open_sound(name)
+    wave = read_object(name, read_wave)
+    return Sound(name, wave.rate, len(wave.samples), wave.duration, iter([wave.samples / np.float32(FULL_SCALE)]))
+
+
+class _Blocks:
+    """Sound that is read once; segments are taken in the order of their beginnings."""
+
+    def __init__(self, sound: Sound) -> None:
+        self._sound, self._blocks = sound, sound.blocks()
+        self._kept = np.zeros(0, dtype=np.float32)
+        self._first = 0                                   # number of the first sample that is kept
+        self._is_over = False
+
+    def cut(self, start: float, end: float, longest: float) -> np.ndarray:
+        """Return float32 (samples,) from ``start`` to ``end`` seconds.
+
+        With an end of -1 the rest, but little more than ``longest`` seconds. Raises Nnet3Error for a segment beyond the
+        end.
+        """
+        rate = self._sound.rate
+        first = max(0, round(start * rate))
+        last = round(end * rate) if end >= 0 else first + round((longest + 1.0) * rate)
+        while self._first + len(self._kept) < last and not self._is_over:
+            block = next(self._blocks, None)
+            self._is_over = block is None
+            if block is not None:
+                behind = max(0, first - self._first)
+                kept = self._kept[behind:]
+                self._first += min(behind, len(self._kept))
+                self._kept = np.concatenate((kept, block))
+        samples = self._kept[max(0, first - self._first):last - self._first]
+        if end >= 0 and (last - first - len(samples)) / rate > _AT_THE_END:
+            raise Nnet3Error(f"{self._sound.name} ends before {end:g} seconds")
+        return samples
+
+
+def _length_fault(utterance: Utterance, seconds: float, limits: Limits) -> Problem | None:
+    """Return the problem of the segment's times, as far as it is known before reading; None for no problem."""
+    if utterance.end >= 0 and utterance.end <= utterance.start or utterance.start < 0:
+        return Problem(utterance.key, "odd time", f"from {utterance.start:g} to {utterance.end:g} seconds", True)
+    end = utterance.end if utterance.end >= 0 else seconds or utterance.start
+    length = end - utterance.start
+    if length > limits.max_seconds:
+        return Problem(utterance.key, "too long", f"{length:.1f} seconds, more than {limits.max_seconds:g}: cut it "
+                       "into sentences, or give start and end of each", True)
+    return None
+
+
+def _rate_fault(utterance: Utterance, rate: float, limits: Limits) -> Problem | None:
+    if rate < limits.rate and not limits.allow_upsample:
+        return Problem(utterance.key, "rate", f"{rate:g} samples a second, but the model is for {limits.rate:g}: it "
+                       "lacks high frequencies (--allow-upsample takes it)", True)
+    return None
+
+
+def _checked_utterance(utterance: Utterance, samples: np.ndarray, rate: float, limits: Limits) -> tuple[
+        Utterance, np.ndarray | None, list[Problem]]:
+    seconds = len(samples) / rate
+    problems = list(_faults(utterance, samples, seconds, limits))
+    if any(problem.is_fatal for problem in problems):
+        return utterance, None, problems
+    if rate != limits.rate:
+        samples = resample(samples, round(rate), round(limits.rate))
+    return utterance, samples.astype(np.float32), problems
+
+
+def _faults(utterance: Utterance, samples: np.ndarray, seconds: float, limits: Limits) -> Iterator[Problem]:
+    key = utterance.key
+    if not len(samples):
+        yield Problem(key, "empty sound", "it has no samples", True)
+        return
+    if not np.isfinite(samples).all():
+        yield Problem(key, "damaged sound", "it has NaN or infinite samples", True)
+        return
+    if seconds > limits.max_seconds:
+        yield Problem(key, "too long", f"more than {limits.max_seconds:g} seconds", True)
+    elif seconds < limits.min_seconds:
+        yield Problem(key, "too short", f"{seconds:.2f} seconds, less than {limits.min_seconds:g}", True)
+        return
+    peak = float(np.abs(samples).max())
+    if peak < _SILENT or float(np.ptp(samples)) < _SILENT:
+        yield Problem(key, "silence", f"its peak is {peak:.5f} of full scale", True)
+        return
+    clipped = _clipped(samples, peak)
+    if clipped > _FEW_CLIPPED:
+        yield Problem(key, "clipped", f"{100 * clipped:.1f} % of its samples are cut off", clipped > _MANY_CLIPPED)
+    letters = sum(map(len, utterance.text))
+    if letters / seconds > _FASTEST:
+        yield Problem(key, "too much text", f"{letters} letters in {seconds:.1f} seconds", True)
+    elif letters / seconds < _SLOWEST:
+        yield Problem(key, "too little text", f"{letters} letters in {seconds:.1f} seconds", True)
+
+
+def _clipped(samples: np.ndarray, peak: float) -> float:
+    """Return the fraction of samples in runs at the limit."""
+    if peak < _LOUD:
+        return 0.0
+    at_limit = np.abs(samples) >= _FLAT * peak
+    runs = at_limit[_RUN - 1:].copy()
+    for back in range(1, _RUN):
+        runs &= at_limit[_RUN - 1 - back:len(at_limit) - back]
+    return float(runs.mean()) if len(runs) else 0.0

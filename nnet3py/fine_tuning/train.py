@@ -1,8 +1,8 @@
-"""Stage 7: training in rounds of about an epoch, each by the driver of chain training, judged on held-out data.
+"""Stage 7: training in rounds of about an epoch, by the driver of chain training, judged on held-out data.
 
-A round that makes the held-out data less likely is thrown away, and the next one begins where it did, with a smaller
-learning rate. In the end the network goes some way back towards the old parameters, if that is better there; or, with
-data to test the old domain with, as far as these demand (``forgetting.py``).
+A round with a lower objective on held-out data is discarded, and the next one begins from the same network with a
+smaller learning rate. In the end the parameters are interpolated with the old ones if that raises the held-out
+objective; or, with ``--old-test``, as far as needed to keep the word error rate of the old domain.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import logging
 import math
 import shutil
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.components.updatable import UpdatableComponent
@@ -23,7 +23,7 @@ from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.training import Stage
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning.egs import NO_NORMALIZATION
-from nnet3py.fine_tuning.forgetting import least_way_back, towards
+from nnet3py.fine_tuning.folder import replace_model, score, write_folder
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
@@ -32,24 +32,25 @@ from nnet3py.network.structure import ComponentNode
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3py.recognition.model_folder import read_model_folder
 from nnet3py.report.training_logs import read_compute_prob_log
+from nnet3py.training.averaging import average_nnets
 
 logger = logging.getLogger(__name__)
 
 FIRST_RATE = 0.001                # effective learning rate of the first round, if none is given
 _LATER, _AFTER_WORSE = 0.6, 0.3   # factors of the rate after a round, and after one that made it worse
-_MOST_WORSE = 2                   # rounds
+_MOST_WORSE = 2                   # rounds without a gain, after which training ends
 _LEAST_GAIN = 1e-4                # of the objective per frame
 EPOCHS_PER_ROUND = 1.0
 MAX_CHANGE = 1.0                  # of all parameters per minibatch; half of what training from scratch takes
 L2_OF_OUTPUTS, LEAKY = 0.00005, 0.1
 SLOW = 0.5                        # the factor of the lower half's learning rate, with --layers=all
 _LAST_LAYERS = ("output", "prefinal")
-WAYS_BACK = (0.25, 0.5)           # that are tried in the end
+_PARTS_BACK = (0.25, 0.5)         # fractions of old parameters that are tried in the end
 _GRAPHS = ("0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
 
 
 def run(work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal: IO[str] | None = None) -> None:
-    """Write ``train/final.mdl`` and ``train/choice.json``. What is complete of it is not done again."""
+    """Write ``train/final.mdl`` and ``train/choice.json``. Complete rounds are not repeated."""
     folder = read_model_folder(options.model)
     model = read_model(work.model / "final.mdl")
     rounds = _Rounds(work, options, executor, terminal, int(folder.options.get("frame-subsampling-factor", 1)))
@@ -57,7 +58,7 @@ def run(work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal
     best, choice = rounds.run()
     nnet = read_nnet(str(best))
     if not choice["is_old"] and work.data("old_test").is_dir():
-        back = least_way_back(work, options, nnet, model)
+        back = interpolate_for_old_test(work, options, nnet, model)
         nnet = back.nnet
         choice |= {"is_old": back.part == 1.0, "way_back": back.part, "old_test_words": back.words,
                    "old_test_errors": {f"{part:g}": errors for part, errors in sorted(back.errors.items())}}
@@ -67,7 +68,7 @@ def run(work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal
 
 
 class _Round(ChainTraining):
-    """A round: the graphs are there, and after every iteration the parameters go a little back to the old ones."""
+    """Round of training with given graphs; after every iteration, parameters move a little to the old ones."""
 
     graphs: ClassVar[Path]
     old: ClassVar[Path]
@@ -86,12 +87,12 @@ class _Round(ChainTraining):
         if self.way_back:
             path = self.folder.model(step.iteration + 1)
             model = read_model(path)
-            model.nnet = towards(model.nnet, read_nnet(str(self.old)), self.way_back)
+            model.nnet = interpolated(model.nnet, read_nnet(str(self.old)), self.way_back)
             model.write(path)
 
 
 class _Rounds:
-    """The rounds of a training, in folders ``train/round.N``."""
+    """Rounds of a training, in folders ``train/round.N``."""
 
     def __init__(self, work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal: IO[str] | None,
                  factor: int) -> None:
@@ -99,7 +100,7 @@ class _Rounds:
         self.old = work.train / "old.raw"
 
     def prepare(self, nnet: Nnet) -> None:
-        """Write the network that the first round begins with; what was trained with other options is removed."""
+        """Write the initial network of the first round; rounds of a training with other options are removed."""
         settings, kept = json.dumps(self.options.binding(), sort_keys=True), self.work.train / "settings.json"
         if not kept.is_file() or kept.read_text(encoding="utf-8") != settings:
             for path in (*self.work.train.glob("round.*"), self.work.train / "log", self.work.train / "forgetting"):
@@ -108,15 +109,15 @@ class _Rounds:
                 else:
                     path.unlink(missing_ok=True)
         write_text(str(kept), settings)
-        set_batchnorm_test_mode(nnet, True)           # statistics of little data would be poor
-        set_dropout_test_mode(nnet, False)            # SpecAugment and dropout as the model has them
+        set_batchnorm_test_mode(nnet, True)           # little data would give poor statistics
+        set_dropout_test_mode(nnet, False)            # SpecAugment and dropout stay as in the model
         factors = rate_factors(nnet, self.options.layers)
         for name, component in _learning(nnet).items():
             component.learning_rate_factor, component.l2_regularize = factors[name], 0.0
         nnet.write(self.old)
 
     def run(self) -> tuple[Path, dict[str, Any]]:
-        """Train; returns the best raw network, and what is recorded about it."""
+        """Train; return the path of the best raw network, and the content of choice.json."""
         rate = self.options.learning_rate or FIRST_RATE
         best, best_objective = self.old, self.objective(self.old, "old")
         history = [{"round": 0, "learning_rate": 0.0, "objective": best_objective, "kept": True}]
@@ -129,7 +130,7 @@ class _Rounds:
             kept = objective > best_objective + _LEAST_GAIN
             history.append({"round": number, "learning_rate": rate, "objective": objective, "kept": kept})
             logger.info("Round %d, learning rate %.2g: objective on held-out data %.4f, best before %.4f: %s", number,
-                        rate, objective, best_objective, "kept" if kept else "thrown away")
+                        rate, objective, best_objective, "kept" if kept else "discarded")
             if kept:
                 best, best_objective, rate = trained, objective, rate * _LATER
                 epochs += length
@@ -141,7 +142,7 @@ class _Rounds:
                       "layers": self.options.layers}
 
     def train(self, number: int, start: Path, rate: float, num_epochs: float) -> Path:
-        """One round; returns its raw network."""
+        """Train one round; return the path of its raw network."""
         work, place = self.work, self.work.train / f"round.{number}"
         options = ChainOptions(
             dir=str(place), tree_dir=str(work.align), egs_dir=str(work.egs), input_model=str(start),
@@ -159,7 +160,7 @@ class _Rounds:
         return raw
 
     def objective(self, raw: Path, name: str) -> float:
-        """The objective per frame of held-out examples. Nnet3Error if it cannot be computed."""
+        """Return the objective per frame on held-out examples. Raises Nnet3Error if it cannot be computed."""
         log = self.work.train / "log" / f"held_out.{name}.log"
         if not log.exists() or not (values := read_compute_prob_log(log)):
             command = " ".join([
@@ -171,18 +172,18 @@ class _Rounds:
             values = read_compute_prob_log(log)
         value = values.get(("output", "objective"), math.nan)
         if not math.isfinite(value):
-            raise Nnet3Error("the objective on held-out data is not known", f"look at {log}")
+            raise Nnet3Error("the objective on held-out data could not be computed", f"look at {log}")
         return value
 
     def way_back(self, best: Path, objective: float) -> tuple[Path, float, float]:
-        """The best of a network and of some between the old one and it; and how far it went back."""
+        """Return the best of a network and its interpolations with the old one, its objective, and the old part."""
         back = 0.0
         if best == self.old:
             return best, objective, back
         last = best
-        for part in WAYS_BACK:
+        for part in _PARTS_BACK:
             between = self.work.train / f"back.{part:g}.raw"
-            towards(read_nnet(str(last)), read_nnet(str(self.old)), part).write(between)
+            interpolated(read_nnet(str(last)), read_nnet(str(self.old)), part).write(between)
             value = self.objective(between, f"back.{part:g}")
             if value < objective:
                 break
@@ -191,18 +192,19 @@ class _Rounds:
 
 
 def _learning(nnet: Nnet) -> dict[str, UpdatableComponent]:
-    """The components with parameters, by name, in the order of the network."""
+    """Return the components with parameters, by name, in the order of the network."""
     indexes = dict.fromkeys(node.component_index for node in nnet.nodes if isinstance(node, ComponentNode))
     return {nnet.component_names[index]: component for index in indexes
             if isinstance(component := nnet.components[index], UpdatableComponent)}
 
 
 def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
-    """Factors of the learning rate of all components with parameters, in the order of the network.
+    """Return factors of the learning rate of all components with parameters, in the order of the network.
 
-    ``layers``: ``last``: 1 for components called output or prefinal (or for the last component), 0 for others;
-    ``upper``, ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, a half for the lower one.
-    Components that are frozen stay so.
+    ``layers`` : ``last``: 1 for components named output or prefinal (or for the last component), 0 for others;
+        ``upper``,
+    ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, 0.5 for the lower half. Frozen
+    components stay frozen.
 
     Raises
     ------
@@ -225,7 +227,7 @@ def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
 
 
 def _restored(nnet: Nnet, old: Nnet) -> Nnet:
-    """The network with test modes on, and with the settings for training that the old one had."""
+    """Set test modes, and the training settings of the old network."""
     for component, before in zip(_learning(nnet).values(), _learning(old).values(), strict=True):
         for setting in ("learning_rate_factor", "learning_rate", "l2_regularize"):
             setattr(component, setting, getattr(before, setting))
@@ -233,3 +235,66 @@ def _restored(nnet: Nnet, old: Nnet) -> Nnet:
     set_dropout_test_mode(nnet, True)
     return nnet
 
+
+# -- interpolation with the old parameters -----------------------------------------------------------------------------
+
+_PARTS_FOR_OLD_TEST = (0.0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96)
+
+
+class Interpolation(NamedTuple):
+    """Result of the interpolation with the old parameters.
+
+    Attributes
+    ----------
+    nnet : the interpolated network
+    part : fraction of the old parameters, 0 to 1; 1 for the old network
+    errors : word errors on the old test data, by fraction; 1 has those of the old model
+    words : number of words of the old test data
+    """
+
+    nnet: Nnet
+    part: float
+    errors: dict[float, int]
+    words: int
+
+
+def interpolated(nnet: Nnet, old: Nnet, part: float) -> Nnet:
+    """Interpolate the parameters of a network with those of ``old``, which count ``part`` (0 to 1)."""
+    return average_nnets([("the new network", nnet.copy()), ("the old one", old)], [1.0 - part, part])
+
+
+def interpolate_for_old_test(work: WorkFolder, options: FineTuneOptions, trained: Nnet,
+                             old: AcousticModel) -> Interpolation:
+    """Find the least fraction of old parameters that keeps the word error rate of ``data/old_test``.
+
+    The rate may rise by ``max_forgetting``. A smaller fraction is assumed to make more errors, so a binary search needs
+    few trials. Trials use the new graph.
+    """
+    place = work.train / "forgetting"
+    tried, data = place / "model", work.data("old_test")
+    shutil.rmtree(tried, ignore_errors=True)
+    place.mkdir(parents=True, exist_ok=True)
+    before = score(options.model, data, place / "old.json").errors()
+    limit = before.errors + options.max_forgetting / 100.0 * before.words
+    errors = {1.0: before.errors}
+    write_folder(work, options, tried, work.model / "final.mdl", links=True)
+
+    def between(part: float) -> Nnet:
+        nnet = interpolated(trained, old.nnet, part)
+        set_batchnorm_test_mode(nnet, True)
+        set_dropout_test_mode(nnet, True)
+        return nnet
+
+    low, high = 0, len(_PARTS_FOR_OLD_TEST)               # the least sufficient fraction is in low to high
+    while low < high:
+        middle = (low + high) // 2
+        part = _PARTS_FOR_OLD_TEST[middle]
+        AcousticModel(old.transition_model, between(part), old.priors).write(place / "final.mdl")
+        replace_model(options, tried, place / "final.mdl")
+        errors[part] = score(tried, data, place / f"back.{part:g}.json").errors().errors
+        logger.info("%g of the old parameters: %d errors in %d words of the old test data, %d before",
+                    part, errors[part], before.words, before.errors)
+        low, high = (low, middle) if errors[part] <= limit else (middle + 1, high)
+    shutil.rmtree(tried, ignore_errors=True)
+    part = _PARTS_FOR_OLD_TEST[low] if low < len(_PARTS_FOR_OLD_TEST) else 1.0
+    return Interpolation(between(part), part, errors, before.words)

@@ -4,9 +4,13 @@
 >>> loss = ChainLoss("den.fst", num_pdfs, leaky_hmm_coefficient=0.1)
 >>> loss(module(batch["input"]), batch["output"]).backward()
 
-``chain_loss.py`` (the loss), ``sequences.py`` (which rows of the output are whose), ``chain_system.py`` (supervision
-from alignments, lattices, phones), ``natural_gradient.py`` (an optimizer), ``memory.py`` (tensors as matrices). Needs
-the extra ``torch``. docs/pytorch.md is for users.
+The three most important names: ``ChainLoss`` (``chain_loss.py``), ``ChainSystem`` with functions that make supervision
+from alignments, lattices or phones (``chain_system.py``), and ``NaturalGradient``, an optimizer
+(``natural_gradient.py``). ``memory.py`` shares the memory of tensors with nnet3py's operations. Needs the extra
+``torch``. docs/pytorch.md is for users.
+
+The room must not import ``export/`` or ``cli/``. k2 has an LF-MMI loss, but without Kaldi's leaky HMM and
+normalization, so that results would differ.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The LF-MMI objective as a loss of PyTorch.
 
-Sequences of a padded minibatch are computed together in groups whose supervisions can be merged.
+Sequences of a padded minibatch whose supervisions can be merged are computed together, as a group.
 """
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Supervised: TypeAlias = Supervision | NnetChainSupervision
 
 @dataclass(frozen=True)
 class Group:
-    """Sequences of equally many frames.
+    """Sequences with equal numbers of frames, weights and kinds of supervision.
 
     Attributes
     ----------
     places : int64 (sequences,), their places in the minibatch
-    supervision : of all of them
-    deriv_weights : float32 (frames, sequences), what derivatives are multiplied with, or None
+    supervision : their merged supervision
+    deriv_weights : float32 (frames, sequences), factors of derivatives, or None
     """
 
     places: np.ndarray
@@ -49,23 +49,23 @@ class Group:
 
     @property
     def num_frames(self) -> int:
-        """Frames of each sequence."""
+        """Number of frames of each sequence."""
         return self.supervision.frames_per_sequence
 
 
 def grouped(supervised: Supervised | Sequence[Supervised], shape: tuple[int, int],
             lengths: Sequence[int] | None) -> list[Group]:
-    """The sequences of a minibatch in groups.
+    """Return the sequences of a minibatch in groups.
 
     Parameters
     ----------
-    supervised : the supervision of all sequences, or several whose sequences follow each other
-    shape : sequences and frames of the output
-    lengths : the frames of each sequence that count; None: all
+    supervised : the supervision of all sequences, or several, whose sequences follow each other
+    shape : numbers of sequences and of frames of the output
+    lengths : the number of valid frames of each sequence; None for all frames
 
     Raises
     ------
-    UsageError : what is not a supervision
+    UsageError : ``supervised`` is not a supervision
     ShapeError : supervisions, lengths and output that do not fit each other, or that cannot be merged
     """
     parts = [supervised] if isinstance(supervised, Supervised) else list(supervised)
@@ -112,7 +112,7 @@ def _check_lengths(frames: np.ndarray, num_frames: int, lengths: Sequence[int] |
 
 
 def _deriv_weights(parts: Sequence[Supervised]) -> np.ndarray | None:
-    """The weights of several side by side; a part without weights has weights of 1. None if no part has any."""
+    """Concatenate the weights of several supervisions; missing ones are 1. None if all are missing."""
     weights = [part.deriv_weights if isinstance(part, NnetChainSupervision) else np.zeros(0) for part in parts]
     if not any(len(each) for each in weights):
         return None
@@ -133,10 +133,10 @@ class ChainSums(NamedTuple):
 
     Attributes
     ----------
-    objective : numerator minus denominator, times the supervisions' weights
-    l2_term : of the output, 0 or less
-    xent_objective : of the cross-entropy output, before ``xent_regularize``
-    weight : frames, if supervisions have the weight 1
+    objective : numerator minus denominator, times the weights of supervisions
+    l2_term : l2 regularization of the output, 0 or less
+    xent_objective : objective of the cross-entropy output, before ``xent_regularize``
+    weight : number of frames if supervisions have the weight 1
     """
 
     objective: float
@@ -148,24 +148,25 @@ class ChainSums(NamedTuple):
 class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
     """Lattice-free MMI: a loss to minimize, minus Kaldi's chain objective per frame.
 
-    Values and derivatives are those of ``nnet3-chain-train``, divided by the number of frames.
+    Values and derivatives equal those of ``nnet3-chain-train``, divided by the number of frames.
 
     Parameters
     ----------
-    den_fst : the denominator graph, as ``chain-make-den-fst`` writes it: an Fst, a file, or a DenominatorGraph
-    num_pdfs : the dimension of the output
+    den_fst : denominator graph from ``chain-make-den-fst``: an Fst, a file, or a DenominatorGraph
+    num_pdfs : dimension of the output
     leaky_hmm_coefficient : above 0 and below 1; the default is Kaldi's, most recipes use 0.1
-    xent_regularize : factor of the cross-entropy output's objective; 0: there is no such output
-    l2_regularize : factor of half the squares of the output
-    out_of_range_regularize : pulls output back to -30 to 30; in the derivative only, of half of the calls, as in Kaldi
-    seed : of the choice of these calls
+    xent_regularize : factor of the objective of the cross-entropy output; 0 without such an output
+    l2_regularize : factor of half the sum of squares of the output
+    out_of_range_regularize : factor of the derivative that pulls the output back to -30 to 30, in half of the calls, as
+        in Kaldi
+    seed : seed of the choice of these calls
 
     ``sums`` are the :class:`ChainSums` of the last call, or None.
 
     Raises
     ------
-    UsageError : options that make no sense
-    ShapeError : a graph with pdfs that the output does not have
+    UsageError : invalid options
+    ShapeError : a graph with more pdfs than the output
     Nnet3Error : a graph that cannot be a denominator graph
     """
 
@@ -187,7 +188,7 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
         self._of_thread = threading.local()
 
     def extra_repr(self) -> str:
-        """What torch shows of it."""
+        """Return the settings for ``repr``."""
         options = self.options
         return (f"{self.graph.num_states} states, {self.graph.num_pdfs} pdfs, leaky_hmm_coefficient="
                 f"{options.leaky_hmm_coefficient:g}, xent_regularize={options.xent_regularize:g}, "
@@ -199,26 +200,26 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
 
     def forward(self, output: _torch.Tensor, supervision: Supervised | Sequence[Supervised],
                 xent_output: _torch.Tensor | None = None, lengths: Lengths | None = None) -> _torch.Tensor:
-        """The loss of a minibatch.
+        """Compute the loss of a minibatch.
 
         Parameters
         ----------
-        output : (sequences, frames, pdfs) of any float type, on the CPU or a GPU; without a softmax
-        supervision : of all sequences, merged; or a list, sequence by sequence; or outputs of chain examples, whose
-            weights multiply the derivatives, as in Kaldi, not the value
+        output : (sequences, frames, pdfs) of any float dtype, on the CPU or a GPU; without a softmax
+        supervision : merged supervision of all sequences; or a list, sequence by sequence; or outputs of chain
+            examples, whose weights multiply the derivatives, not the value, as in Kaldi
         xent_output : (sequences, frames, pdfs), with a log-softmax; ignored if ``xent_regularize`` is 0
-        lengths : the frames of each sequence, at the output, that count: integers (sequences,); None: all
+        lengths : integers (sequences,), the number of valid frames of each sequence, at the output; None for all frames
 
         Returns
         -------
-        A tensor of one number, of the output's type or float32, whichever is wider. The numerator's posteriors, which
-        are the targets of ``xent_output``, count as constants. Where the computation fails it is 10, with derivatives
-        of 0 and a warning, as in Kaldi.
+        A tensor of one number, of the output's dtype or float32, whichever is wider. The numerator's posteriors, which
+        are the targets of ``xent_output``, count as constants. If the computation fails, the loss is 10, with
+        derivatives of 0 and a warning, as in Kaldi.
 
         Raises
         ------
         ShapeError : output, supervision and lengths that do not fit each other
-        UsageError : tensors that are not floats, or of two devices; no ``xent_output`` where there should be one
+        UsageError : tensors that are not floats, or on two devices; a missing ``xent_output``
         DeviceError : a device that nnet3py does not compute on
         """
         _check_output("output", output, self.graph.num_pdfs)
@@ -239,7 +240,7 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
         return value
 
     def _computation(self, output: Any) -> ChainObjectiveComputation:
-        """This thread's on the output's device, since operations and their scratch space belong to a thread."""
+        """Return this thread's computation on the output's device, since scratch memory belongs to a thread."""
         ops, by_device = operations_for(output), self._of_thread.__dict__
         if ops.device not in by_device:
             by_device[ops.device] = ChainObjectiveComputation(ops, self.graph, self.options, self.seed)
@@ -253,11 +254,11 @@ class ChainLoss(_torch.nn.Module):        # type: ignore[misc, name-defined]
 
 
 class _ChainFunction(_function.Function):        # type: ignore[misc, name-defined]
-    """Computes derivatives with the value, and keeps them for the backward pass."""
+    """Function of autograd that computes the derivatives together with the value, and keeps them for ``backward``."""
 
     @staticmethod
     def forward(ctx: Any, output: Any, xent_output: Any, loss: ChainLoss, groups: list[Group]) -> Any:
-        """The value; raises what :meth:`ChainLoss.forward` does."""
+        """Return the value; raises as :meth:`ChainLoss.forward`."""
         wanted = output if ctx.needs_input_grad[0] else None, xent_output if ctx.needs_input_grad[1] else None
         computation, memory = loss._computation(output), loss._memory()
         sums, parts = np.zeros(len(ChainSums._fields)), []
@@ -279,31 +280,31 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
 
     @staticmethod
     def backward(ctx: Any, deriv_of_value: Any) -> Any:
-        """The derivatives, each in its tensor's type."""
+        """Return the derivatives, each in its tensor's dtype."""
         return *(None if deriv is None else _Derivative.apply(deriv_of_value * factor, tensor, deriv, ctx.memory)
                  for deriv, tensor, factor in zip(ctx.derivs, ctx.saved_tensors, ctx.factors, strict=True)), None, None
 
 
 class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
-    """A derivative of the loss, which has none itself: without this, torch would take it for a constant."""
+    """Derivative of the loss, without a derivative itself: torch would otherwise treat it as a constant."""
 
     @staticmethod
     def forward(ctx: Any, deriv_of_value: Any, tensor: Any, deriv: Any, memory: ReusedMemory) -> Any:
-        """``deriv`` times that of the value, in the type of ``tensor``."""
+        """Return ``deriv`` times the derivative of the value, in the dtype of ``tensor``."""
         # Contiguous, as the layers before the loss want it: ``deriv`` goes frame by frame.
         product = memory.empty(tensor.shape, tensor.device)
         return _torch.mul(deriv, deriv_of_value.float(), out=product).to(tensor.dtype)
 
     @staticmethod
     def backward(ctx: Any, _: Any) -> Any:
-        """UsageError."""
+        """Raise UsageError."""
         raise UsageError("ChainLoss has no second derivative", "leave out create_graph=True, or take the derivative "
                                                                "of the output as a constant, by detach()")
 
 
 def _compute(computation: ChainObjectiveComputation, memory: ReusedMemory, group: Group, output: Any,
              xent_output: Any, with_derivative: bool) -> tuple[list[float], tuple[Any, Any]]:
-    """The sums of a group; and the derivatives by output and xent_output, (frames, sequences, pdfs), or None."""
+    """Return the sums of a group, and the derivatives by output and xent_output, (frames, sequences, pdfs), or None."""
     ops = computation.ops
     rows = _by_frame(output, group, memory)
     deriv = memory.empty(rows.shape, rows.device) if with_derivative else None
@@ -327,7 +328,7 @@ def _compute(computation: ChainObjectiveComputation, memory: ReusedMemory, group
 
 
 def _by_frame(tensor: Any, group: Group, memory: ReusedMemory) -> Any:
-    """A group's part of a tensor (sequences, frames, pdfs) as float32 (frames, sequences, pdfs); a copy if need be."""
+    """Return a group's part of (sequences, frames, pdfs) as float32 (frames, sequences, pdfs), a view if possible."""
     chosen = tensor.detach()[:, :group.num_frames]
     if len(group.places) < len(tensor):
         chosen = chosen.index_select(0, _torch.from_numpy(group.places).to(tensor.device))
@@ -338,7 +339,7 @@ def _by_frame(tensor: Any, group: Group, memory: ReusedMemory) -> Any:
 
 
 def _together(tensor: Any, groups: list[Group], parts: list[Any]) -> Any:
-    """The parts of all groups, each in its place: float32, of the shape of ``tensor``; 0 elsewhere."""
+    """Return the parts of all groups as one float32 tensor of the shape of ``tensor``, with 0 for padding."""
     if len(parts) == 1 and tuple(parts[0].shape[:2]) == (tensor.shape[1], tensor.shape[0]):
         return parts[0].transpose(0, 1)
     whole = _torch.zeros(tensor.shape, dtype=_torch.float32, device=tensor.device)

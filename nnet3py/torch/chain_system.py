@@ -32,19 +32,19 @@ Path = str | PathLike[str]
 
 
 class ChainSystem:
-    """What supervisions are made with: tree, transition model and denominator graph of a chain system.
+    """Chain system: tree, transition model and denominator graph, from which supervision is made.
 
     Parameters
     ----------
-    tree, model, den_fst : files, or what is read from them; ``model`` may be any file that begins with a transition
-        model, such as 0.trans_mdl
+    tree, model, den_fst : files, or objects; ``model`` may be any file that begins with a transition model, such as
+        0.trans_mdl
     frame_subsampling_factor : frames of alignments and lattices per frame of the network's output
     left_tolerance, right_tolerance : frames of the alignment by which a phone may begin earlier and end later
 
     Raises
     ------
-    FormatError : files that hold something else, a tree and a model of different systems
-    Nnet3Error : numbers that do not go together
+    FormatError : files of another kind, or a tree and a model of different systems
+    Nnet3Error : invalid options
     """
 
     def __init__(self, tree: ContextDependency | Path, model: TransitionModel | Path, den_fst: Fst | Path, *,
@@ -57,39 +57,39 @@ class ChainSystem:
 
     @property
     def num_pdfs(self) -> int:
-        """The dimension of the network's output."""
+        """Dimension of the network's output."""
         return self.model.num_pdfs
 
     @cached_property
     def maker(self) -> SupervisionMaker:
-        """Makes supervisions without the costs of the denominator graph."""
+        """Maker of supervision without the costs of the denominator graph."""
         return SupervisionMaker(self.tree, self.model)
 
     @cached_property
     def normalizer(self) -> Normalizer:
-        """Adds these costs."""
+        """Normalizer, which adds the costs of the denominator graph."""
         return Normalizer(normalization_fst(self.den_fst))
 
 
 def supervision_from_alignments(alignments: Iterable[np.ndarray], system: ChainSystem,
                                 alignment_model: TransitionModel | None = None) -> list[Supervision]:
-    """The supervision of each alignment, for a list of sequences.
+    """Make the supervision of each alignment.
 
     Parameters
     ----------
-    alignments : int (frames,) transition-ids of ``alignment_model``; or int (phones, 2), phones with their numbers of
+    alignments : int (frames,), transition-ids of ``alignment_model``; or int (phones, 2), phones with their numbers of
         frames, as ``ali-to-phones --write-lengths`` writes them
     system : tree, transition model and denominator graph
-    alignment_model : of the system that aligned; None: that of the chain system
+    alignment_model : transition model of the alignments; None for that of the chain system
 
     Returns
     -------
-    One for each, for :class:`ChainLoss`.
+    A list with one supervision for each alignment, for :class:`ChainLoss`.
 
     Raises
     ------
-    SupervisionError : an alignment from which no supervision can be made; it says which
-    ShapeError : arrays of other shapes, or numbers that are not transition-ids
+    SupervisionError : an alignment without possible supervision, with its number
+    ShapeError : arrays of another shape, or numbers that are not transition-ids
     """
     model = alignment_model or system.model
 
@@ -101,20 +101,20 @@ def supervision_from_alignments(alignments: Iterable[np.ndarray], system: ChainS
 
 
 def supervision_from_lattices(lattices: Iterable[CompactLattice], system: ChainSystem) -> list[Supervision]:
-    """The supervision of each phone-aligned lattice, as ``lattice-align-phones --replace-output-symbols`` makes them.
+    """Make the supervision of each phone-aligned lattice.
 
     Parameters
     ----------
-    lattices : phone-aligned
+    lattices : lattices from ``lattice-align-phones --replace-output-symbols``
     system : tree, transition model and denominator graph
 
     Returns
     -------
-    One for each, for :class:`ChainLoss`.
+    A list with one supervision for each lattice, for :class:`ChainLoss`.
 
     Raises
     ------
-    SupervisionError : a lattice that is not phone-aligned, or has too few frames; it says which
+    SupervisionError : a lattice that is not phone-aligned, or has too few frames, with its number
     """
     return _each(lambda lattice: system.maker.make(proto_from_lattice(lattice, system.options)), "lattice", lattices,
                  system)
@@ -122,23 +122,23 @@ def supervision_from_lattices(lattices: Iterable[CompactLattice], system: ChainS
 
 def supervision_from_phones(sequences: Iterable[np.ndarray | Fst], num_frames: Sequence[int],
                             system: ChainSystem) -> list[Supervision]:
-    """Supervision without times, as in end-to-end training, of each sequence of phones.
+    """Make supervision without times, as in end-to-end training, of each sequence of phones.
 
     Parameters
     ----------
-    sequences : int (phones,); or training graphs whose labels are transition-ids, as ``compile-train-graphs`` makes
-        them with ``--transition-scale=0 --self-loop-scale=0``, for silences and pronunciations that are optional
-    num_frames : of each at the network's output
+    sequences : int (phones,); or training graphs whose labels are transition-ids, from ``compile-train-graphs
+        --transition-scale=0 --self-loop-scale=0``, for optional silences and alternative pronunciations
+    num_frames : number of frames of each sequence at the network's output
     system : tree, transition model and denominator graph
 
     Returns
     -------
-    One for each, for :class:`ChainLoss`.
+    A list with one supervision for each sequence, for :class:`ChainLoss`.
 
     Raises
     ------
-    SupervisionError : a sequence without phones, or with too many for its frames; it says which
-    ShapeError : other than one number of frames for each sequence
+    SupervisionError : a sequence without phones, or with too many for its frames, with its number
+    ShapeError : ``num_frames`` of another length than ``sequences``
     """
     sequences, lengths = list(sequences), [int(number) for number in num_frames]
     if len(lengths) != len(sequences):
@@ -162,7 +162,7 @@ def _each(make: Callable[[Any], Supervision], what: str, values: Iterable[Any],
 
 
 def _phones(alignment: np.ndarray, model: TransitionModel) -> tuple[np.ndarray, np.ndarray]:
-    """Phones and their numbers of frames."""
+    """Return phones and their numbers of frames."""
     if alignment.dtype.kind not in "iu" or alignment.ndim not in (1, 2) or alignment.shape[1:] not in ((), (2,)):
         raise ShapeError(f"found {alignment.dtype} {alignment.shape}, expected integers: transition-ids (frames,), or "
                          "phones and their frames (phones, 2)")
@@ -175,7 +175,7 @@ def _phones(alignment: np.ndarray, model: TransitionModel) -> tuple[np.ndarray, 
 
 
 def _in_order(phones: np.ndarray) -> Fst:
-    """An acceptor of one sequence."""
+    """Return an acceptor of one sequence of phones."""
     if phones.ndim != 1 or phones.dtype.kind not in "iu":
         raise ShapeError(f"found {phones.dtype} {phones.shape}, expected phones, integers (phones,)")
     if not len(phones) or int(phones.min()) < 1:

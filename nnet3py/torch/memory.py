@@ -23,10 +23,10 @@ else:
 _ONLY_HERE = 2          # references to an array that one list holds, as sys.getrefcount counts
 
 class ReusedMemory:
-    """Large float32 tensors on the CPU whose memory is used again when nobody holds them any more.
+    """Cache of memory of large float32 tensors on the CPU, reused after the last reference is gone.
 
-    PyTorch returns large blocks to the system at once, and filling new ones costs six times as much as filling known
-    ones: the system clears them page by page. On a GPU PyTorch keeps memory itself.
+    PyTorch returns large blocks to the system at once, and filling new ones costs six times as much as reusing old
+    ones, since the system clears them page by page. On a GPU PyTorch has a cache itself.
     """
 
     MOST_BLOCKS = 4
@@ -60,9 +60,9 @@ class ReusedMemory:
 
 
 def operations_for(tensor: _torch.Tensor) -> Ops:
-    """This thread's operations on the device where a tensor lies.
+    """Return this thread's operations on the device of a tensor.
 
-    DeviceError for a device that nnet3py does not compute on, and for another GPU than the one that it has taken.
+    Raises DeviceError for a device that nnet3py does not compute on, and for another GPU than the one in use.
     """
     if tensor.device.type == "cpu":
         return get_ops("cpu")
@@ -78,7 +78,10 @@ def operations_for(tensor: _torch.Tensor) -> Ops:
 
 
 def matrix_of(tensor: Any) -> Any:
-    """A contiguous float32 tensor, whose last axis becomes the columns, as an array for operations; None of None."""
+    """Return a contiguous float32 tensor as an array for operations; the last axis becomes the columns.
+
+    None stays None.
+    """
     if tensor is None:
         return None
     flat = tensor if tensor.ndim < 2 else tensor.reshape(-1, tensor.shape[-1])
@@ -86,6 +89,6 @@ def matrix_of(tensor: Any) -> Any:
 
 
 def wait(tensor: _torch.Tensor) -> None:
-    """Wait for a GPU where a tensor lies: PyTorch and nnet3py queue on streams of their own."""
+    """Wait for the GPU of a tensor, since PyTorch and nnet3py use streams of their own."""
     if tensor.is_cuda:
         _torch.cuda.synchronize(tensor.device)

@@ -27,12 +27,12 @@ else:
 logger = logging.getLogger(__name__)
 
 UPDATE_PERIOD = 4        # Kaldi's for layers
-T = TypeVar("T")         # what a closure gives: the loss
+T = TypeVar("T")         # result of a closure: the loss
 
 
 @dataclass
 class _Layer:
-    """The parameters of one module, which Kaldi would call a component."""
+    """Trainable parameters of one module, in Kaldi a component."""
 
     name: str
     module: Any
@@ -42,29 +42,29 @@ class _Layer:
 
 
 class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-defined]
-    """Gradient descent as Kaldi's trainer does it: with natural gradient, momentum and limits on the change.
+    """Gradient descent as Kaldi's trainer: with natural gradient, momentum and limits on parameter changes.
 
-    The rows that go into each ``Linear`` and ``Conv1d`` of the module, and the derivatives at its output, are
-    preconditioned by Kaldi's ``OnlineNaturalGradient``. They are noted where the module runs in training mode, so
-    derivatives changed in ``.grad`` count only for other parameters, among them those of convolutions in groups or
-    with padding other than zeros: these have plain derivatives. Estimates are not in ``state_dict``: as in Kaldi, a
-    training that goes on finds them again.
+    The inputs (rows) of each ``Linear`` and ``Conv1d`` of the module, and the derivatives at its output, are
+    preconditioned by Kaldi's ``OnlineNaturalGradient``. They are recorded when the module runs in training mode, so
+    changes of ``.grad`` only affect other parameters, among them those of convolutions in groups or with padding other
+    than zeros, which have plain derivatives. Estimates are not in ``state_dict``: as in Kaldi, a resumed training
+    estimates them anew.
 
     Parameters
     ----------
-    module : whose trainable parameters are changed; of each layer, those of weight and bias together
-    lr : the learning rate; Kaldi's are for derivatives that are summed over frames, see :meth:`step`
-    momentum : of earlier changes, 0 or more and below 1; a change then counts (1 - momentum) times
-    max_change_per_layer : limit on the 2-norm of a layer's change; 0: none. xconfig's default, for most layers
-    max_change : limit on that of the whole change; 0: none
-    rank_in, rank_out : directions kept of inputs and derivatives; None: 20 and 80, or half of the dimension
-    num_samples_history : rows after which an estimate has mostly forgotten
+    module : module whose trainable parameters are changed; weight and bias of a layer count together
+    lr : learning rate; Kaldi's are for derivatives that are summed over frames, see :meth:`step`
+    momentum : 0 or more and below 1; as in Kaldi, changes are scaled by (1 - momentum)
+    max_change_per_layer : limit on the 2-norm of a layer's change; 0 for none. The default is xconfig's for most layers
+    max_change : limit on the 2-norm of the whole change; 0 for none
+    rank_in, rank_out : ranks of the estimates for inputs and derivatives; None for 20 and 80, or half of the dimension
+    num_samples_history : number of rows after which old rows hardly count
     alpha : smoothing with the unit matrix
     update_period : steps between two updates of the estimates
 
     Raises
     ------
-    UsageError : what is not a module, has no parameters, or options that make no sense
+    UsageError : an argument that is not a module, a module without parameters, or invalid options
     """
 
     def __init__(self, module: _torch.nn.Module, lr: float, *, momentum: float = 0.0,
@@ -102,7 +102,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
                          {"lr": lr, "momentum": momentum, "max_change": max_change_per_layer})
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget derivatives, and the rows that were noted."""
+        """Discard derivatives and recorded rows."""
         super().zero_grad(set_to_none)
         for layer in self._layers:
             layer.rows.clear()
@@ -113,18 +113,18 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
     def step(self, closure: Callable[[], T], *, num_frames: float = 1.0) -> T: ...
 
     def step(self, closure: Callable[[], T] | None = None, *, num_frames: float = 1.0) -> T | None:
-        """Change the parameters, once for all that was noted since the last step.
+        """Change the parameters, with all rows that were recorded since the last step.
 
         Parameters
         ----------
-        closure : computes the loss and its derivatives, if that has not been done
-        num_frames : what the loss was divided by, such as ``loss.sums.weight``: the step is then Kaldi's
+        closure : function that computes the loss and its derivatives; None if this was done before
+        num_frames : divisor of the loss, such as ``loss.sums.weight``, with which the step equals Kaldi's
 
-        Returns what ``closure`` returned. A change that is infinite is left out, with a warning.
+        Returns the result of ``closure``. An infinite change is skipped, with a warning.
 
         Raises
         ------
-        NumericError : NaN or infinity in what is preconditioned; no parameter was changed
+        NumericError : NaN or infinity in recorded rows; no parameter was changed
         """
         value = None
         if closure is not None:
@@ -138,7 +138,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
         return value
 
     def _direction(self, layer: _Layer, group: dict[str, Any], num_frames: float) -> list[Any]:
-        """A layer's change before limits, float32, one tensor for each parameter; with what momentum leaves."""
+        """Return a layer's change before limits, float32, one tensor for each parameter, including momentum."""
         if layer.preconditioners is None:
             changes = [_torch.zeros_like(parameter, dtype=_torch.float32) if parameter.grad is None
                        else parameter.grad.float() * (-group["lr"] * num_frames) for parameter in layer.parameters]
@@ -172,7 +172,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
 
 
 class _Note:
-    """Notes the rows of a layer whenever it runs; a copy of the module does not note anything for this optimizer."""
+    """Forward hook that records the rows of a layer; in a copy of the module it does nothing."""
 
     def __init__(self, layer: _Layer) -> None:
         self._layer = layer
@@ -195,7 +195,7 @@ def _note_nothing(*_: Any) -> None:
 
 
 def _layers_of(module: Any) -> list[_Layer]:
-    """Modules with trainable parameters of their own; a shared one belongs to the first module that has it."""
+    """Return modules with own trainable parameters; a shared parameter belongs to its first module."""
     layers, taken = [], set()
     for name, part in module.named_modules():
         own = [parameter for parameter in part.parameters(recurse=False)
@@ -214,7 +214,7 @@ def _is_preconditioned(module: Any) -> bool:
 
 def _preconditioned(layer: _Layer, inner: OnlineNaturalGradient, outer: OnlineNaturalGradient, lr: float,
                     num_frames: float) -> list[Any]:
-    """The change of weight and bias, by natural gradient; zeros if nothing was noted."""
+    """Return the change of weight and bias by natural gradient; zeros without recorded rows."""
     module, weight, bias = layer.module, layer.module.weight, layer.module.bias
     is_conv = weight.ndim == 3
     by_offset = weight.permute(0, 2, 1) if is_conv else weight
@@ -241,9 +241,10 @@ def _preconditioned(layer: _Layer, inner: OnlineNaturalGradient, outer: OnlineNa
 
 
 def _conv_rows(conv: Any, x: Any, deriv: Any) -> tuple[Any, Any]:
-    """A convolution as a matrix product: its inputs side by side, offset by offset, as Kaldi's TDNN layers have them.
+    """Return inputs and derivatives of a convolution as a matrix product, as in Kaldi's TDNN layers.
 
-    ``x`` is (sequences, channels, frames) or without the first axis, as is ``deriv``.
+    Inputs at all offsets are side by side. ``x`` and ``deriv`` are (sequences, channels, frames), or without the first
+    axis.
     """
     x, deriv = (tensor[None] if tensor.ndim == 2 else tensor for tensor in (x, deriv))
     width, dilation = conv.kernel_size[0], conv.dilation[0]
@@ -263,9 +264,9 @@ def orthonormal_constraint_(weight: _torch.Tensor, scale: float = -1.0) -> _torc
 
     Parameters
     ----------
-    weight : (rows, cols) of floats; of a ``Conv1d`` (outputs, channels, width), which is a matrix of as many rows as
-        outputs. If it has more rows than columns, M is its transpose
-    scale : s; negative: the s that keeps the size of M, as most recipes have it; 0: nothing is done
+    weight : (rows, cols) of floats; or the weight of a ``Conv1d``, (outputs, channels, width), with a row for each
+        output. With more rows than columns, M is the transpose
+    scale : s; negative for the s that keeps the size of M, as in most recipes; 0 to do nothing
 
     Returns
     -------
@@ -273,8 +274,8 @@ def orthonormal_constraint_(weight: _torch.Tensor, scale: float = -1.0) -> _torc
 
     Raises
     ------
-    ShapeError : a tensor that is no matrix
-    NumericError : a matrix that is not finite; it is left as it was
+    ShapeError : a tensor that is not a matrix
+    NumericError : a matrix that is not finite; it is left unchanged
     """
     if not isinstance(weight, _torch.Tensor) or not weight.is_floating_point() or weight.ndim not in (2, 3):
         shape = tuple(weight.shape) if isinstance(weight, _torch.Tensor) else type(weight).__name__

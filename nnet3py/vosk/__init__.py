@@ -1,15 +1,26 @@
-"""vosk's Python interface, so that programs written for vosk run with nnet3py: ``from nnet3py.vosk import …``.
+"""vosk's Python interface, so that programs written for vosk run with nnet3py: ``from nnet3py.vosk import ...``.
 
-Or without a change: ``python -m nnet3py.vosk program.py``, where ``import vosk`` finds this package. Names are vosk's.
-``recognizer.py`` has the recognizer, ``models.py`` what it is made of, ``answers.py`` its texts, letter by letter as
-vosk writes them. What differs is in docs/from-vosk.md.
+Programs run without any change by ``python -m nnet3py.vosk program.py``, where ``import vosk`` gives this package.
+Names and signatures are vosk's. The most important classes are ``Model`` (``models.py``) and ``KaldiRecognizer``
+(``recognizer.py``), whose JSON equals vosk's byte by byte; ``transcriber.py`` is the program vosk-transcriber.
+docs/from-vosk.md lists the differences.
+
+The room stands on ``recognition/`` and must not import ``cli/`` or ``fine_tuning/``. The package ``vosk`` itself is
+compiled Kaldi; tests compare with it where it is installed.
 """
 from __future__ import annotations
 
 from nnet3py.recognition import find_model
-from nnet3py.vosk.batch import BatchModel, BatchRecognizer, GpuInit, GpuThreadInit
-from nnet3py.vosk.models import Model, SetLogLevel, SpkModel
-from nnet3py.vosk.processor import Processor
+from nnet3py.vosk.models import (
+    BatchModel,
+    BatchRecognizer,
+    GpuInit,
+    GpuThreadInit,
+    Model,
+    Processor,
+    SetLogLevel,
+    SpkModel,
+)
 from nnet3py.vosk.recognizer import EndpointerMode, KaldiRecognizer
 
 __all__ = ["BatchModel", "BatchRecognizer", "EndpointerMode", "GpuInit", "GpuThreadInit", "KaldiRecognizer", "Model",
@@ -17,12 +28,12 @@ __all__ = ["BatchModel", "BatchRecognizer", "EndpointerMode", "GpuInit", "GpuThr
 
 
 def list_models() -> None:
-    """Print the names of the models that can be found by name; vosk prints those that could be downloaded."""
+    """Print the names of local models for ``Model(model_name=...)``, where vosk prints models for download."""
     for path in find_model.models():
         print(path.name)
 
 
 def list_languages() -> None:
-    """Print the languages of the models that can be found by language."""
+    """Print the languages of local models that ``Model(lang=...)`` accepts."""
     for language in find_model.languages():
         print(language)

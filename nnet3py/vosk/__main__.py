@@ -1,4 +1,4 @@
-"""``python -m nnet3py.vosk program.py [arguments]``: run a program that imports vosk with nnet3py in its place."""
+"""``python -m nnet3py.vosk program.py [arguments]``: a program that imports vosk runs with nnet3py in its place."""
 from __future__ import annotations
 
 import os
@@ -11,7 +11,7 @@ _USAGE = "usage: python -m nnet3py.vosk PROGRAM [ARGUMENT ...]\n   or: python -m
 
 
 def main() -> None:
-    """Run the program as Python does: as ``__main__``, with its own arguments, modules beside it to be imported."""
+    """Run the program as ``python program.py`` does: as ``__main__``, with its arguments and its folder on the path."""
     args = sys.argv[1:]
     if not args or args[0] in ("-h", "--help") or args == ["-m"]:
         print(_USAGE, file=sys.stdout if args and args[0] != "-m" else sys.stderr)

@@ -1,29 +1,29 @@
-"""vosk's recognizer: what it has heard, and the answers to it."""
+"""Recognizer with vosk's interface, and its results as vosk's JSON, XML and subtitles, byte by byte."""
 from __future__ import annotations
 
 import enum
 import json
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.recognition import results
+from nnet3py.recognition.results import Result, TimedAlternative, Word
 from nnet3py.recognition.stream import Stream
 from nnet3py.recognition.stream_options import EndpointOptions
-from nnet3py.vosk import answers
 from nnet3py.vosk.models import Model, SpkModel
-from nnet3py.vosk.subtitles import subtitles
 
 logger = logging.getLogger(__name__)
 
-_MOST_FRAMES = 20_000          # decoded, ten minutes; then features and i-vectors begin anew
-_BLOCK = 4000                  # bytes
+_MOST_FRAMES = 20_000          # decoded frames, ten minutes, after which a new stream resets features and i-vectors
+_BLOCK = 4000                  # bytes that SrtResult reads at once
 
 
 class EndpointerMode(enum.Enum):
-    """How long the silence is after which an utterance is over."""
+    """Length of the silence that ends an utterance."""
 
     DEFAULT = 0
     SHORT = 1
@@ -39,15 +39,18 @@ class _State(enum.Enum):
 
 
 class KaldiRecognizer:      # noqa: N801
-    """A stream of sound that is recognized; for each a recognizer, of which any number share a model.
+    """Recognizer of one stream of sound. Any number of recognizers share a model.
 
     Parameters
     ----------
-    model : a :class:`Model`
-    rate : samples a second
-    third : a :class:`SpkModel`; or a phrase list, a JSON list of texts
+    model : :class:`Model`
+    rate : sample rate in Hz
+    third : :class:`SpkModel`, or a phrase list as a JSON list of texts
 
-    Raises TypeError for other arguments; Exception, after the reason was logged, if there can be no such recognizer.
+    Raises
+    ------
+    TypeError : other arguments
+    Exception : a recognizer that cannot be made; the reason is logged as an error
     """
 
     def __init__(self, *args: Any) -> None:
@@ -61,7 +64,7 @@ class KaldiRecognizer:      # noqa: N801
         self._endpoints: EndpointOptions | None = None
         self._state = _State.INITIALIZED
         self._stream: Stream | None = None
-        self._offset, self._num_samples = 0.0, 0                   # seconds of earlier streams; samples of this one
+        self._offset, self._num_samples = 0.0, 0                   # seconds of earlier streams; samples so far
         if len(args) == 3 and isinstance(args[2], SpkModel):
             self._speaker_model = args[2]
         try:
@@ -75,28 +78,35 @@ class KaldiRecognizer:      # noqa: N801
     # -- settings ------------------------------------------------------------------------------------------------------
 
     def SetMaxAlternatives(self, max_alternatives: int) -> None:      # noqa: N802
-        """Answer with so many alternatives instead of the likeliest words; 0: with these."""
+        """Return up to ``max_alternatives`` alternatives in results; 0 for the likeliest words alone."""
         self._max_alternatives = max_alternatives
 
     def SetWords(self, enable_words: bool) -> None:      # noqa: N802
-        """Whether results have words with times."""
+        """Put words with times into results, or leave them out."""
         self._words = bool(enable_words)
 
     def SetPartialWords(self, enable_partial_words: bool) -> None:      # noqa: N802
-        """Whether partial results have words with times and confidences, as far as these are settled."""
+        """Put words with times and confidences into partial results, as far as these no longer change."""
         self._partial_words = bool(enable_partial_words)
 
     def SetNLSML(self, enable_nlsml: bool) -> None:      # noqa: N802
-        """Whether alternatives are given as XML."""
+        """Return alternatives as XML (NLSML) instead of JSON."""
         self._nlsml = bool(enable_nlsml)
 
     def SetEndpointerMode(self, mode: EndpointerMode) -> None:      # noqa: N802
-        """How long the silence is after which an utterance is over."""
+        """Set the length of the silence that ends an utterance."""
         self._set_endpoints(self._recognizer.endpoint_options.with_mode(
             EndpointerMode(mode).name.lower().replace("_", "-")))
 
     def SetEndpointerDelays(self, t_start_max: float, t_end: float, t_max: float) -> None:      # noqa: N802
-        """Seconds: of silence before words, of silence after them, of the longest utterance."""
+        """Set when an utterance ends.
+
+        Parameters
+        ----------
+        t_start_max : seconds of silence before the first word
+        t_end : seconds of silence after the last word
+        t_max : seconds of the longest utterance
+        """
         self._set_endpoints(self._recognizer.endpoint_options.with_delays(t_start_max, t_end, t_max))
 
     def _set_endpoints(self, options: EndpointOptions) -> None:
@@ -105,14 +115,14 @@ class KaldiRecognizer:      # noqa: N801
             self._stream.endpoint_options = options
 
     def SetSpkModel(self, spk_model: SpkModel) -> None:      # noqa: N802
-        """Tell speakers apart from now on; before the first sound."""
+        """Add speaker vectors to results. Raises Exception while an utterance lasts."""
         if self._state is _State.RUNNING:
             raise Exception("Can't add speaker model to already running recognizer")
         self._speaker_model = spk_model
         self._begin_stream()
 
     def SetGrammar(self, grammar: str) -> None:      # noqa: N802
-        """Another phrase list, a JSON list of texts; ``[]``: whatever the model knows. Not while an utterance lasts."""
+        """Set the phrases, a JSON list of texts; ``[]`` for all words. Raises Exception while an utterance lasts."""
         if self._state is _State.RUNNING:
             raise Exception("Can't add grammar to already running recognizer")
         try:
@@ -135,7 +145,7 @@ class KaldiRecognizer:      # noqa: N801
             self._stream.endpoint_options = self._endpoints
 
     def AcceptWaveform(self, data: bytes) -> int:      # noqa: N802
-        """Take 16-bit samples, little-endian, of one channel; 1 if an utterance is over, else 0."""
+        """Accept 16-bit samples, little-endian, of one channel; return 1 at the end of an utterance, else 0."""
         if self._stream is None or self._state is _State.FINALIZED or (
                 self._state is _State.ENDPOINT and self._stream.num_frames > _MOST_FRAMES):
             self._begin_stream()
@@ -145,41 +155,41 @@ class KaldiRecognizer:      # noqa: N801
         self._num_samples += len(samples)
         return int(self._stream.accept_waveform(samples))
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def Result(self) -> str:      # noqa: N802
-        """What was said in the utterance, which ends here."""
+        """Return the result of the utterance as text in JSON or XML, and end the utterance."""
         if self._state is not _State.RUNNING or self._stream is None:
-            return self._nothing()
+            return self._empty_result()
         self._state = _State.ENDPOINT
         return self._answer(self._stream.result())
 
     def PartialResult(self) -> str:      # noqa: N802
-        """What was said so far in the utterance."""
+        """Return the words so far of the utterance, as JSON."""
         if self._state is not _State.RUNNING or self._stream is None:
-            return self._nothing()
+            return self._empty_result()
         if self._partial_words:
-            return answers.partial_words_text(self._stream.partial_words, self._offset)
-        return answers.partial_text(self._stream.partial)
+            return partial_words_text(self._stream.partial_words, self._offset)
+        return partial_text(self._stream.partial)
 
     def FinalResult(self) -> str:      # noqa: N802
-        """What was said in the last utterance: there is no more sound; what comes nevertheless is another stream."""
+        """Return the result of the last utterance and end the stream. Later sound begins a new stream."""
         if self._state is not _State.RUNNING or self._stream is None:
-            return self._nothing()
+            return self._empty_result()
         self._state = _State.FINALIZED
         text = self._answer(self._stream.finish())
         self._stream = None
         return text
 
     def Reset(self) -> None:      # noqa: N802
-        """Forget the utterance."""
+        """Discard the utterance."""
         if self._state is _State.RUNNING and self._stream is not None:
             self._stream.drop()
         if self._state is not _State.FINALIZED:
             self._state = _State.ENDPOINT
 
     def SrtResult(self, stream: Any, words_per_line: int = 7) -> str:      # noqa: N802
-        """Recognize all that a binary stream has, and give it as subtitles; words are needed (:meth:`SetWords`)."""
+        """Recognize a binary stream to its end and return subtitles (SubRip). Call :meth:`SetWords` before."""
         results = []
         while data := stream.read(_BLOCK):
             if self.AcceptWaveform(data):
@@ -189,21 +199,21 @@ class KaldiRecognizer:      # noqa: N801
 
     def _answer(self, result: results.Result) -> str:
         if result.lattice.start < 0:
-            return self._nothing()
+            return self._empty_result()
         if self._max_alternatives <= 0:
-            return answers.result_text(result, self._offset, self._words)
+            return result_text(result, self._offset, self._words)
         if self._nlsml:
-            return answers.nlsml_text(result.alternatives(self._max_alternatives))
-        return answers.alternatives_text(result, self._max_alternatives, self._offset, self._words)
+            return nlsml_text(result.alternatives(self._max_alternatives))
+        return alternatives_text(result, self._max_alternatives, self._offset, self._words)
 
-    def _nothing(self) -> str:
+    def _empty_result(self) -> str:
         if self._max_alternatives <= 0:
-            return answers.EMPTY
-        return answers.EMPTY_NLSML if self._nlsml else answers.EMPTY_ALTERNATIVES
+            return EMPTY
+        return EMPTY_NLSML if self._nlsml else EMPTY_ALTERNATIVES
 
 
 def _phrases(text: str) -> list[str]:
-    """The phrases of a JSON list. UsageError for anything else."""
+    """Parse a JSON list of phrases. Raises UsageError for anything else."""
     try:
         phrases = json.loads(text)
     except ValueError:
@@ -211,3 +221,106 @@ def _phrases(text: str) -> list[str]:
     if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
         raise UsageError(f"expected a phrase list, a JSON list of texts, found {text[:80]!r}")
     return phrases
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+EMPTY = '{"text": ""}'
+EMPTY_ALTERNATIVES = '{"alternatives" : [{"text": "", "confidence" : 1.0}] }'
+EMPTY_NLSML = """<?xml version="1.0"?>
+<result grammar="default">
+<interpretation confidence="1.0">
+<instance/>
+<input><noinput/></input>
+</interpretation>
+</result>
+"""
+_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+def dump(value: Any, depth: int = 1) -> str:
+    """Format JSON in vosk's layout: sorted keys, six decimals, two blanks of indentation for each level."""
+    if isinstance(value, dict):
+        inside = ",\n".join(f'{"  " * depth}"{key}" : {dump(value[key], depth + 1)}' for key in sorted(value))
+        return "{\n" + inside + "\n" + "  " * (depth - 1) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(dump(each, depth + 1) for each in value) + "]"
+    if isinstance(value, str):
+        return f'"{value.translate(_ESCAPES)}"'
+    return str(value) if isinstance(value, int) else f"{value:.6f}"
+
+
+def _timed(words: Iterable[Word], offset: float, with_confidence: bool) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    for word in words:
+        entries.append({"word": word.word, "start": word.start + offset, "end": word.end + offset})
+        if with_confidence:
+            entries[-1]["conf"] = word.confidence
+    return entries
+
+
+def result_text(result: Result, offset: float, with_words: bool) -> str:
+    """Format a result as JSON; ``offset`` in seconds is added to times."""
+    answer: dict[str, Any] = {"text": result.text}
+    if with_words and result.words:
+        answer["result"] = _timed(result.words, offset, True)
+    return dump({**answer, **_speaker(result)})
+
+
+def alternatives_text(result: Result, count: int, offset: float, with_words: bool) -> str:
+    """Format the ``count`` likeliest paths of a result as JSON; ``offset`` in seconds is added to times."""
+    alternatives = []
+    for alternative in result.alternatives(count):
+        entry: dict[str, Any] = {"text": alternative.text, "confidence": alternative.confidence}
+        if with_words and alternative.words:
+            entry["result"] = _timed(alternative.words, offset, False)
+        alternatives.append(entry)
+    return dump({"alternatives": alternatives, **_speaker(result)})
+
+
+def nlsml_text(alternatives: Sequence[TimedAlternative]) -> str:
+    """Format alternatives as XML, in the Natural Language Semantics Markup Language."""
+    parts = ['<?xml version="1.0"?>\n<result grammar="default">\n']
+    for alternative in alternatives:
+        parts.append(f'<interpretation grammar="default" confidence="{np.float32(alternative.confidence):.6g}">\n'
+                     f'<input mode="speech">{alternative.text}</input>\n<instance>{alternative.text}</instance>\n'
+                     "</interpretation>\n")
+    return "".join([*parts, "</result>\n"])
+
+
+def partial_text(text: str) -> str:
+    """Format a partial result as JSON."""
+    return dump({"partial": text})
+
+
+def partial_words_text(words: Sequence[Word], offset: float) -> str:
+    """Format a partial result with times and confidences as JSON; ``offset`` in seconds is added to times."""
+    answer: dict[str, Any] = {"partial": " ".join(word.word for word in words)}
+    return dump({**answer, "partial_result": _timed(words, offset, True)} if words else answer)
+
+
+def _speaker(result: Result) -> dict[str, Any]:
+    return {} if result.speaker is None else {"spk": result.speaker.tolist(), "spk_frames": result.speaker_frames}
+
+
+# -- subtitles ---------------------------------------------------------------------------------------------------------
+
+
+def subtitles(results: Iterable[dict[str, Any]], words_per_line: int = 7) -> str:
+    """Format results, dicts of vosk's JSON with words, as SubRip subtitles, as the package srt does for vosk."""
+    cues = []
+    for result in results:
+        words = result.get("result", [])
+        for first in range(0, len(words), words_per_line):
+            line = words[first:first + words_per_line]
+            cues.append((line[0]["start"], line[-1]["end"], " ".join(word["word"] for word in line)))
+    return "".join(f"{number}\n{_clock(start)} --> {_clock(end)}\n{text}\n\n"
+                   for number, (start, end, text) in enumerate(cues, 1))
+
+
+def _clock(seconds: float) -> str:
+    """Format a time as HH:MM:SS,mmm; milliseconds are truncated, as in the package srt."""
+    microseconds = round(seconds * 1_000_000)
+    minutes, milliseconds = divmod(microseconds // 1000, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{milliseconds // 1000:02},{milliseconds % 1000:03}"

@@ -1,4 +1,4 @@
-"""Files of sound as text, subtitles or JSON, as the program vosk-transcriber makes them."""
+"""Transcripts of files as text, subtitles or JSON, in the formats of the program vosk-transcriber."""
 from __future__ import annotations
 
 import asyncio
@@ -16,8 +16,7 @@ from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.sound import open_sound
 from nnet3py.vosk.models import Model
-from nnet3py.vosk.recognizer import KaldiRecognizer
-from nnet3py.vosk.subtitles import subtitles
+from nnet3py.vosk.recognizer import KaldiRecognizer, subtitles
 
 _BLOCK_SECONDS = 0.125
 KINDS = ("txt", "srt", "json")
@@ -27,16 +26,16 @@ Results = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """A file of sound, and where its text goes: a path, or empty for standard output."""
+    """Sound file to transcribe, and the path of its transcript; empty for standard output."""
 
     sound: Path
     output: str
 
 
 def tasks(source: str, output: str, kind: str) -> list[Task]:
-    """What there is to do for a file, or for all files of a folder, whose texts go into the folder ``output``.
+    """List the tasks for a file, or for all files of a folder with transcripts in the folder ``output``.
 
-    Raises Nnet3Error if there is no such file or folder.
+    Raises Nnet3Error if the file or folder ``source`` does not exist.
     """
     path = Path(source)
     if path.is_dir():
@@ -48,9 +47,9 @@ def tasks(source: str, output: str, kind: str) -> list[Task]:
 
 
 def blocks(path: Path) -> tuple[float, Iterator[bytes]]:
-    """Samples a second, and the sound in blocks of 16-bit samples of one channel.
+    """Return the sample rate in Hz, and the sound in blocks of 16-bit samples of one channel.
 
-    Raises Nnet3Error for what cannot be read.
+    Raises Nnet3Error for an unreadable file.
     """
     sound = open_sound(str(path))
     size = max(1, int(sound.rate * _BLOCK_SECONDS))
@@ -65,7 +64,7 @@ def blocks(path: Path) -> tuple[float, Iterator[bytes]]:
 
 
 def recognized(model: Model, path: Path) -> Results:
-    """The results of a file's utterances, with words."""
+    """Recognize a file; return the results of its utterances, with words."""
     rate, sound = blocks(path)
     recognizer = KaldiRecognizer(model, rate)
     recognizer.SetWords(True)
@@ -74,7 +73,7 @@ def recognized(model: Model, path: Path) -> Results:
 
 
 def recognized_by_server(address: str, path: Path) -> Results:
-    """The same by a server that speaks vosk-server's protocol. Nnet3Error if it cannot be reached."""
+    """Recognize a file by a server with vosk-server's protocol. Raises Nnet3Error if the server does not answer."""
     return asyncio.run(_conversation(address, path))
 
 
@@ -101,7 +100,7 @@ async def _conversation(address: str, path: Path) -> Results:
 
 
 def formatted(results: Results, kind: str) -> str:
-    """The text of results: a line for each utterance, subtitles, or JSON."""
+    """Format results as ``kind``, one of KINDS: a line for each utterance, subtitles, or JSON."""
     if kind == "srt":
         return subtitles(results)
     if kind == "json":
@@ -124,7 +123,7 @@ def _monologues(results: Results) -> dict[str, Any]:
 
 def transcribe(work: list[Task], recognize: Callable[[Path], Results], kind: str, num_threads: int,
                report: Callable[[Task, Nnet3Error | None], None]) -> None:
-    """Do the work, some files at a time; ``report`` is called after each, with what went wrong or None."""
+    """Transcribe files in ``num_threads`` threads; ``report`` is called after each task, with its error or None."""
     with ThreadPoolExecutor(max(1, min(num_threads, len(work)))) as threads:
         for task, future in [(task, threads.submit(recognize, task.sound)) for task in work]:
             try:

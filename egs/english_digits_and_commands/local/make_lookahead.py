@@ -19,8 +19,8 @@ from pathlib import Path
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.fine_tuning.graph_lexicon import draw_sentences
-from nnet3py.fine_tuning.model import parts_of
+from nnet3py.fine_tuning.graph_words import draw_sentences
+from nnet3py.fine_tuning.model import read_parts
 from nnet3py.io.object_files import write_object
 from nnet3py.recognition.model_folder import read_model_folder
 from nnet3py.transducers.fst_text import read_fst_file
@@ -34,7 +34,7 @@ def main() -> None:
     folder, out = read_model_folder(sys.argv[1]), Path(sys.argv[2])
     (out / "exp").mkdir(parents=True, exist_ok=True)
     model, words = read_model(folder.model).transition_model, SymbolTable.read(folder.words)
-    parts = parts_of(folder, {"phones": str(Path(folder.graph).with_name("phones.txt"))})
+    parts = read_parts(folder, {"phones": str(Path(folder.graph).with_name("phones.txt"))})
     assert parts.lexicon is not None and parts.tree is not None, parts.notes
     (out / "lexicon.txt").write_text("".join(f"{word} {' '.join(phones)}\n" for word, phones in parts.lexicon))
     write_object(str(out / "exp" / "tree"), parts.tree.write)

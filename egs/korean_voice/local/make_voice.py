@@ -22,7 +22,7 @@ from synthetic_speech import espeak, fail, need_program, read_sound, write_data 
 
 from nnet3py.acoustic_model import read_model  # noqa: E402
 from nnet3py.decoding.symbols import SymbolTable  # noqa: E402
-from nnet3py.fine_tuning.graph_lexicon import draw_texts  # noqa: E402
+from nnet3py.fine_tuning.graph_words import draw_texts  # noqa: E402
 from nnet3py.recognition.model_folder import read_model_folder  # noqa: E402
 from nnet3py.recognition.recognizer import read_decoding_graph  # noqa: E402
 

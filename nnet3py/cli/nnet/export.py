@@ -104,7 +104,7 @@ def import_weights(args: list[str], options: Options) -> int:
 def _import_network(source: str, target: str, options: Options, like: AcousticModel | None) -> int:
     """Write the network of an ONNX file; 1 if it computes something else than the graph."""
     from nnet3py.export.from_onnx import imported
-    from nnet3py.export.onnx_reading import read_onnx
+    from nnet3py.export.onnx_import import read_onnx
 
     if options.format != "onnx":
         raise UsageError(f"--format={options.format}: such files have weights only", "nnet3-import MODEL-IN "
@@ -112,7 +112,7 @@ def _import_network(source: str, target: str, options: Options, like: AcousticMo
     nnet, foreign = imported(read_onnx(source), options.padding)
     model = nnet if like is None else like.with_network(nnet)
     if foreign is not None and options.check and _has_runtime():
-        from nnet3py.export.onnx_check import difference_from_onnx
+        from nnet3py.export.export_onnx import difference_from_onnx
 
         if foreign.has_zeros and options.padding != "zeros":
             log.log("The network is not compared with onnxruntime: it repeats frames where the graph has zeros")
@@ -136,7 +136,7 @@ def _set_weights(args: list[str], options: Options, like: AcousticModel | None) 
     model = read_network_or_model(place)
     nnet = network_of(model)
     if options.format == "onnx":
-        from nnet3py.export.onnx_weights import set_from_onnx
+        from nnet3py.export.from_onnx import set_from_onnx
 
         changed = set_from_onnx(nnet, source)
     elif options.format == "torch":
@@ -159,7 +159,7 @@ def _export_options(options: Options) -> ExportOptions:
 
 
 def _export_onnx(source: str, target: str, options: Options) -> int:
-    from nnet3py.export.onnx_file import difference_from_compute, write_onnx
+    from nnet3py.export.export_onnx import difference_from_compute, write_onnx
 
     wanted = _export_options(options)
     if options.quantize:

@@ -108,8 +108,7 @@ def _of_files(sound: str, text: str) -> _Task:
 
 def _of_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]:
     """The sounds of a table or of a folder, read one after the other, at the model's rate."""
-    from nnet3py.fine_tuning.sounds import Limits, read_sounds
-    from nnet3py.fine_tuning.speech_data import read_data
+    from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds
 
     if options.channel >= 0:
         raise UsageError("--channel is for a single sound", "its channels are averaged where data are given")

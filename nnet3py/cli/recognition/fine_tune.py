@@ -42,19 +42,20 @@ See also: transcribe, inspect
     *(declared for declared in declared(settings_of(FineTuneOptions)) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
-    """Make a folder, or look at model and data; 1 if the old model stays, or the data cannot be learned from."""
-    from nnet3py.fine_tuning.fine_tuning import run
-    from nnet3py.io.streams import write_text
-
+    """Fine-tune, or check model and data; return 1 if the old model stays, or the data cannot be used."""
     values = fields_from(options, FineTuneOptions())
     values.model, values.data = _model_and_data(args, options)
     values.check()
-    if values.check_only:
-        from nnet3py.fine_tuning.look import look
+    from nnet3py.io.streams import write_text
 
-        looked = look(values)
-        write_text("-", looked.text)
-        return 0 if looked.is_good else 1
+    if values.check_only:
+        from nnet3py.fine_tuning.model import check_report
+
+        report = check_report(values)
+        write_text("-", report.text)
+        return 0 if report.is_good else 1
+    from nnet3py.fine_tuning.fine_tuning import run
+
     terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
     outcome = run(values, terminal)
     write_text("-", outcome.report)

@@ -1,7 +1,8 @@
-"""The decision tree of a model that came without one, recovered from its decoding graph.
+"""The decision tree of a model without one, recovered from its decoding graph.
 
-A graph's input labels are transition-ids, so each path says which pdfs a phone has after which other phone. What the
-graph never says is guessed: from the same phone at another position in the word, then from what is usual.
+Input labels of the graph are transition-ids, so paths show which pdfs a phone has after which left phone. Pairs of
+phones that are not in the graph are guessed from the same phone at another position in the word, and from similar left
+phones.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_phones import NO_PHONE, GraphPhones, joined, once
+from nnet3py.fine_tuning.graph_words import NO_PHONE, GraphPhones, places_among, sorted_unique
 from nnet3py.hmm.topology import NO_PDF
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split, Table
@@ -23,24 +24,24 @@ from nnet3py.transducers.fst import Fst
 logger = logging.getLogger(__name__)
 
 POSITION_MARKS = ("_B", "_E", "_I", "_S")
-_SHARPNESS = 16               # the most similar left phones count by far the most
+_SHARPNESS = 16               # exponent of likeness: the most similar left phones dominate
 
 Place = tuple[int, int]                          # a phone and a state of its HMM
-Pdfs = tuple[int, int]                           # of leaving the state and of its self-loop
-Seen = Mapping[tuple[int, int, int], Counter[int]]      # (left phone, phone, HMM state): transition-states, how often
+Pdfs = tuple[int, int]                           # pdf of leaving the state, pdf of its self-loop
+Seen = Mapping[tuple[int, int, int], Counter[int]]      # (left phone, phone, HMM state): counts of transition-states
 
 
 class WiderContext(Nnet3Error):
-    """A phone's pdfs depend on more than the phone before it."""
+    """Error for a model whose pdfs depend on more than the left phone."""
 
 
 class RecoveredTree(NamedTuple):
-    """A tree, and how well it is known.
+    """Recovered tree, and how much of it the graph shows.
 
     Attributes
     ----------
-    tree : of all phones and pdfs of the model
-    num_seen : pairs of neighboring phones that the graph has
+    tree : tree of all phones and pdfs of the model
+    num_seen : number of pairs of neighboring phones in the graph
     """
 
     tree: ContextDependency
@@ -48,14 +49,14 @@ class RecoveredTree(NamedTuple):
 
 
 def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, str] | None = None) -> RecoveredTree:
-    """The tree with which a graph was made, for models whose phones know at most the phone before them.
+    """Recover the tree of a graph, for models of monophones or left biphones.
 
     Parameters
     ----------
-    graph : input labels are transition-ids, with self-loops; other labels above the model's count as epsilons
+    graph : graph whose input labels are transition-ids, with self-loops; labels above the model's count as epsilons
     model : its transition model
-    phone_names : by number; phones that differ only in the mark of their position (``_B``, ``_E``, ``_I``, ``_S``) are
-        taken for each other where the graph does not say
+    phone_names : by number; phones that differ only in the position mark (``_B``, ``_E``, ``_I``, ``_S``) stand for
+        each other where the graph lacks a pair
 
     Raises WiderContext for models of triphones, Nnet3Error for a graph of another model.
     """
@@ -63,36 +64,36 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
     for (left, phone, _), states in seen.items():
         if len(states) > 1:
             raise WiderContext(f"phone {phone} has more than one pdf after phone {left}",
-                               "only models whose phones know the phone before them, as chain models do, can be had "
-                               "from a graph")
+                               "only trees of monophones or left biphones, as chain models have them, can be "
+                               "recovered from a graph")
     names = phone_names or {}
-    similar = _Similar(seen, model, {phone: base_name(names.get(phone, str(phone))) for phone in model.topology.phones})
     phones = model.topology.phones
+    guesses = _PdfGuesses(seen, model, {phone: base_name(names.get(phone, str(phone))) for phone in phones})
     lefts: dict[Place, dict[int, list[int]]] = {}
     for number, (phone, hmm_state) in enumerate(model.tuples[:, :2].tolist(), 1):
         lefts.setdefault((phone, hmm_state), {})[number] = []
     for (phone, hmm_state), of_state in lefts.items():
         for left in (NO_PHONE, *phones):
             pdf_before = seen.get((left, phone, hmm_state))
-            of_state[next(iter(pdf_before)) if pdf_before else similar.guess(left, phone, hmm_state)].append(left)
+            of_state[next(iter(pdf_before)) if pdf_before else guesses.guess(left, phone, hmm_state)].append(left)
     num_seen = len({(left, phone) for left, phone, _ in seen})
     logger.info("Recovered a tree of %d pdfs: the graph has %d pairs of phones", model.num_pdfs, num_seen)
     return RecoveredTree(_tree(lefts, model), num_seen)
 
 
 def neighbors(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
-    """What a graph says: (left phone, phone, HMM state) -> transition-states, with numbers of arcs."""
+    """Count, for each (left phone, phone, HMM state), the arcs with each transition-state."""
     phones = GraphPhones.of(graph, model)
     before, lefts = phones.phones_before()
     is_state = (phones.ids != 0) & ~phones.is_loop
     begins = phones.begun > 0
     inside = is_state & ~begins
     seen = [_left_phones(phones, np.flatnonzero(begins), before, lefts)]
-    if inside.any():             # phones have several HMM states: which phone is before the one that a state is in
+    if inside.any():             # phones with several HMM states: left phones of the inner states
         size = int(phones.begun.max()) + 1
         arcs, left = seen[0]
         first = (graph.next_states[arcs] * np.int64(size) + phones.begun[arcs]) * size + left
-        pairs = phones.spread(once(first), size * size, ~begins & ~phones.is_loop)
+        pairs = phones.spread(sorted_unique(first), size * size, ~begins & ~phones.is_loop)
         seen.append(_left_phones(phones, np.flatnonzero(inside), pairs // (size * size), pairs % size))
     states = np.concatenate([model.transition_id_to_state[phones.ids[arcs]] for arcs, _ in seen]).astype(np.int64)
     num_states = int(states.max()) + 1
@@ -108,21 +109,21 @@ def neighbors(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], 
 
 def _left_phones(phones: GraphPhones, arcs: np.ndarray, states: np.ndarray, lefts: np.ndarray,
                  ) -> tuple[np.ndarray, np.ndarray]:
-    """Arcs, each as often as there are phones before its source, and these phones."""
-    taken, repeats = joined(phones.graph.sources[arcs], states)
+    """Repeat arcs for each phone before their source; return them with these left phones."""
+    taken, repeats = places_among(phones.graph.sources[arcs], states)
     return np.repeat(arcs, repeats), lefts[taken]
 
 
 def base_name(name: str) -> str:
-    """The name of a phone without the mark of its position in the word."""
+    """Return the name of a phone without its position mark."""
     return name[:-2] if name.endswith(POSITION_MARKS) and len(name) > 2 else name
 
 
-class _Similar:
-    """Guesses what follows a left phone where that was not seen: what follows the left phones most like it.
+class _PdfGuesses:
+    """Guesses of the transition-state after a left phone that the graph lacks, from the most similar left phones.
 
-    Two left phones are like each other if the same phones have the same pdfs after them. The forms that a phone has for
-    its positions in the word count as one phone.
+    Two left phones are similar if the same phones have the same pdfs after both. Position-dependent forms of a phone
+    count as one phone.
     """
 
     def __init__(self, seen: Seen, model: TransitionModel, bases: Mapping[int, str]) -> None:
@@ -147,7 +148,7 @@ class _Similar:
         self._guesses: dict[tuple[str, int, int], int] = {}
 
     def guess(self, left: int, phone: int, hmm_state: int) -> int:
-        """The transition-state."""
+        """Return the number of the most probable transition-state."""
         key = self._bases[left], phone, hmm_state
         if key not in self._guesses:
             possible: dict[Pdfs, int] = self._states[phone, hmm_state]
@@ -160,15 +161,15 @@ class _Similar:
         return self._guesses[key]
 
     def _likeness(self, phone: str, other: str) -> float:
-        """How often the same pdfs stand after both, from 0 to 1."""
+        """Return the fraction of phones with the same pdfs after both left phones, smoothed, 0 to 1."""
         same, every = self._agreement.get((min(phone, other), max(phone, other)), (0, 0))
         return 1.0 if phone == other else (same + 0.5) / (every + 1)
 
 
 def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:
-    """The tree of what follows which phones. Pdfs that follow none are put after phones that do not exist.
+    """Make the tree from left phones by transition-state. Pdfs after no left phone get left phones that do not exist.
 
-    So tree and model have the same pdfs, as programs expect.
+    So the tree has all pdfs of the model, as programs expect.
     """
     unreal = max(model.topology.phones) + 1
     of_phone: list[Map | None] = [None] * unreal
@@ -187,7 +188,7 @@ def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: Tran
 
 
 def _by_left(groups: Sequence[tuple[int, list[int]]]) -> Map:
-    """Questions about the phone at the left that end at the pdf whose group it is in."""
+    """Make questions about the left phone that lead to the pdf of its group."""
     if len(groups) == 1:
         return Constant(groups[0][0])
     half = len(groups) // 2

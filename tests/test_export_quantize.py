@@ -21,10 +21,8 @@ from nnet3py.acoustic_model import read_model  # noqa: E402
 from nnet3py.decoding.decoder_options import DecoderOptions  # noqa: E402
 from nnet3py.decoding.lattice_decoder import LatticeDecoder  # noqa: E402
 from nnet3py.errors import ShapeError, UsageError  # noqa: E402
-from nnet3py.export import integer_weights  # noqa: E402
-from nnet3py.export.integer_weights import BLOCK, keep_as_integers, rounded  # noqa: E402
-from nnet3py.export.onnx_file import session, utterance_output  # noqa: E402
-from nnet3py.export.quantize import Loss, quantize, utterances_for  # noqa: E402
+from nnet3py.export.onnx_stream import session, utterance_output  # noqa: E402
+from nnet3py.export.quantize import BLOCK, Loss, keep_as_integers, quantize, rounded, utterances_for  # noqa: E402  # noqa: E402
 from nnet3py.network.nnet import Nnet  # noqa: E402
 from nnet3py.option_fields import with_values  # noqa: E402
 from nnet3py.recognition.model_folder import read_model_folder  # noqa: E402
@@ -129,7 +127,7 @@ def operators(path: Path, folder: Path) -> list[str]:
 @pytest.mark.parametrize("streaming", [False, True])
 def test_recurrences_and_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool) -> None:
     """Weights inside loops are integers, too; a runtime makes float32 of them once, and runs what it ran before."""
-    monkeypatch.setattr(integer_weights, "SMALL", 256)
+    monkeypatch.setattr("nnet3py.export.quantize.SMALL", 256)
     nnet = read_case("nets/net-lstm")
     path, small = tmp_path / "a.onnx", tmp_path / "b.onnx"
     nnet3py.export_onnx(nnet, path, streaming=streaming)

@@ -8,8 +8,7 @@ from nnet3py.decoding.lexicon import SENTENCE_END
 from nnet3py.decoding.ngram import Ngram
 from nnet3py.decoding.ngram_mixture import mixture, read_ngram
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.grapheme_model import GraphemeModel
-from nnet3py.fine_tuning.pronunciations import Pronunciations, pronounce, spell
+from nnet3py.fine_tuning.pronunciations import GraphemeModel, Pronunciations, pronounce, spell
 
 ROUNDING = 1e-5          # ARPA files have seven digits of logarithms
 OLD, NEW = ["a b c", "a b", "b c c"], ["a d", "d d b"]

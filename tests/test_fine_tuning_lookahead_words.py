@@ -22,12 +22,11 @@ from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.decoding.ngram_mixture import mixture
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning import wider_graph
-from nnet3py.fine_tuning.graph_phones import GraphPhones
-from nnet3py.fine_tuning.graph_words import GraphWords
-from nnet3py.fine_tuning.phone_names import phone_names
+from nnet3py.fine_tuning.graph_words import GraphPhones, GraphWords
+from nnet3py.fine_tuning.lookahead_words import obstacle_to_new_words, with_words
+from nnet3py.fine_tuning.model import phone_names
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
-from nnet3py.fine_tuning.wider_hcl import why_not, with_words
+from nnet3py.fine_tuning.words import write_lookahead_graph
 from nnet3py.fst.operations import arc_sorted
 from nnet3py.fst.text import with_symbols
 from nnet3py.hmm.topology import chain_topology
@@ -235,7 +234,7 @@ def test_new_words_in_the_files_of_a_folder(tmp_path: Path, kind: str) -> None:
     new: dict[str, list[tuple[str, ...]]] = {}
     for entry in NEW:
         new.setdefault(entry.word, []).append(entry.phones)
-    wider_graph.write_wider_graph(work, folder, phones(), new, TEXTS, options)
+    write_lookahead_graph(work, folder, phones(), new, TEXTS, options)
 
     names = SymbolTable.read(str(work.graph / ("Gr.fst" if kind.startswith("ngram") else "words.txt")))
     before = SymbolTable.read(folder.words)
@@ -269,11 +268,11 @@ def text_cost(model: Ngram, text: list[str]) -> float:
 
 def test_what_cannot_have_new_words() -> None:
     tree, model = system()
-    assert not why_not(model, tree)
-    assert "more than the phone before" in why_not(model, ContextDependency(3, 1, tree.to_pdf))
+    assert not obstacle_to_new_words(model, tree)
+    assert "more than the phone before" in obstacle_to_new_words(model, ContextDependency(3, 1, tree.to_pdf))
     old = Lookahead.of_fst(hcl(False))
     nowhere = {phone: INTERNAL for phone in kinds()}
-    with pytest.raises(Nnet3Error, match="numbers of words"):
+    with pytest.raises(Nnet3Error, match="differ in number"):
         with_words(old, GraphWords.of(GraphPhones.of(hcl(False), model), nowhere), model, tree, [(99, (2, 5))])
 
 

@@ -1,4 +1,4 @@
-"""nnet3py/export/least_frames.py: as many frames as the outputs need, and no more."""
+"""nnet3py/export/limits.py: as many frames as the outputs need, and no more."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,7 +8,7 @@ from export_cases import chain_nnet, random_inputs
 import nnet3py
 from nnet3py.errors import Nnet3Error
 from nnet3py.export.export_options import ExportOptions
-from nnet3py.export.least_frames import least_frames
+from nnet3py.export.limits import least_frames
 from nnet3py.export.models import graph_of
 from nnet3py.network.nnet import Nnet
 

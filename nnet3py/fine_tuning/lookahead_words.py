@@ -1,8 +1,8 @@
-"""HCL, the first part of a graph that is composed while decoding, with more words.
+"""New words in HCLr.fst, the first part of a lookahead graph, which is composed with a grammar during decoding.
 
-What is there stays as it is, labels included. Wherever a word can begin there is one more arc without labels, to the
-first phones of the new words, which depend on the phone before them; new words that begin alike share their states. The
-last phone of a new word leads to what follows words that end with this phone. Costs are those that most words have.
+Old states, arcs and labels stay. At each state where a word can begin, one more arc without labels leads to the first
+phones of the new words, which depend on the left phone; new words with the same beginning share states. The last phone
+of a new word leads to the successors of old words with the same last phone. Costs are those of most old words.
 """
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from nnet3py.cached_property import cached_property
 from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.search_layout import ARC_WORDS, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, STATE_WORDS
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.graph_phones import joined, once
-from nnet3py.fine_tuning.graph_words import GraphWords, by_state
+from nnet3py.fine_tuning.graph_words import GraphWords, by_state, places_among, sorted_unique
 from nnet3py.hmm.topology import NO_PDF
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import const_tables
 
-_WALKS = 32                   # words after which the costs of beginning are judged, of each state
+_WALKS = 32                   # random words after each state from which the cost of beginning a word is estimated
 _MOST_WALKS = 500_000
 _LONGEST = 400                # arcs of a word
 _NUM_OUTPUT_EPSILONS = STATE_WORDS - 1
@@ -34,22 +33,22 @@ NewWord = tuple[int, Sequence[int]]          # its label, and its phones, number
 
 def with_words(lookahead: Lookahead, words: GraphWords, model: TransitionModel, tree: ContextDependency,
                new_words: Collection[NewWord]) -> Lookahead:
-    """HCL with more words.
+    """Add words to HCL.
 
     Parameters
     ----------
-    lookahead : HCL as it was
-    words : where its words begin and end; of the same states (:meth:`LookaheadGraph.hcl_of_words`)
-    model, tree : of its phones; a phone may depend on the one before it
-    new_words : labels, which HCL does not have, and phones; a label occurs once for each pronunciation
+    lookahead : the old HCL
+    words : word boundaries of a graph with the same states (:meth:`LookaheadGraph.hcl_of_words`)
+    model, tree : transition model and tree of its phones, at most left biphones
+    new_words : labels, which HCL lacks, and phones; a label occurs once for each pronunciation
 
-    Raises Nnet3Error if it cannot be done; says why.
+    Raises Nnet3Error, with the reason, if words cannot be added.
     """
-    return _Wider(lookahead, words, _Hmms.of(words, model, tree), new_words).made()
+    return _HclWithWords(lookahead, words, _Hmms.of(words, model, tree), new_words).result()
 
 
-def why_not(model: TransitionModel, tree: ContextDependency) -> str:
-    """What stands against more words, or nothing: phones that depend on others than the one before them, HMMs."""
+def obstacle_to_new_words(model: TransitionModel, tree: ContextDependency) -> str:
+    """Return the reason why words cannot be added, or "": wider context than the left phone, or long HMMs."""
     if tree.context_width > 2 or tree.central_position != tree.context_width - 1:
         return "phones depend on more than the phone before them"
     for entry in model.topology.entries:
@@ -61,7 +60,7 @@ def why_not(model: TransitionModel, tree: ContextDependency) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Hmms:
-    """The transition-ids of phones after others, and what they cost in a graph."""
+    """Transition-ids of phones after left phones, and their costs in a graph."""
 
     model: TransitionModel
     tree: ContextDependency
@@ -69,8 +68,8 @@ class _Hmms:
 
     @classmethod
     def of(cls, words: GraphWords, model: TransitionModel, tree: ContextDependency) -> _Hmms:
-        """Those of a graph's model and tree. Nnet3Error if they say too little."""
-        problem = why_not(model, tree)
+        """Find the scale of self-loops in a graph. Raises Nnet3Error if words cannot be added."""
+        problem = obstacle_to_new_words(model, tree)
         if problem:
             raise Nnet3Error(f"a graph cannot get new words: {problem}")
         loops = np.flatnonzero(words.phones.is_loop)
@@ -79,7 +78,7 @@ class _Hmms:
         return cls(model, tree, float(np.median(ratios)) if len(ratios) else 1.0)
 
     def ids(self, left: int, phone: int) -> tuple[int, int]:
-        """The transition-ids of entering a phone after another one, and of staying in it; 0 if it has no self-loop."""
+        """Return the transition-ids of entering a phone after a left phone and of its self-loop; 0 for no self-loop."""
         window = (left, phone)[-self.tree.context_width:]
         state = self.model.topology.entries[self.model.topology.entry_of_phone[phone]][0]
         forward = self.tree.pdf(window, state.forward_pdf_class)
@@ -90,24 +89,24 @@ class _Hmms:
         return next(each for each in range(first, last) if each != staying), staying
 
     def staying(self, loops: np.ndarray) -> np.ndarray:
-        """float64: what it costs to take these self-loops."""
+        """Return float64, the costs of these self-loops."""
         return -self.self_loop_scale * self.model.log_probs[loops].astype(np.float64)
 
     def leaving(self, loops: np.ndarray) -> np.ndarray:
-        """float64: what it costs to leave states with these self-loops; 0 for 0, none."""
+        """Return float64, the costs of leaving the states with these self-loops; 0 for the self-loop 0 (none)."""
         states = self.model.transition_id_to_state[loops]
         return -self.self_loop_scale * self.model.non_self_loop_log_probs[states].astype(np.float64) * (loops > 0)
 
 
 @dataclass
 class _Branch:
-    """New words that begin with the same phones.
+    """Node of the prefix tree of new words.
 
     Attributes
     ----------
-    labels : those of the words, in order
-    branches : the phone that comes next, and the words that go on with it
-    ending : labels of the words that end here
+    labels : labels of all words below, sorted
+    branches : subtree by the next phone
+    ending : labels of the words that end at this node
     """
 
     labels: list[int] = field(default_factory=list)
@@ -116,7 +115,7 @@ class _Branch:
 
     @classmethod
     def of(cls, new_words: Collection[NewWord]) -> _Branch:
-        """The tree of the words' phones."""
+        """Make the prefix tree of the words' phones."""
         root = cls()
         for label, phones in sorted(new_words):
             branch = root
@@ -137,14 +136,14 @@ class _Arc(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """What follows a word's last phone: arcs (target, labels, cost), a final cost, and a state that has the same."""
+    """Successors of a word's last phone: arcs (target, labels, cost), a final cost, and an old state with the same."""
 
     arcs: list[tuple[int, int, int, float]]
     final: float
     like: int
 
 
-class _Wider:
+class _HclWithWords:
     def __init__(self, lookahead: Lookahead, words: GraphWords, hmms: _Hmms, new_words: Collection[NewWord]) -> None:
         self._lookahead, self._words, self._hmms = lookahead, words, hmms
         self._root = _Branch.of(new_words)
@@ -152,7 +151,7 @@ class _Wider:
         self._first = self._graph.num_states
         self._arcs: list[_Arc] = []
         self._finals: list[float] = []
-        self._reach: list[tuple[list[int], set[int]]] = []      # of new states: labels, and states whose labels follow
+        self._reach: list[tuple[list[int], set[int]]] = []      # by new state: labels, states whose labels follow
         self._endings: dict[int, int] = {}
         loops = np.zeros(self._first, dtype=np.int64)
         places = np.flatnonzero(words.phones.is_loop)
@@ -163,8 +162,8 @@ class _Wider:
         self._left = np.zeros(self._first, dtype=np.int64)
         self._left[states] = lefts
 
-    def made(self) -> Lookahead:
-        """HCL with the new words."""
+    def result(self) -> Lookahead:
+        """Make HCL with the new words."""
         beginnings = self._beginnings()
         costs = self._costs_of_beginning(beginnings)
         entries = self._add_beginnings(self._left[beginnings])
@@ -183,15 +182,15 @@ class _Wider:
     # -- the old graph -------------------------------------------------------------------------------------------------
 
     def _beginnings(self) -> np.ndarray:
-        """States at which words begin, while no label of an earlier word is still to come."""
-        states = once(self._words.phones.graph.sources[self._words.begins])
+        """Return the states where words begin, without labels of earlier words still to come."""
+        states = sorted_unique(self._words.phones.graph.sources[self._words.begins])
         states = states[self._words.open_words[states] == 0]
         if not len(states):
-            raise Nnet3Error("the graph has no state at which a word begins after the label of the one before")
+            raise Nnet3Error("the graph has no state where a word begins after the label of the previous word")
         return states
 
     def _costs_of_beginning(self, states: np.ndarray) -> np.ndarray:
-        """What most words cost from each state to their end, less the costs of their HMMs."""
+        """Return the median cost of words from each state to their end, without the costs of their HMMs."""
         of_state, of_words = self._costs_of_words(states)
         if not len(of_state):
             raise Nnet3Error("no word of the graph could be followed to its end")
@@ -203,7 +202,7 @@ class _Wider:
         return usual
 
     def _costs_of_words(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of some words after each state, taken at random; and which of the states each is after."""
+        """Return costs of random words after each state, and the number of the state of each."""
         words, graph, chance = self._words, self._words.phones.graph, np.random.default_rng(0)
         times = max(1, min(_WALKS, _MOST_WALKS // len(states)))
         of_state, here = np.repeat(np.arange(len(states)), times), np.repeat(states, times)
@@ -218,7 +217,7 @@ class _Wider:
             here = graph.next_states[taken]
             costs = costs + graph.weights[taken]
             is_next = words.phones.begun[taken] > 0
-            is_next &= is_over | words.is_nonword[taken]      # another word's phone, or a silence
+            is_next &= is_over | words.is_nonword[taken]      # phone of the next word, or a silence
             is_over = is_over | words.ends[taken]
             is_done = is_over & ~is_next & (words.open_words[here] == 0)
             finished.append((of_state[is_done], costs[is_done]))
@@ -233,18 +232,18 @@ class _Wider:
 
     @cached_property
     def _after_words(self) -> dict[int, int]:
-        """By the last phone of words, a state at which one has just ended, whose costs of what follows are usual."""
+        """By the last phone of words, a state directly after a word, with typical costs of its successors."""
         words, graph = self._words, self._words.phones.graph
-        ended = once(graph.next_states[words.ends])
+        ended = sorted_unique(graph.next_states[words.ends])
         is_ended = np.zeros(self._first, dtype=bool)
         is_ended[ended] = True
-        late = (words.phones.ids == 0) & (graph.output_labels > 0) & is_ended[graph.sources]       # that sound alike
+        late = (words.phones.ids == 0) & (graph.output_labels > 0) & is_ended[graph.sources]       # homophones
         by_phone: dict[int, int] = {}
         silences = np.flatnonzero(words.is_nonword)
         silence_costs = np.full(self._first, np.inf)
         np.minimum.at(silence_costs, graph.sources[silences],
                       graph.weights[silences] - self._leaving[graph.sources[silences]])
-        for states in (ended, once(graph.next_states[late])):
+        for states in (ended, sorted_unique(graph.next_states[late])):
             states = states[words.open_words[states] == 0]
             order = np.lexsort((silence_costs[states], self._left[states]))
             states = states[order]
@@ -254,11 +253,11 @@ class _Wider:
                 with_silence = int(np.isfinite(silence_costs[of_phone]).sum())
                 by_phone.setdefault(phone, int(of_phone[(with_silence or count) // 2]))
         if not by_phone:
-            raise Nnet3Error("the graph has no state at which a word has just ended")
+            raise Nnet3Error("the graph has no state directly after a word")
         return by_phone
 
     def _ending(self, phone: int) -> _Ending:
-        """What follows words that end with a phone; if none does, with the phone after which most is alike."""
+        """Return the successors of words with this last phone; if there are none, those of the most similar phone."""
         phone = phone if phone in self._after_words else self._most_alike(phone)
         like = self._after_words[phone]
         graph, leaving = self._graph, float(self._leaving[like])
@@ -278,24 +277,24 @@ class _Wider:
     # -- the new words -------------------------------------------------------------------------------------------------
 
     def _state(self, labels: list[int], after: Collection[int] = (), final: float = float(NO_WEIGHT)) -> int:
-        """A new state, from which labels come next, and those that come next from other states."""
+        """Add a state; ``labels`` can come next, and those after the states ``after``."""
         self._finals.append(final)
         self._reach.append((labels, set(after)))
         return self._first + len(self._finals) - 1
 
     def _add_beginnings(self, lefts: np.ndarray) -> np.ndarray:
-        """Add all words; returns the state from which they begin after each of some phones."""
+        """Add all words; return the state from which they begin after each left phone."""
         firsts = sorted(self._root.branches)
         entry_of_ids: dict[tuple[tuple[int, int], ...], int] = {}
         state_of: dict[tuple[int, tuple[int, int]], int] = {}
         entry_of_left: dict[int, int] = {}
-        for left in once(lefts).tolist():
+        for left in sorted_unique(lefts).tolist():
             ids = tuple(self._hmms.ids(left, phone) for phone in firsts)
             if ids not in entry_of_ids:
                 entry = entry_of_ids[ids] = self._state(sorted(set(self._root.labels)))
                 for phone, its in zip(firsts, ids, strict=True):
                     branch = self._root.branches[phone]
-                    output = _only(branch.labels)
+                    output = _common_label(branch.labels)
                     if (phone, its) not in state_of:
                         state_of[phone, its] = self._add_phone(branch, phone, its[1], bool(output))
                     self._arcs.append(_Arc(entry, its[0], output, 0.0, state_of[phone, its]))
@@ -303,7 +302,7 @@ class _Wider:
         return np.array([entry_of_left[left] for left in lefts.tolist()])
 
     def _add_phone(self, branch: _Branch, phone: int, loop: int, is_told: bool) -> int:
-        """Add the state of a phone, and all that follows; ``is_told``: the only word's label was before."""
+        """Add the state of a phone and all its successors; ``is_told``: whether the label was before."""
         labels = [] if is_told else sorted(set(branch.labels))
         state = self._state(labels)
         if loop:
@@ -312,7 +311,7 @@ class _Wider:
         after: set[int] = set()
         for following, its in sorted(branch.branches.items()):
             entering, staying = self._hmms.ids(phone, following)
-            output = 0 if is_told else _only(its.labels)
+            output = 0 if is_told else _common_label(its.labels)
             target = self._add_phone(its, following, staying, is_told or bool(output))
             self._arcs.append(_Arc(state, entering, output, leaving, target))
             after |= self._reach[target - self._first][1]
@@ -325,7 +324,7 @@ class _Wider:
         return state
 
     def _end_of_word(self, phone: int) -> int:
-        """The state after words that end with a phone."""
+        """Return the state after words with this last phone, added if it is new."""
         if phone not in self._endings:
             ending = self._ending(phone)
             state = self._endings[phone] = self._state([], [ending.like], ending.final)
@@ -337,7 +336,7 @@ class _Wider:
 
     def _with_entries(self, states: np.ndarray, entries: np.ndarray,
                       costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tables of the old graph, with an arc from each of some states, before its others."""
+        """Return the tables of the old graph with one more arc, the first, from each of some states."""
         old_states, old_arcs = self._lookahead.states, self._lookahead.arcs
         rows = np.stack((np.zeros(len(states)), np.zeros(len(states)), np.zeros(len(states)), entries),
                         axis=1).astype(np.int32)
@@ -352,11 +351,11 @@ class _Wider:
         return new_states, arcs
 
     def _intervals(self, beginnings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which labels can come next: new ones wherever a word can begin, or after arcs without labels from there."""
+        """Return the intervals of labels that can come next: new labels are added where a word can begin."""
         starts, pairs = self._lookahead.interval_table()
-        new = _runs(sorted(set(self._root.labels)))
+        new = _intervals_of_labels(sorted(set(self._root.labels)))
         can_begin = self._before(beginnings)
-        blocks = [_runs(labels) if not likes else _union([
+        blocks = [_intervals_of_labels(labels) if not likes else _union([
             interval for like in likes for interval in (*pairs[starts[like]:starts[like + 1]].tolist(),
                                                         *(new if can_begin[like] else ()))])
                   for labels, likes in self._reach]
@@ -367,7 +366,7 @@ class _Wider:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate((old, added)).astype(np.int32)
 
     def _before(self, states: np.ndarray) -> np.ndarray:
-        """bool (states,): those from which arcs without output label lead to some states, and these."""
+        """Return bool (states,), states with a path without output labels to some states, and these states."""
         graph = self._graph
         silent = np.flatnonzero(graph.output_labels == 0)
         silent = silent[np.argsort(graph.next_states[silent], kind="stable")]
@@ -375,23 +374,23 @@ class _Wider:
         is_before = np.zeros(graph.num_states, dtype=bool)
         while len(states):
             is_before[states] = True
-            states = sources[joined(states, targets)[0]]
-            states = once(states[~is_before[states]])
+            states = sources[places_among(states, targets)[0]]
+            states = sorted_unique(states[~is_before[states]])
         return is_before
 
 
-def _only(labels: Sequence[int]) -> int:
-    """The label, if all are the same; else 0."""
+def _common_label(labels: Sequence[int]) -> int:
+    """Return the label if all are equal, else 0."""
     return labels[0] if len(set(labels)) == 1 else 0
 
 
-def _runs(labels: Sequence[int]) -> list[tuple[int, int]]:
-    """Half-open intervals of sorted labels."""
+def _intervals_of_labels(labels: Sequence[int]) -> list[tuple[int, int]]:
+    """Return half-open intervals of sorted labels."""
     return _union([(label, label + 1) for label in labels])
 
 
 def _union(intervals: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """What is in any of some half-open intervals, sorted and apart."""
+    """Return the union of half-open intervals, sorted and disjoint."""
     union: list[tuple[int, int]] = []
     for begin, end in sorted(map(tuple, intervals)):
         if union and begin <= union[-1][1]:

@@ -1,27 +1,27 @@
-"""What ONNX operators that look at several frames become in a network: convolutions, pooling, padding."""
+"""Import rules for ONNX operators that read several frames: convolutions, pooling, padding, LSTM, GRU, RNN."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.export.onnx_context import Context, OnnxOp, Value
-from nnet3py.export.onnx_rules import Rule
-from nnet3py.export.onnx_tensors import TIME, Atom, Axis, CannotBe, Tensor, columns_of
+from nnet3py.export.onnx_context import TIME, Atom, Axis, CannotBe, Context, NotMade, OnnxOp, Tensor, Value, columns_of
+from nnet3py.export.onnx_rules import Rule, product
 
 
 class Window(NamedTuple):
-    """Which frames of ``x`` an output reads.
+    """Frames of ``x`` that an output reads.
 
     Attributes
     ----------
     offsets : for each tap, frames from the output's time
-    is_padding : for each tap, whether zeros stand for what it reads where there are no frames
-    needed : offsets at which there must be frames; with ``offsets``, they say for which times there is an output
-    rows : of the output
-    step, shift : of the output's rows
-    early, late : frames before the first and after the last row for which the taps are there, too
+    is_padding : for each tap, whether zeros replace missing frames
+    needed : offsets of required frames; with ``offsets``, these determine the times of outputs
+    rows : number of rows of the output
+    step, shift : times of the output's rows, ``step * r + shift``
+    early, late : frames before the first and after the last row for which all taps exist, too
     """
 
     offsets: list[int]
@@ -35,7 +35,7 @@ class Window(NamedTuple):
 
 
 class Spatial(NamedTuple):
-    """Kernel, stride, dilation and padding along one axis."""
+    """Kernel size, stride, dilation and padding along one axis."""
 
     size: int
     stride: int
@@ -45,16 +45,16 @@ class Spatial(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """From the first tap to the last."""
+        """Distance from the first tap to the last."""
         return (self.size - 1) * self.dilation
 
     def outputs(self, size: int) -> int:
-        """How many places the kernel has."""
+        """Return the number of places of the kernel."""
         return (size + self.before + self.after - self.reach - 1) // self.stride + 1
 
 
 def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
-    """The settings of each axis after the first two, whose kernel has ``sizes``."""
+    """Return the settings of each axis after the first two; ``sizes`` are those of the kernel."""
     rank = len(sizes)
     strides, dilations = (op.get(key) or [1] * rank for key in ("strides", "dilations"))
     pads, auto = op.get("pads") or [0] * (2 * rank), op.get("auto_pad", "NOTSET")
@@ -75,7 +75,7 @@ def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
 
 
 def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (0, 0)) -> Window:
-    """The frames that a kernel reads; ``cut`` rows of output are left out at the beginning and the end."""
+    """Return the frames that a kernel reads; ``cut`` rows of output are left out at both ends."""
     zeros_before, zeros_after = axis.before + x.before, axis.after + x.after
     first_tap = axis.stride * cut[0] - zeros_before
     spare = axis.reach - zeros_before - zeros_after + axis.stride * sum(cut)
@@ -101,7 +101,7 @@ def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (
 
 
 def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str]:
-    """The descriptors of the taps; the first also asks for the frames that must be there."""
+    """Return the descriptors of the taps; the first also reads the required frames, times 0."""
     parts = [f"IfDefined({context.at(x, tap)})" if is_padding else context.at(x, tap)
              for tap, is_padding in zip(window.offsets, window.is_padding, strict=True)]
     more = [offset for offset in window.needed if offset not in window.offsets]
@@ -113,7 +113,7 @@ def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str
 
 
 def _after(x: Tensor, window: Window, source: str, axes: tuple[Axis, ...], stored: Axis) -> Tensor:
-    """The output of a window; its axis of frames is put in."""
+    """Return the output of a window, with its axis of frames inserted."""
     time = x.time_axis
     axes = (*axes[:time], (Atom(TIME, window.rows),), *axes[time + 1:])
     return replace(x, axes=axes, stored=stored, source=source, step=window.step, shift=window.shift, before=0, after=0,
@@ -163,7 +163,7 @@ def _names(x: Tensor) -> str:
 
 
 def _cut_off(context: Context, op: OnnxOp, x: Tensor, axis: Spatial) -> tuple[int, int]:
-    """Rows that are cut off right after, where padding made more than there were: a causal convolution."""
+    """Return the numbers of rows that a following Slice removes after padding, as in a causal convolution."""
     more = axis.before + axis.after + x.before + x.after - axis.reach
     cutter = context.cutters.get(op.output_names[0]) if more > 0 else None
     if cutter is None:
@@ -178,7 +178,7 @@ def _cut_off(context: Context, op: OnnxOp, x: Tensor, axis: Spatial) -> tuple[in
 
 def _in_groups(context: Context, op: OnnxOp, x: Tensor, axis: Spatial, weight: np.ndarray, bias: np.ndarray | None,
                groups: int, cut: tuple[int, int]) -> Tensor:
-    """A matrix for each group of columns; for groups of a single column, a factor for each tap."""
+    """Add a matrix for each group of columns; for groups of one column, a scale for each tap."""
     window, network = _window(context, x, axis, cut), context.network
     x = context.in_order(x, op.hint)
     parts, outputs = _frames(context, op, x, window), weight.shape[0]
@@ -205,7 +205,7 @@ def _in_groups(context: Context, op: OnnxOp, x: Tensor, axis: Spatial, weight: n
 
 
 def _nested(parts: list[str]) -> str:
-    """Their sum; Sum() takes two."""
+    """Return the descriptor of a sum; Sum() has two arguments."""
     total = parts[-1]
     for part in parts[-2::-1]:
         total = f"Sum({part}, {total})"
@@ -214,7 +214,10 @@ def _nested(parts: list[str]) -> str:
 
 def _over_heights(context: Context, op: OnnxOp, x: Tensor, spatial: list[Spatial], weight: np.ndarray,
                   bias: np.ndarray | None, cut: tuple[int, int]) -> Tensor:
-    """A convolution over frames and heights; ``weight`` is float (filters, filters of the input, frames, heights)."""
+    """Add a convolution over frames and heights.
+
+    ``weight`` is float (filters, filters of the input, frames, heights).
+    """
     time, height = spatial
     axis = 5 - x.time_axis
     window = _window(context, x, time, cut)
@@ -312,4 +315,150 @@ def _max_pool(context: Context, op: OnnxOp) -> Value:
     return _after(x, window, name, tuple(axes), stored)
 
 
-RULES: dict[str, Rule] = {"Conv": _conv, "Pad": _pad, "AveragePool": _average_pool, "MaxPool": _max_pool}
+# -- recurrences -------------------------------------------------------------------------------------------------------
+
+_STATE = "the state after the last frame is read, which a network does not give"
+
+
+class Direction(NamedTuple):
+    """Direction of a recurrence.
+
+    Attributes
+    ----------
+    hint : prefix of names
+    x : descriptor of the input
+    delay : offset from a frame to the previous one in this direction
+    weight, recurrent : float32 (gates * hidden, inputs), (gates * hidden, hidden)
+    bias, recurrent_bias : float32 (gates * hidden,)
+    hidden : number of columns of the state
+    """
+
+    hint: str
+    x: str
+    delay: int
+    weight: np.ndarray
+    recurrent: np.ndarray
+    bias: np.ndarray
+    recurrent_bias: np.ndarray
+    hidden: int
+
+    def before(self, node: str) -> str:
+        """Return the descriptor of a node one step before; zeros at first."""
+        return f"IfDefined(Offset({node}, {self.delay}))"
+
+    def gate(self, matrix: np.ndarray, *numbers: int) -> np.ndarray:
+        """Return the rows of some gates, by number."""
+        return np.concatenate([matrix[number * self.hidden:(number + 1) * self.hidden] for number in numbers])
+
+
+def _recurrence(make: Callable[[Context, OnnxOp, Direction, int], str], activations: tuple[str, ...]) -> Rule:
+    """Return the rule of an operator; ``make`` adds one direction and returns the node of its outputs."""
+    def rule(context: Context, op: OnnxOp) -> Value | list[Value]:
+        x = context.limited(op.whole(), op.hint)
+        weight, recurrent = op.array(1, "weights"), op.array(2, "recurrent weights")
+        hidden = recurrent.shape[2]
+        bias = op.optional_array(3, "bias")
+        directions = {"forward": [-1], "reverse": [1], "bidirectional": [-1, 1]}[op.get("direction", "forward")]
+        _check(op, x, activations, len(directions))
+        if weight.shape[2] != x.dim:
+            raise CannotBe(f"its weights are for {weight.shape[2]} columns, and there are {x.dim}")
+        gates, order = weight.shape[1], x.column_order()
+        biases = np.zeros((len(directions), 2 * gates), np.float32) if bias is None else bias
+        outputs, own = [], context.network.new_name(op.hint)
+        for number, sign in enumerate(directions):
+            hint = f"{own}.{'forward' if sign < 0 else 'backward'}" if len(directions) > 1 else own
+            outputs.append(make(context, op, Direction(
+                hint, x.source, sign * x.step, weight[number][:, order], recurrent[number], biases[number, :gates],
+                biases[number, gates:], hidden), number))
+        context.is_recurrent = True
+        source = outputs[0]
+        if len(outputs) > 1:
+            source = own
+            context.network.named_layer(own, "NoOpComponent", f"dim={2 * hidden}", f"Append({', '.join(outputs)})")
+        ways, columns = columns_of(len(outputs)), columns_of(hidden)
+        axes = (x.axes[0], ways, x.axes[1], columns)
+        y = replace(x.with_node(source, axes, (*ways, *columns)), is_constant=False)
+        values: list[Value] = [y, NotMade(_STATE), NotMade(_STATE)]
+        return values[:len(op.output_names)]
+    return rule
+
+
+def _check(op: OnnxOp, x: Tensor, activations: tuple[str, ...], num_directions: int) -> None:
+    """Raise CannotBe for settings that a network cannot have."""
+    if op.get("layout") or x.time_axis != 0 or len(x.axes) != 3 or not x.is_columns(2):
+        raise CannotBe("its input is not (frames, sequences, columns)")
+    if tuple(op.get("activations") or activations * num_directions) != activations * num_directions:
+        raise CannotBe(f"its activations are {', '.join(op.get('activations'))}; expected {', '.join(activations)}")
+    if op.get("clip") or op.get("input_forget"):
+        raise CannotBe("it clips, or has the input gate from the forget gate")
+    lengths = op.optional_array(4, "lengths of sequences")
+    if lengths is not None and lengths.size and (lengths != x.shape[0]).any():
+        raise CannotBe("sequences have other lengths")
+    for number, what in ((5, "first output"), (6, "first cell")):
+        first = op.optional_array(number, f"{what} (a state, which streams have)")
+        if first is not None and first.any():
+            raise CannotBe(f"its {what} is not zero")
+
+
+def _lstm(context: Context, op: OnnxOp, d: Direction, number: int) -> str:
+    """Add an LSTM. Kaldi's gates are in the order i, f, c, o; ONNX's are i, o, f, c."""
+    network, dim = context.network, d.hidden
+    peepholes = op.optional_array(7, "peepholes")
+    i, o, f = (0, 1, 2)
+    rows = np.zeros((3, dim), np.float32)
+    if peepholes is not None:
+        rows = np.stack([peepholes[number, k * dim:(k + 1) * dim] for k in (i, f, o)])
+    gates, cell = network.new_name(f"{d.hint}.gates"), network.new_name(f"{d.hint}.lstm")
+    c = network.dim_range(f"{d.hint}.c", cell, 0, dim)
+    m = network.dim_range(f"{d.hint}.m", cell, dim, dim)
+    order = (0, 2, 3, 1)
+    matrix = np.hstack([d.gate(d.weight, *order), d.gate(d.recurrent, *order)])
+    network.named_affine(gates, matrix, d.gate(d.bias + d.recurrent_bias, *order), f"Append({d.x}, {d.before(m)})")
+    network.named_layer(cell, "LstmNonlinearityComponent", f"cell-dim={dim}", f"Append({gates}, {d.before(c)})",
+                        {"params": rows})
+    return m
+
+
+def _gru(context: Context, op: OnnxOp, d: Direction, number: int) -> str:
+    """Add a GRU, h = z h' + (1 - z) n, where 1 - sigmoid(a) is sigmoid(-a). ONNX's gates are in the order z, r, n."""
+    network, dim = context.network, d.hidden
+    output = network.new_name(f"{d.hint}.h")
+    before = d.before(output)
+    signs = np.repeat([1.0, -1.0, 1.0], dim).astype(np.float32)
+    matrix = signs[:, None] * np.hstack([d.gate(d.weight, 0, 0, 1), d.gate(d.recurrent, 0, 0, 1)])
+    sums = network.affine(f"{d.hint}.gates", matrix, signs * d.gate(d.bias + d.recurrent_bias, 0, 0, 1),
+                          f"Append({d.x}, {before})")
+    gates = network.layer(f"{d.hint}.sigmoid", "SigmoidComponent", f"dim={3 * dim}", sums)
+    old, new, reset = (network.dim_range(f"{d.hint}.{name}", gates, k * dim, dim)
+                       for k, name in enumerate(("z", "not-z", "r")))
+    weight, recurrent = d.gate(d.weight, 2), d.gate(d.recurrent, 2)
+    bias, recurrent_bias = d.gate(d.bias, 2), d.gate(d.recurrent_bias, 2)
+    if op.get("linear_before_reset"):
+        inner = network.affine(f"{d.hint}.recurrent", recurrent, recurrent_bias, before)
+        kept = product(context, f"{d.hint}.reset", dim, reset, inner)
+        sums = network.affine(f"{d.hint}.input", weight, bias, d.x)
+        sums = f"Sum({sums}, {kept})"
+    else:
+        kept = product(context, f"{d.hint}.reset", dim, reset, before)
+        sums = network.affine(f"{d.hint}.input", np.hstack([weight, recurrent]), bias + recurrent_bias,
+                              f"Append({d.x}, {kept})")
+    tanh = network.layer(f"{d.hint}.tanh", "TanhComponent", f"dim={dim}", sums)
+    parts = product(context, f"{d.hint}.old", dim, old, before), product(context, f"{d.hint}.new", dim, new, tanh)
+    network.named_layer(output, "NoOpComponent", f"dim={dim}", f"Sum({', '.join(parts)})")
+    return output
+
+
+def _rnn(context: Context, op: OnnxOp, d: Direction, number: int) -> str:
+    network, dim = context.network, d.hidden
+    output = network.new_name(f"{d.hint}.h")
+    sums = network.affine(f"{d.hint}.affine", np.hstack([d.weight, d.recurrent]), d.bias + d.recurrent_bias,
+                          f"Append({d.x}, {d.before(output)})")
+    network.named_layer(output, "TanhComponent", f"dim={dim}", sums)
+    return output
+
+
+RULES: dict[str, Rule] = {
+    "Conv": _conv, "Pad": _pad, "AveragePool": _average_pool, "MaxPool": _max_pool,
+    "LSTM": _recurrence(_lstm, ("Sigmoid", "Tanh", "Tanh")), "GRU": _recurrence(_gru, ("Sigmoid", "Tanh")),
+    "RNN": _recurrence(_rnn, ("Tanh",)),
+}
