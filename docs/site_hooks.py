@@ -39,7 +39,8 @@ def public_groups() -> dict[str, list[str]]:
 def names_of_package(package: str) -> list[str]:
     """The public names of a folder of the package, with their modules."""
     text = (ROOT / "nnet3py" / package / "__init__.py").read_text(encoding="utf-8")
-    return [f"{module}.{name}" for name, module in _NAME.findall(text)]
+    table = text[text.index("_PUBLIC = {"):]
+    return [f"{module}.{name}" for name, module in _NAME.findall(table[:table.index("}")])]
 
 
 def reference_pages() -> dict[str, str]:

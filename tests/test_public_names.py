@@ -59,7 +59,8 @@ def test_importing_one_loads_no_other() -> None:
     """And the package without its submodules: they are loaded at first use, and need not be imported."""
     assert after("import sys, nnet3py\nprint([name for name in sys.modules if name.startswith('nnet3py.')])\n"
                  "nnet3py.lattices\nprint('numpy' in sys.modules)\nnnet3py.lattices.DeterminizeOptions()\n"
-                 "print('numpy' in sys.modules, 'nnet3py.lattices.best_path' in sys.modules)") == "[]\nFalse\nFalse False\n"
+                 "print('numpy' in sys.modules, 'nnet3py.lattices.best_path' in sys.modules)"
+                 ) == "[]\nFalse\nFalse False\n"
 
 
 def test_a_submodule_that_lacks_a_package_says_what_to_install() -> None:
