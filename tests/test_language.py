@@ -24,6 +24,8 @@ CHECKED: tuple[str, ...] = (
     "compiler/",
     "discriminative/",
     "egs/",
+    "engine/",
+    "ops/",
     "runtime/",
     "training/",
 )

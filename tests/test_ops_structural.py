@@ -7,7 +7,7 @@ import reference_structural as reference
 from ops_cases import SIZES, check, matrix, vector
 
 from nnet3py.components import normalize
-from nnet3py.engine import partition
+from nnet3py.engine import threads
 from nnet3py.ops import get_ops
 
 ops = get_ops("cpu")
@@ -120,7 +120,7 @@ def test_sums_of_columns(rng, size):
 
 
 def test_components_and_operations_agree_on_the_parts_of_sums():
-    assert reference.ROWS_OF_A_SUM == normalize.ROWS_OF_A_SUM == partition.ROWS_OF_A_SUM
+    assert reference.ROWS_OF_A_SUM == normalize.ROWS_OF_A_SUM == threads.ROWS_OF_A_SUM
 
 
 @pytest.mark.parametrize("size", NONEMPTY)
