@@ -1,4 +1,4 @@
-"""What compiled functions call: functions that are inlined, C functions, numbers at an address, space on the stack.
+"""Functions for compiled functions to call: inlined ones, C functions, numbers at an address, space on the stack.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled code takes for granted: the layout of Python's and numpy's objects, symbols, and memory that lasts.
+"""The interface between compiled code and the process: layouts of objects, symbols, and memory that lasts.
 
 The layouts are parts of both libraries' published interfaces: ``PyObject``, ``PyFloatObject``, ``PyArrayObject``,
 ``PyArray_Descr``. Light: no numba, no numpy.

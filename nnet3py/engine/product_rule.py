@@ -32,9 +32,6 @@ from nnet3py.trusted_files import read_trusted, write_private
 # -- BLAS: ``scipy.linalg.cython_blas`` hands out the address of ``sgemm``. Only that extension module is loaded:
 # importing all of ``scipy.linalg`` takes a tenth of a second and more, loading this module 2 ms.
 
-_MODULE = "scipy.linalg.cython_blas"
-
-
 def _load_cython_blas() -> ModuleType:
     """Import ``scipy.linalg.cython_blas``, without the rest of ``scipy.linalg`` where its file is found."""
     import scipy  # sets up the search path of its libraries on Windows
@@ -43,12 +40,12 @@ def _load_cython_blas() -> ModuleType:
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = folder / f"cython_blas{suffix}"
         if path.is_file():
-            spec = importlib.util.spec_from_file_location(_MODULE, path)
+            spec = importlib.util.spec_from_file_location("scipy.linalg.cython_blas", path)
             if spec is not None and spec.loader is not None:
                 module = importlib.util.module_from_spec(spec)
                 spec.loader.exec_module(module)
                 return module
-    return importlib.import_module(_MODULE)
+    return importlib.import_module("scipy.linalg.cython_blas")
 
 
 @cache

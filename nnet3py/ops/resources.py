@@ -1,4 +1,4 @@
-"""What an ops object holds besides operations: scratch space for a component call, and the random stream.
+"""Scratch space for a component call, and the random stream: the parts of an ops object beside operations.
 
 The numbers of the stream depend on nothing but (seed, minibatch, component, place): they are the same on every device.
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): a
