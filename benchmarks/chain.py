@@ -24,9 +24,8 @@ from nnet3py.egs.example import NnetIo
 from nnet3py.engine import threads
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
-from nnet3py.training.chain_objective import ChainOptions
 from nnet3py.training.chain_trainer import ChainTrainer
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
 from nnet3py.transducers.fst import Fst
 from nnet3py.xconfig import expand
 

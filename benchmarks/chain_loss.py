@@ -27,7 +27,8 @@ from nnet3py.chain.den_graph import DenominatorGraph  # noqa: E402
 from nnet3py.engine import threads  # noqa: E402
 from nnet3py.extras import install_command  # noqa: E402
 from nnet3py.ops import get_ops  # noqa: E402
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions  # noqa: E402
+from nnet3py.training.chain_objective import ChainObjectiveComputation
+from nnet3py.training.options import ChainOptions
 
 
 def main() -> int:

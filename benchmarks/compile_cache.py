@@ -24,9 +24,9 @@ import logging, sys
 logging.getLogger('nnet3py.components').setLevel(logging.ERROR)      # these networks have no statistics
 sys.path.insert(0, sys.argv[1])
 from compiling import CAPACITY, CONTEXT, NETS, chunk_requests, training_request
-from nnet3py.compiler import CachingCompiler
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler import check, disk_cache, shortcut    # not to be counted
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.nnet import Nnet
 name, kind, folder = sys.argv[2:]
 nnet = Nnet.from_config((NETS / f"{name}.config").read_text(encoding="utf-8"))

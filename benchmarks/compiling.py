@@ -30,8 +30,9 @@ import nnet3py
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.cutting import Shape, Utterance
+from nnet3py.runtime.options import ComputeOptions
 
 NETS = Path(__file__).resolve().parent / "nets"
 NUM_SEQUENCES = 64

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.hmm.topology import HmmState, HmmTopology

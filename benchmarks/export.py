@@ -22,7 +22,8 @@ import nnet3py
 from nnet3py.engine import threads as engine_threads
 from nnet3py.export.export_onnx import export_onnx
 from nnet3py.export.onnx_file import run, session
-from nnet3py.runtime.compute import ComputeOptions, Utterance, UtteranceComputer
+from nnet3py.runtime.compute import Utterance, UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 
 NETS = Path(__file__).resolve().parent / "nets"
 SEQUENCES = 10

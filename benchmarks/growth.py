@@ -118,7 +118,8 @@ def computing_seconds(size: Size) -> float:
     """Of computing all utterances, whose outputs are let go of one by one."""
     from nnet3py.network.inference import for_inference
     from nnet3py.runtime.compute import UtteranceComputer
-    from nnet3py.runtime.cutting import ComputeOptions, Utterance
+    from nnet3py.runtime.cutting import Utterance
+    from nnet3py.runtime.options import ComputeOptions
 
     nnet = for_inference(network(size))
     options = ComputeOptions(frames_per_chunk=150)
@@ -135,7 +136,8 @@ def training_seconds(size: Size) -> float:
     """Of a step."""
     from gpu_parts import nets
 
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     nnet = network(size)
     example = nets.minibatch(nnet, nets.Sizes(pdfs=size.outputs, sequences=size.sequences, frames=size.frames))

@@ -26,7 +26,8 @@ from nnet3py.engine.threads import set_num_threads
 from nnet3py.formats.general import SparseMatrix
 from nnet3py.fst.arpa import Arpa, Section
 from nnet3py.fst.const_arpa import build_const_arpa
-from nnet3py.lattices.pruned_composition import ConstArpaLm, PrunedCompositionOptions
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm
 from nnet3py.lattices.states import top_sorted, trimmed
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.folder import RnnlmOptions

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from nnet3py.cli.egs import options as egs_options
+from nnet3py.cli.nnet import utterances
 from nnet3py.cli.process import option_groups
 from nnet3py.cli.process.command import KaldiCommand
 from nnet3py.cli.process.kaldi_programs import missing_programs
@@ -31,11 +33,11 @@ class Shared(NamedTuple):
 
 SHARED = (
     Shared("Options of computing utterances", "How utterances are cut into chunks. Frames are those of the input.",
-           option_groups.SIMPLE[:8]),
+           utterances.SIMPLE[:8]),
     Shared("Options of i-vectors", "An i-vector per utterance or speaker, or one every few frames.",
-           option_groups.IVEC),
-    Shared("Options of making examples", "How utterances are cut into examples.", option_groups.EGGEN),
-    Shared("Options of merging examples", "How minibatches are made of examples.", option_groups.MERGE),
+           utterances.IVEC),
+    Shared("Options of making examples", "How utterances are cut into examples.", egs_options.EGGEN),
+    Shared("Options of merging examples", "How minibatches are made of examples.", egs_options.MERGE),
     Shared("Options of the device", "What computes, with how many threads, and where compiled computations are kept.",
            option_groups.DEVICE),
     Shared("Options of the optimizer", "Which passes of the compiler improve a computation. Results depend on the "

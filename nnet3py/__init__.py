@@ -70,7 +70,6 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.decode_arrays import decode as decode
     from nnet3py.recognition.decode_phones import DecodedPhones as DecodedPhones
     from nnet3py.recognition.decode_phones import decode_phones as decode_phones
-    from nnet3py.recognition.diarization import DiarizationOptions as DiarizationOptions
     from nnet3py.recognition.diarization import Turn as Turn
     from nnet3py.recognition.diarization import diarize as diarize
     from nnet3py.recognition.front_end import features as features
@@ -84,24 +83,25 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.results import Word as Word
     from nnet3py.recognition.stream import Stream as Stream
     from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
+    from nnet3py.recognition.stream_options import DiarizationOptions as DiarizationOptions
     from nnet3py.rnnlm.model import RnnLanguageModel as RnnLanguageModel
     from nnet3py.rnnlm.training.run import train_rnnlm as train_rnnlm
     from nnet3py.runtime.batch import Utterance as Utterance
-    from nnet3py.runtime.compute import ComputeOptions as ComputeOptions
     from nnet3py.runtime.compute import UtteranceComputer as UtteranceComputer
     from nnet3py.runtime.compute import compute as compute
     from nnet3py.runtime.computer import Computer as Computer
     from nnet3py.runtime.looped import LoopedComputer as LoopedComputer
     from nnet3py.runtime.looped import LoopedStream as LoopedStream
+    from nnet3py.runtime.options import ComputeOptions as ComputeOptions
     from nnet3py.training.array_trainer import Trainer as Trainer
     from nnet3py.training.gradients import Gradients as Gradients
     from nnet3py.training.gradients import gradients as gradients
     from nnet3py.training.loss_function import Loss as Loss
-    from nnet3py.training.minibatches import MinibatchOptions as MinibatchOptions
+    from nnet3py.training.options import MinibatchOptions as MinibatchOptions
+    from nnet3py.training.options import TrainerOptions as TrainerOptions
     from nnet3py.training.train import History as History
     from nnet3py.training.train import train as train
     from nnet3py.training.trainer import NnetTrainer as NnetTrainer
-    from nnet3py.training.trainer import TrainerOptions as TrainerOptions
     from nnet3py.transducers.compact_lattice import CompactLattice as CompactLattice
     from nnet3py.transducers.lattice import read_lattices as read_lattices
     from nnet3py.transducers.lattice import write_lattices as write_lattices
@@ -130,7 +130,7 @@ _PUBLIC = {
     # computing
     "compute": "nnet3py.runtime.compute",
     "UtteranceComputer": "nnet3py.runtime.compute",
-    "ComputeOptions": "nnet3py.runtime.compute",
+    "ComputeOptions": "nnet3py.runtime.options",
     "Utterance": "nnet3py.runtime.batch",
     "LoopedComputer": "nnet3py.runtime.looped",
     "LoopedStream": "nnet3py.runtime.looped",
@@ -142,8 +142,8 @@ _PUBLIC = {
     "Loss": "nnet3py.training.loss_function",
     "Trainer": "nnet3py.training.array_trainer",
     "NnetTrainer": "nnet3py.training.trainer",
-    "TrainerOptions": "nnet3py.training.trainer",
-    "MinibatchOptions": "nnet3py.training.minibatches",
+    "TrainerOptions": "nnet3py.training.options",
+    "MinibatchOptions": "nnet3py.training.options",
     "fine_tune": "nnet3py.fine_tuning.fine_tuning",
     # examples and tables
     "NnetExample": "nnet3py.egs.example",
@@ -172,7 +172,7 @@ _PUBLIC = {
     "DecodedPhones": "nnet3py.recognition.decode_phones",
     "align": "nnet3py.recognition.aligning",
     "diarize": "nnet3py.recognition.diarization",
-    "DiarizationOptions": "nnet3py.recognition.diarization",
+    "DiarizationOptions": "nnet3py.recognition.stream_options",
     "Turn": "nnet3py.recognition.diarization",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",

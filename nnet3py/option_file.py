@@ -1,4 +1,4 @@
-"""Files of options, one ``--name=value`` per line, such as conf files of model folders, and their values. Light.
+"""Texts of options: conf files with a ``--name=value`` in each line, and values read from texts. Light.
 
 Kaldi: ParseOptions::ReadConfigFile.
 """
@@ -15,38 +15,34 @@ INT_MIN, INT_MAX = -2147483648, 2147483647
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 _MOST_DIGITS, _MOST_LIST_DIGITS = 20, 10
 _NEXT_OPTION = re.compile(r"\s+(?=--)")
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 class OptionLine(NamedTuple):
-    """Line of a file of options: its number, from 1, and its text without comment and blanks."""
+    """Line of a conf file: number, from 1, and text without comment and blanks."""
 
     number: int
     text: str
 
 
 def normalize(name: str) -> str:
-    """Return the name of an option as Kaldi compares names: in lower case, with ``-`` for ``_``."""
+    """Return an option name as Kaldi compares it: in lower case, with ``-`` for ``_``."""
     return name.replace("_", "-").lower()
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """Split ``--name=value`` into name and value; the value is None without an equal sign."""
+    """Split ``--name=value`` into normalized name and value; the value is None without an equal sign."""
     name, equals, value = text[2:].partition("=")
     return normalize(name), value.strip() if equals else None
 
 
 def option_texts(line: str) -> list[str]:
-    """Split a line of a model folder's file into its options; ``splice_opts`` has several in a line."""
+    """Split a line of a model folder's file with several options, such as ``splice_opts``, into the options."""
     return _NEXT_OPTION.split(line)
 
 
 def read_option_lines(path: str) -> list[OptionLine]:
-    """Read the lines of a file of options.
-
-    Raises
-    ------
-    UsageError : a file that cannot be read, or a line that is no option
-    """
+    """Read the lines of a conf file with options; UsageError for an unreadable file or a line that is no option."""
     try:
         with open(path, encoding="utf-8-sig") as stream:         # skips a byte-order mark
             lines = stream.read().splitlines()
@@ -65,26 +61,26 @@ def read_option_lines(path: str) -> list[OptionLine]:
 
 
 def boolean(text: str) -> bool | None:
-    """Parse a boolean: true, t or 1, and false, f or 0, in any case; None for another text."""
+    """Read a boolean: true, t, 1, false, f or 0 in upper or lower case; None for another text."""
     return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
 
 
 def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
-    """Parse a decimal integer between two limits; None for another text."""
+    """Read a whole number between two limits, in decimal digits; None for another text."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     is_number = digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS
     return int(text) if is_number and low <= int(text) <= high else None
 
 
 def integers(text: str) -> list[int] | None:
-    """Parse a list of integers of 0 or more, such as ``1:2:3``, which may be empty; None for another text."""
+    """Read a list of numbers of 0 or more, such as ``1:2:3`` or an empty text; None for another text."""
     parts = text.split(":") if text else []
     are_numbers = all(part.isascii() and part.isdigit() and len(part) < _MOST_LIST_DIGITS for part in parts)
     return [int(part) for part in parts] if are_numbers else None
 
 
 def real(text: str) -> float | None:
-    """Parse a real number as C reads it; None for another text, and for NaN."""
+    """Read a number as C does; None for another text and for NaN."""
     try:
         number = float(text)
     except ValueError:
@@ -92,19 +88,16 @@ def real(text: str) -> float | None:
     return None if "_" in text or number != number else number      # float() takes 1_000, C does not
 
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
-
-
 def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the options of a conf file, name -> value. A line may hold several, as in ``splice_opts``.
+    """Read the conf file of a model folder: values by option name. A line may hold several options, see option_texts.
 
     Parameters
     ----------
-    defaults : known options with their defaults, whose types are those of the values
+    defaults : defaults of all options that the file may have, by name; a value has the type of its default
 
     Raises
     ------
-    UsageError : an unknown option, or a value of another type; the message has the place
+    UsageError : an unknown option or a value of another type, with file and line
     """
     values = {}
     for number, line in read_option_lines(path):
@@ -118,9 +111,9 @@ def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> Any:
-    """Return the value of an option. Raises UsageError for an unknown option, or a value of another type."""
+    """Read the value of one option as the type of its default; UsageError for an unknown option or another type."""
     if name not in defaults:
-        from difflib import get_close_matches  # slow to load, and needed for errors only
+        from difflib import get_close_matches
 
         close = get_close_matches(name, defaults, 1)
         raise UsageError(f"--{name} is not an option here",
@@ -136,15 +129,11 @@ def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> A
 
 
 def find_file(name: str, folder: str) -> str:
-    """Return the path of a file that a conf file of a model folder names.
+    """Return the path of a file that a conf file of a model folder names; Nnet3Error if there is none.
 
-    As in Kaldi names are relative to the working directory. Where there is no such file, the model folder is searched:
-    for the whole name, then without its first folders, one after the other. So a model that was moved, or copied from
-    another machine, still works.
-
-    Raises
-    ------
-    Nnet3Error : no such file
+    Names are relative to the working directory, as in Kaldi. If the file is not there, the name is looked up in the
+    model folder, then the name without its first folder, without its first two, and so on: a model that was moved or
+    copied from another machine still works.
     """
     if os.path.isfile(name):
         return name

@@ -21,8 +21,8 @@ from nnet3py import extras
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import compute
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.train import History, train
-from nnet3py.training.trainer import TrainerOptions
 from nnet3py.xconfig import expand
 
 _base = extras.load("sklearn.base", "estimators need", "sklearn", "scikit-learn")

@@ -73,7 +73,8 @@ def examples():
 def objective(name: str) -> float:
     """The average objective of the last phase of a run on a device."""
     from nnet3py import Nnet
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     trainer = NnetTrainer(Nnet.from_config(WIDE, seed=1), TrainerOptions(device=name, print_interval=50, srand=2))
     for eg in examples():

@@ -54,11 +54,11 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.lattices import frame_posteriors, pruning, scaling
     from nnet3py.lattices.composition import Composer, composed_with_const_arpa, difference, union
     from nnet3py.lattices.determinize import determinize_phone_pruned, determinize_pruned
-    from nnet3py.lattices.determinize_options import DeterminizeOptions
+    from nnet3py.lattices.determinize_options import DeterminizeOptions, PrunedCompositionOptions
     from nnet3py.lattices.forward_backward import arc_lines
     from nnet3py.lattices.paths import best_path, best_paths, path_of, word_times
     from nnet3py.lattices.phone_alignment import with_phones_as_ids
-    from nnet3py.lattices.pruned_composition import FstLm, PrunedComposition, PrunedCompositionOptions
+    from nnet3py.lattices.pruned_composition import FstLm, PrunedComposition
     from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
     from nnet3py.lattices.word_alignment import (
         WordBoundaries,

@@ -15,7 +15,8 @@ from runtime_cases import class_example
 
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 MOST_SEQUENCES, MOST_FRAMES = 8, 60
 NET = """

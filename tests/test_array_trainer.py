@@ -14,8 +14,9 @@ from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.index import sequence_indexes
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.loss_function import Loss
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.targets import as_supervision
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 N, T, DIM = 3, 4, 4
 RNG = np.random.default_rng(0)

@@ -16,7 +16,8 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import perturb
 from nnet3py.training.averaging import average_nnets, normalized_weights, objective_changes
 from nnet3py.training.diagnostics import NnetDiagnostics
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 ROUNDING = 1e-6       # one float32 product and sum per model
 

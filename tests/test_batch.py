@@ -7,8 +7,9 @@ from runtime_cases import LSTM, TDNN, assert_close
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.batch import BatchComputer, BatchOptions, Utterance
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.batch import BatchComputer, Utterance
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import BatchOptions, ComputeOptions
 
 WITH_IVECTOR = """
 input-node name=input dim=3

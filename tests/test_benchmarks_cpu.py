@@ -34,7 +34,7 @@ def nnet() -> Nnet:
 
 def count(request: ComputationRequest, nnet: Nnet) -> int:
     from nnet3py.compiler.cache import CachingCompiler
-    from nnet3py.report.costs import Costs
+    from nnet3py.report.tables import Costs
 
     return int(Costs.of(CachingCompiler(nnet).compile(request), nnet).operations.sum())
 

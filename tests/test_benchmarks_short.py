@@ -120,10 +120,14 @@ FORMS = [
           {rf"  loading  nnet3py  +{NUMBER} s, +{NUMBER} MB, +{NUMBER} of them mapped files, at most .*": 1,
            rf"  start    nnet3py  first word +{NUMBER} s, model loaded +{NUMBER} s, processor time {NUMBER} s .*": 1,
            rf"  latency  nnet3py  p50 +{NUMBER}  p99 +{NUMBER}  max +{NUMBER} ms, factor {NUMBER}, .*": 1}),
-    Short("serving", ("--seconds=2", "--streams=2"),
-          {rf"  streams    nnet3py     2 (?:NOT )?in real time: p50 {NUMBER}  p99 {NUMBER}  max {NUMBER} ms .*": 1,
-           rf"  processes  nnet3py     one {NUMBER} MB \({NUMBER} resident\), two {NUMBER} MB; .* {NUMBER} MB .*":
-           1}),
+    Short("serving", ("--seconds=2", "--streams=2", "--num-processes=2"),
+          {rf"  streams    nnet3py(?: x 2)? +2 (?:NOT )?in real time: p50 {NUMBER}  p99 {NUMBER}  max {NUMBER} .*": 2,
+           rf"  processes  nnet3py(?: x 2)? +one {NUMBER} MB \({NUMBER} resident\), two {NUMBER} MB; .* {NUMBER} MB .*":
+           2}),
+    Short("transcribing", ("--files=3", "--longest=8", "--compared=2"),
+          {rf"  files      3 of {NUMBER} to {NUMBER} s, {NUMBER} s in all; load {NUMBER}": 1,
+           rf"  [12] jobs?  .* {NUMBER} s, real-time factor \d\.\d+, at most {NUMBER} MB; load .*": 2,
+           rf"  compared   2 files, \d alike: .* processor time {NUMBER} \(at most {NUMBER}\), time {NUMBER} .*": 1}),
     Short("rnnlm", ("--lattices=2", "--only=small"),
           {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
            rf"  (?:vosk's|script's|program's|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); "

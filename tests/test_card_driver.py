@@ -191,7 +191,8 @@ import card_driver
 card = card_driver.install()
 from gpu_parts.nets import TINY, minibatch, tdnnf
 from nnet3py import Nnet
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
+from nnet3py.training.options import TrainerOptions
 nnet = Nnet.from_config(tdnnf(TINY), seed=1)
 trainer = NnetTrainer(nnet, TrainerOptions(device="cuda"))
 for number in range(6):

@@ -14,7 +14,8 @@ from paths import DATA
 
 from nnet3py.chain.den_fst import COST_STEP, PUSH_DELTA, make_den_fst, merge_states
 from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from nnet3py.chain.options import PhoneLmOptions
+from nnet3py.chain.phone_lm import estimate_phone_lm
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fst.operations import push_special
 from nnet3py.fst.operations import reversed_fst as reverse

@@ -12,9 +12,9 @@ from paths import DATA
 
 from nnet3py.chain.acceptor import Acceptor, SupervisionError
 from nnet3py.chain.normalization import Normalizer, normalization_fst
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.chain.supervision import (
     SupervisionMaker,
-    SupervisionOptions,
     SupervisionSplitter,
     fst_state_times,
     proto_from_phones,

@@ -14,7 +14,8 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.ops import get_ops
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.training.chain_objective import ChainObjectiveComputation
+from nnet3py.training.options import ChainOptions
 
 KALDI = 1e-5          # of the objective's size and of the derivatives, which are up to 1; rounding is 1e-6
 ops = get_ops("cpu")

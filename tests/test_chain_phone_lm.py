@@ -8,7 +8,8 @@ import pytest
 from graph_sums import log_sum
 from paths import DATA
 
-from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from nnet3py.chain.options import PhoneLmOptions
+from nnet3py.chain.phone_lm import estimate_phone_lm
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.object_files import read_object
 from nnet3py.transducers.fst_text import read_fst

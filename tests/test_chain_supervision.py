@@ -15,9 +15,9 @@ from test_chain_normalization import COST, check_same
 
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.normalization import Normalizer, normalization_fst
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.chain.supervision import (
     SupervisionMaker,
-    SupervisionOptions,
     SupervisionSplitter,
     end_to_end_supervision,
     fst_state_times,

@@ -20,12 +20,11 @@ from nnet3py.ops import get_ops
 from nnet3py.training.chain_objective import (
     LWF_POSTERIORS,
     ChainObjectiveComputation,
-    ChainOptions,
     graph_folder,
     one_graph,
 )
 from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics, ChainTrainer
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
 
 STEP = 2e-5           # float32 sums of some tens of terms, of the largest element
 RATE, XENT, PDFS = 0.1, 0.25, 5

@@ -10,6 +10,8 @@ from command_lines import read
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnet3py.cli.egs import options as egs_options
+from nnet3py.cli.nnet import utterances
 from nnet3py.cli.process import option_groups
 from nnet3py.cli.process.options import INT_MAX, INT_MIN, OptionError, command_echo, option, quote, usage_text
 
@@ -154,7 +156,7 @@ def test_options_object() -> None:
 
 
 def test_group_defaults_are_kaldis() -> None:
-    simple = {one.name: one.default for one in option_groups.SIMPLE}
+    simple = {one.name: one.default for one in utterances.SIMPLE}
     assert simple["acoustic-scale"] == 0.1 and simple["frames-per-chunk"] == 50
     assert simple["extra-left-context-initial"] == -1 and "compiler.use-shortcut" not in simple
     optim = {one.name: one.default for one in option_groups.OPTIM}
@@ -166,9 +168,9 @@ def test_group_defaults_are_kaldis() -> None:
 
 
 def test_groups_can_be_varied() -> None:
-    changed = option_groups.with_default(option_groups.MERGE, "minibatch-size", "64")
+    changed = option_groups.with_default(egs_options.MERGE, "minibatch-size", "64")
     assert {one.name: one.default for one in changed}["minibatch-size"] == "64"
-    assert {one.name: one.default for one in option_groups.MERGE}["minibatch-size"] == "256"
-    assert "compress" not in [one.name for one in option_groups.without(option_groups.MERGE, "compress")]
+    assert {one.name: one.default for one in egs_options.MERGE}["minibatch-size"] == "256"
+    assert "compress" not in [one.name for one in option_groups.without(egs_options.MERGE, "compress")]
     with pytest.raises(ValueError, match="no option nothing"):
-        option_groups.with_default(option_groups.MERGE, "nothing", 1)
+        option_groups.with_default(egs_options.MERGE, "nothing", 1)

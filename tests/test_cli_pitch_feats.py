@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.process.command import load
-from nnet3py.feat.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
-from nnet3py.feat.pitch import PitchOptions, compute_pitch
-from nnet3py.feat.process_pitch import ProcessPitchOptions, process_pitch
+from nnet3py.feat.interpolate_pitch import interpolated, interpolated_by_lines
+from nnet3py.feat.pitch import compute_pitch
+from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
+from nnet3py.feat.process_pitch import process_pitch
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter

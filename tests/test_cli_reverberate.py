@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.main import load
-from nnet3py.feat.reverberate import AddedSignal, RoomOptions, SilenceOptions, reverberate, with_silence
+from nnet3py.feat.options import RoomOptions, SilenceOptions
+from nnet3py.feat.reverberate import AddedSignal, reverberate, with_silence
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import SequentialReader, TableWriter

@@ -10,9 +10,10 @@ import pytest
 from command_lines import read
 from paths import ROOT
 
-from nnet3py.cli.process.field_options import driver_options, fields_from
-from nnet3py.cli.process.options import OptionError, Options
+from nnet3py.cli.process.options import Option, Options, declared, fields_from
 from nnet3py.drivers.options import CommonOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+from nnet3py.errors import UsageError
+from nnet3py.option_fields import settings_of
 
 O = "trainer.optimization."         # noqa: E741
 
@@ -40,15 +41,19 @@ OF_RNN = {"egs.chunk-width": "20", "egs.chunk-left-context": 40, "egs.chunk-righ
           "trainer.rnn.num-chunk-per-minibatch": "100", "trainer.deriv-truncate-margin": "8"}
 
 
-def defaults(declared: type[CommonOptions]) -> dict[str, Any]:
-    return {one.name: one.default for one in driver_options(declared)}
+def option_list(declared_class: type[CommonOptions]) -> tuple[Option, ...]:
+    return declared(settings_of(declared_class))
+
+
+def defaults(options: type[CommonOptions]) -> dict[str, Any]:
+    return {one.name: one.default for one in option_list(options)}
 
 
 def values(declared: type[CommonOptions], *words: str) -> Any:
-    options = driver_options(declared)
+    options = option_list(declared)
     rest, parsed = read(options, words, detached_values=True)
     assert rest == [] and isinstance(parsed, Options)
-    return fields_from(declared, parsed)
+    return fields_from(parsed, declared())
 
 
 def test_options_of_train_dnn_are_kaldis() -> None:
@@ -77,7 +82,7 @@ def test_blank_values_unset() -> None:
     found = values(RawRnnOptions, "--stage=", "--egs.dir=", "--trainer.deriv-truncate-margin=", "--exit-stage=5")
     assert (found.stage, found.egs_dir, found.deriv_truncate_margin, found.exit_stage) == (None, None, None, 5)
     assert values(RawRnnOptions).deriv_truncate_margin == 8
-    with pytest.raises(OptionError, match='Invalid integer option "x" .*--stage'):
+    with pytest.raises(UsageError, match="--stage=x: expected a whole number"):
         values(DnnOptions, "--stage=x")
 
 

@@ -66,7 +66,8 @@ def test_jobs_share_sounds(capfd: pytest.CaptureFixture[str], sounds: Path) -> N
     assert run("--num-jobs=2", PACKAGE, sounds) == 1
     captured = capfd.readouterr()
     assert captured.out == f"{sounds}/utt1.wav {TEXTS[0]}\n{sounds}/b/utt2.wav {TEXTS[1]}\n"
-    assert "Transcribed 2 sounds with 2 jobs; 1 failed: " in captured.err and "a.wav" in captured.err
+    assert "Transcribed 2 sounds, 3.2 s, in " in captured.err and "; 1 failed" in captured.err
+    assert captured.err.count("a.wav could not be transcribed: ") == 1
 
 
 @pytest.mark.slow
@@ -92,6 +93,9 @@ def test_a_sound_that_cannot_be_read_does_not_stop_others(capfd: pytest.CaptureF
     (["--model-option=baem=3", PACKAGE, SOUNDS[0]], "--baem is not an option"),
     (["--scheduler=local", PACKAGE, SOUNDS[0]], "--scheduler needs --out"),
     (["--format=srt", PACKAGE, *SOUNDS], "give a folder with --out"),
+    (["--out=a", "--results=b", PACKAGE, SOUNDS[0]], "--out and --results are two places"),
+    (["--format=srt", "--results=b", PACKAGE, SOUNDS[0]], "--results is a file of JSON"),
+    (["--files-from=/dev/null", PACKAGE], "the list of files of sound is empty"),
     (["--phrases=/dev/null", PACKAGE, SOUNDS[0]], "expected phrases or words"),
     ([DATA, SOUNDS[0]], "there is no acoustic model"),
 ])

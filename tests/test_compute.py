@@ -27,8 +27,9 @@ from nnet3py.acoustic_model import AcousticModel
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer, compute
+from nnet3py.runtime.compute import UtteranceComputer, compute
 from nnet3py.runtime.looped import LoopedComputer
+from nnet3py.runtime.options import ComputeOptions
 
 FRAMES = 23
 

@@ -69,7 +69,8 @@ def check_training() -> int:
     import test_cuda_training
 
     from nnet3py import Nnet
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     text = test_cuda_training.SMALL.replace("max-change=0.001", "max-change=0.001 orthonormal-constraint=-1.0").replace(
         "AffineComponent", "NaturalGradientAffineComponent")
@@ -87,9 +88,8 @@ def check_chain_training() -> int:
 
     from nnet3py import Nnet
     from nnet3py.chain.den_graph import DenominatorGraph
-    from nnet3py.training.chain_objective import ChainOptions
     from nnet3py.training.chain_trainer import ChainTrainer
-    from nnet3py.training.trainer import TrainerOptions
+    from nnet3py.training.options import ChainOptions, TrainerOptions
 
     graph, rng = DenominatorGraph(random_graph(np.random.default_rng(1), 4, 5), 5), np.random.default_rng(3)
     trainer = ChainTrainer(Nnet.from_config(test_cuda_training.CHAIN, seed=1), lambda name: graph,

@@ -82,7 +82,8 @@ def examples(context: int):
 def trained(text: str, context: int, device: str):
     """A network after some minibatches, what was changed in it, and its objective."""
     from nnet3py import Nnet
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     nnet = Nnet.from_config(text, seed=1)
     trainer = NnetTrainer(nnet, TrainerOptions(device=device, momentum=0.5, max_param_change=0.4, srand=3))
@@ -128,9 +129,8 @@ def compare_chain_training(end_to_end: bool) -> int:
 
     from nnet3py import Nnet
     from nnet3py.chain.den_graph import DenominatorGraph
-    from nnet3py.training.chain_objective import ChainOptions
     from nnet3py.training.chain_trainer import ChainTrainer
-    from nnet3py.training.trainer import TrainerOptions
+    from nnet3py.training.options import ChainOptions, TrainerOptions
 
     graph = DenominatorGraph(random_graph(np.random.default_rng(1), 6, 5), 5)
     options = ChainOptions(l2_regularize=0.01, out_of_range_regularize=0.01, xent_regularize=0.25)
@@ -196,7 +196,8 @@ output-node name=output input=s
 def compare_changed_settings() -> int:
     """What is set on the host between minibatches holds in the next, inside a composite, too."""
     from nnet3py import Nnet
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     found = []
     for device in ("cuda", "cpu"):
@@ -218,7 +219,8 @@ def compare_freezing() -> int:
     """A component that is frozen between minibatches stays as it is, whatever momentum holds; the others go on."""
     import nnet3py
     from nnet3py import Nnet
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     nnet = Nnet.from_config(COMPOSITE, seed=1)
     trainer = NnetTrainer(nnet, TrainerOptions(device="cuda", momentum=0.5))
@@ -279,7 +281,8 @@ def compare_divergence() -> int:
     """Numbers too large to square: both devices say in which component, and the model stays as it was."""
     from nnet3py import Nnet
     from nnet3py.errors import NumericError
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     text = SMALL.replace("AffineComponent", "NaturalGradientAffineComponent")
     for device in ("cuda", "cpu"):

@@ -12,8 +12,9 @@ from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.cutting import ChunkAfterChunk, Utterance
+from nnet3py.runtime.options import ComputeOptions
 
 BACKWARD = LSTM.replace("Offset(m, -1)", "Offset(m, 1)").replace("Offset(c, -1)", "Offset(c, 1)")
 OPTIONAL = """

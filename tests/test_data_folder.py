@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from paths import DATA
 
-from nnet3py.drivers.egs.ali_folder import AliFolder
-from nnet3py.drivers.egs.data_folder import DataFolder, read_list, spk2utt, table_dim
+from nnet3py.drivers.egs.data_folder import AliFolder, DataFolder, read_list, spk2utt, table_dim
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter

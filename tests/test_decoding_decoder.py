@@ -6,7 +6,8 @@ import pytest
 from graph_paths import path_costs
 
 from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel

@@ -8,7 +8,8 @@ import pytest
 from graph_systems import context_system
 
 from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.grammar import as_nonterminal
 from nnet3py.decoding.grammar_graph import ExpandedGrammar, GrammarGraph

@@ -8,9 +8,9 @@ import pytest
 from graph_paths import path_costs
 
 from nnet3py.decoding.arcs import GraphBuilder
+from nnet3py.decoding.decoder_options import TrainingGraphOptions
 from nnet3py.decoding.grammar import word_loop
 from nnet3py.decoding.graph import (
-    TrainingGraphOptions,
     make_graph,
     make_training_graph,
     read_fst_file,

@@ -11,7 +11,8 @@ from graph_paths import path_costs
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import LatticeDecoder

@@ -8,7 +8,8 @@ import pytest
 from graph_systems import SYSTEMS, monophone_system
 
 from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.phone_loop import phone_loop
 from nnet3py.errors import UsageError
 from nnet3py.hmm.alignment import phone_starts

@@ -16,7 +16,8 @@ from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.diagnostics import CombineOptions, DiagnosticOptions, NnetDiagnostics, best_classes, combine_nnets
+from nnet3py.training.diagnostics import NnetDiagnostics, best_classes, combine_nnets
+from nnet3py.training.options import CombineOptions, DiagnosticOptions
 
 IDENTITY = """
 input-node name=input dim=3

@@ -19,7 +19,7 @@ from nnet3py.training.discriminative_trainer import (
     DiscriminativeDiagnostics,
     DiscriminativeTrainer,
 )
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import TrainerOptions
 
 EGS, MODEL = f"ark:{cases.FOLDER}/merged.degs", str(cases.FOLDER / "am-xent.mdl")
 WITHIN = 1e-4      # of the limit on a change: sums of squares are of float32

@@ -18,7 +18,8 @@ import pytest
 from graph_systems import context_system
 from paths import DATA, ROOT
 
-from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from nnet3py.chain.options import PhoneLmOptions
+from nnet3py.chain.phone_lm import estimate_phone_lm
 from nnet3py.cli.process.command import load
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.egs.discriminative_example import read_discriminative_egs

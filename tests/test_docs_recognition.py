@@ -1,11 +1,15 @@
 """docs/recognition.md: its commands and its code run, its options are those that there are, with the values it says."""
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -59,10 +63,34 @@ def test_commands(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert (folder / "grids" / "a.TextGrid").is_file() and (folder / "times" / "utt2.ctm").is_file()
 
 
+def test_many_files(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The example in small: what Python says of files, the lines of the command, and a list by a pipe."""
+    exec(compile(blocks("python")[0], "docs/recognition.md", "exec"), {})
+    said = sorted(capfd.readouterr().out.splitlines())
+    assert [line.split(maxsplit=2)[::2] for line in said] == [
+        ["recordings/utt1.wav", "five two nine five"], ["recordings/utt2.wav", "seven zero three"]]
+    lines = [json.loads(line) for line in Path("results.jsonl").read_text().splitlines()]
+    example = json.loads(blocks("json")[0])
+    for line in lines:
+        assert list(line) == list(example) and list(line["segments"][0]) == list(example["segments"][0])
+        assert list(line["segments"][0]["words"][0]) == list(example["segments"][0]["words"][0])
+    before = Path("results.jsonl").read_text()
+    command = next(words for words in commands() if "--results=results.jsonl" in words)
+    assert load("nnet3-transcribe").execute(command[1:]) == 0
+    assert Path("results.jsonl").read_text() == before, "all of it was done"
+    pipe = blocks("sh")[0].replace("nnet3py ", f"{shlex.quote(sys.executable)} -m nnet3py ")
+    done = subprocess.run(["sh", "-c", pipe], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    of_file = {line["file"]: line for line in lines}
+    for line in map(json.loads, done.stdout.splitlines()):
+        assert line == {**of_file.pop(line["file"]), "name": line["name"]}
+    assert not of_file
+
+
 def test_python(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sound = dialogue().tobytes()
     names: dict = {"blocks": [sound[first:first + 5760] for first in range(0, len(sound), 5760)]}
-    for block in blocks("python")[:3]:
+    for block in blocks("python")[1:4]:
         exec(compile(block, "docs/recognition.md", "exec"), names)
     out = capfd.readouterr().out
     assert "said: five two nine five\n" in out and "said: seven zero three\n" in out and "utterances" in out
@@ -84,7 +112,7 @@ def test_the_server_and_its_client(folder: Path, capfd: pytest.CaptureFixture[st
                     break
                 except OSError:
                     time.sleep(0.05)
-            code = blocks("python")[3].replace("2700", port)
+            code = blocks("python")[4].replace("2700", port)
             exec(compile(code, "docs/recognition.md", "exec"), {})
         except BaseException as fault:
             faults.append(fault)

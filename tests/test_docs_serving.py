@@ -52,7 +52,7 @@ def server_commands() -> list[list[str]]:
     lines = "".join(blocks("bash") + blocks("text")).splitlines()
     lines += [unit["Service"]["ExecStart"] for unit in units()]
     found = [shlex.split(line.partition("nnet3py serve ")[2]) for line in lines if "nnet3py serve " in line]
-    assert len(found) == 4
+    assert len(found) == 3
     return found
 
 
@@ -71,6 +71,7 @@ def test_unit_files(tmp_path: Path) -> None:
         service = unit["Service"]
         assert set(unit.sections()) == {"Unit", "Service", "Install"} and "MemoryDenyWriteExecute" not in service
         assert service["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]
+        assert service["KillMode"] == "mixed", "signals are for the first process"
         assert float(service["TimeoutStopSec"]) > ServerOptions().drain_seconds + 5
         assert service["Environment"] == "NNET3PY_CACHE=%C/" + service["CacheDirectory"]
         if shutil.which("systemd-analyze") is None:
@@ -94,8 +95,8 @@ def test_the_proxy_is_let_through() -> None:
         allowed = parsed(words)[1].allow_origin
         assert origin_is_allowed([f"https://{name[1]}"], name[1], True, allowed)
         assert not origin_is_allowed([f"https://{name[1]}"], name[1], True, ())
-    assert re.findall(r"127.0.0.1:(\d+);", proxy) == ["2701", "2702"]
-    assert next(words for words in server_commands() if "--port=270%i" in words)
+    assert re.findall(r"127.0.0.1:(\d+);", proxy) == ["2700"]
+    assert next(words for words in server_commands() if "--port=2700" in words)
 
 
 def test_the_proxy_s_file_by_nginx(tmp_path: Path) -> None:
@@ -171,4 +172,5 @@ def test_counters_are_counted() -> None:
 def test_rules_for_alerts() -> None:
     yaml = pytest.importorskip("yaml")
     rules = yaml.safe_load(blocks("yaml")[0])["groups"][0]["rules"]
-    assert [rule["alert"] for rule in rules] == ["SpeechIsSlow", "SpeechModelNotRead", "SpeechIsFull"]
+    assert [rule["alert"] for rule in rules] == [
+        "SpeechIsSlow", "SpeechProcessEnded", "SpeechModelNotRead", "SpeechIsFull"]

@@ -16,9 +16,9 @@ from digits_cases import RECIPE, write_recipe_data
 from paths import ROOT
 
 import nnet3py
-from nnet3py.cli.process.field_options import driver_options, fields_from
-from nnet3py.cli.process.options import Options
+from nnet3py.cli.process.options import Options, declared, fields_from
 from nnet3py.drivers.options import DnnOptions
+from nnet3py.option_fields import settings_of
 
 PAGE = ROOT / "docs" / "training.md"
 UTTERANCES = {"train": 20, "test": 2}
@@ -103,7 +103,7 @@ def test_a_loss_of_ones_own_goes_on_with_it(trained: Path, monkeypatch: pytest.M
 
 def test_commands_that_train_are_understood() -> None:
     """Those for other machines, too."""
-    options = driver_options(DnnOptions)
+    options = declared(settings_of(DnnOptions))
     found = [shlex.split(line.replace("\\\n", ""))[1:] for code in (*blocks("sh"), *blocks("bash"))
              for line in re.findall(r"^train-dnn (?:.*\\\n)*.*\n", code, re.MULTILINE)]
     assert len(found) == 3
@@ -111,6 +111,6 @@ def test_commands_that_train_are_understood() -> None:
     for words in found:
         rest, values = read(options, words, detached_values=True)
         assert rest == [] and isinstance(values, Options)
-        understood.append(fields_from(DnnOptions, values))
+        understood.append(fields_from(values, DnnOptions()))
         understood[-1].check()
     assert sorted((bool(fields.cmd), bool(fields.scheduler)) for fields in understood) == OTHER_MACHINES

@@ -15,11 +15,11 @@ import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
 from nnet3py.decoding.graph import read_fst_file
-from nnet3py.drivers.chain_options import ChainOptions
+from nnet3py.drivers.chain_languages import train_chain
 from nnet3py.drivers.chain_training import ChainTraining, check_examples
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.jobs.executor import Job
-from nnet3py.drivers.train_chain import train_chain
+from nnet3py.drivers.options import ChainOptions
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR

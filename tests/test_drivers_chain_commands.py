@@ -1,13 +1,12 @@
-"""nnet3py/drivers/chain_commands.py: the command lines of chain training jobs, against those of Kaldi's scripts."""
+"""nnet3py/drivers/commands.py: the command lines of chain training jobs, against those of Kaldi's scripts."""
 from __future__ import annotations
 
 import pytest
 from driver_chain_cases import write_chain_egs
 
-from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
-from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.commands import Network, Step
+from nnet3py.drivers.commands import CHAIN, ChainCommands, Network, Step
 from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.schedules import Plan, models_to_combine
 from nnet3py.errors import UsageError
 

@@ -12,10 +12,9 @@ from job_recorder import Recorder
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
-from nnet3py.drivers.chain_languages import read_languages
-from nnet3py.drivers.chain_options import ChainOptions
+from nnet3py.drivers.chain_languages import read_languages, train_chain
 from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.train_chain import train_chain
+from nnet3py.drivers.options import ChainOptions
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.report.training_logs import read_compute_prob_log

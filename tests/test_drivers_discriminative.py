@@ -12,9 +12,8 @@ from job_recorder import Recorder
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cli.main import load
-from nnet3py.drivers.denominator_lattices import make_denlats
-from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions, LatticesOptions
-from nnet3py.drivers.discriminative_training import DiscriminativeTraining
+from nnet3py.drivers.discriminative_training import DiscriminativeTraining, make_denlats
+from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, LatticesOptions
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object

@@ -1,4 +1,4 @@
-"""nnet3py/drivers/ivector_extractor.py and ivector_extraction.py: trained and used on small data by real programs."""
+"""nnet3py/drivers/ivectors.py and ivector_extraction.py: trained and used on small data by real programs."""
 from __future__ import annotations
 
 import hashlib
@@ -13,9 +13,15 @@ from preparation_cases import make_data
 
 from nnet3py.cli.main import load
 from nnet3py.drivers.egs.parts import Ivectors
-from nnet3py.drivers.ivector_extraction import NEEDED, extract_ivectors, with_fewer_utterances
-from nnet3py.drivers.ivector_extractor import ExtractorTraining, evenly, train_ivector_extractor
-from nnet3py.drivers.preparation_options import ExtractorOptions, IvectorOptions
+from nnet3py.drivers.ivectors import (
+    NEEDED,
+    ExtractorTraining,
+    evenly,
+    extract_ivectors,
+    train_ivector_extractor,
+    with_fewer_utterances,
+)
+from nnet3py.drivers.staged_options import ExtractorOptions, IvectorOptions
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import read_matrices
 from nnet3py.io.object_files import read_object

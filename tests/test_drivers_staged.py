@@ -11,8 +11,8 @@ import pytest
 from job_recorder import Recorder
 
 from nnet3py.drivers.jobs.executor import JobsFailed
-from nnet3py.drivers.preparation_options import IvectorOptions
 from nnet3py.drivers.staged import StagedWork, Step
+from nnet3py.drivers.staged_options import IvectorOptions
 from nnet3py.errors import UsageError
 
 

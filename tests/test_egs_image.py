@@ -9,9 +9,10 @@ import pytest
 
 from nnet3py.cli.main import load
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
-from nnet3py.egs.image import ImageAugmenter, ImageOptions, transformed
+from nnet3py.egs.image import ImageAugmenter, transformed
 from nnet3py.egs.make import simple_example
 from nnet3py.egs.merger import merge_examples
+from nnet3py.egs.options import ImageOptions
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.io.tables import TableWriter
 from nnet3py.random_sequence import CRandom

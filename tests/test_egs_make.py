@@ -14,12 +14,12 @@ from nnet3py.egs.example import read_egs
 from nnet3py.egs.make import (
     ExampleMaker,
     SpeakerRange,
-    SplitOptions,
     UtteranceSplitter,
     read_speaker_ranges,
     simple_example,
     split_pools,
 )
+from nnet3py.egs.options import SplitOptions
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX

@@ -8,8 +8,7 @@ import pytest
 from job_recorder import Recorder
 
 from nnet3py.drivers.egs.options import EgsOptions
-from nnet3py.drivers.egs.parts import ArchivePlan, choose_subsets, plan_archives, split
-from nnet3py.drivers.egs.steps import Steps, check_plain
+from nnet3py.drivers.egs.parts import ArchivePlan, Steps, check_plain, choose_subsets, plan_archives, split
 from nnet3py.drivers.jobs.executor import Job, JobsFailed
 from nnet3py.errors import UsageError
 
@@ -87,8 +86,9 @@ def test_options_as_words() -> None:
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["--nj"], "--nj: expected a value"), (["nj", "3"], "nj: no option"), (["--jobs=3"], "--jobs: no option"),
-    (["--nj=x"], "--nj=x: expected a whole number"), (["--compress", "1"], "expected true or false")])
+    (["--nj"], "--nj: expected a value"), (["nj", "3"], "nj: expected an option"),
+    (["--jobs=3"], "--jobs is not an option"),
+    (["--nj=x"], "--nj=x: expected a whole number"), (["--compress", "2"], "expected true or false")])
 def test_words_that_are_no_options(words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         EgsOptions().with_words(words)

@@ -4,7 +4,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.egs.make import SplitOptions, UtteranceSplitter
+from nnet3py.egs.make import UtteranceSplitter
+from nnet3py.egs.options import SplitOptions
 from nnet3py.egs.raw_example import shuffle, shuffle_with_buffer, subset
 
 # Keys in tools/get-egs-uncompressed of the reference material: Kaldi's choice of 30 examples out of 2856.

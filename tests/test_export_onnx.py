@@ -41,7 +41,8 @@ from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 from nnet3py.runtime.xvectors import XvectorComputer
 
 onnx = pytest.importorskip("onnx")

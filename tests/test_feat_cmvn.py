@@ -6,7 +6,7 @@ import pytest
 
 from nnet3py.errors import ShapeError
 from nnet3py.feat.cmvn import OnlineNormalizer, accumulate_stats, empty_stats
-from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.options import OnlineOptions
 
 RNG = np.random.default_rng(2)
 DIM = 5

@@ -10,8 +10,9 @@ import pytest
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
 from nnet3py.feat import pitch
-from nnet3py.feat.pitch import PitchOptions, PitchStream, Rows, compute_pitch, pitch_options
-from nnet3py.feat.pitch_options import PITCH_OPTIONS
+from nnet3py.feat.pitch import PitchStream, Rows, compute_pitch, pitch_options
+from nnet3py.feat.pitch_options import PitchOptions
+from nnet3py.option_fields import settings_of
 
 AGREE = 0.99              # of the frames: ties are decided by rounding
 NEAR = 1e-3               # of the largest value
@@ -193,6 +194,6 @@ def test_short_and_odd_sounds() -> None:
     ("simulate-first-pass-online", True, "needs --frames-per-chunk"), ("resample-frequency", 4000.5, "whole numbers"),
     ("max-f0", 3000.0, "less than half of --resample-frequency")])
 def test_unusable_options(name: str, value: float, message: str) -> None:
-    assert name in {setting.name for setting in PITCH_OPTIONS.values()}
+    assert name in {setting.name for setting in settings_of(PitchOptions)}
     with pytest.raises(UsageError, match=message):
         pitch_options({name: value})

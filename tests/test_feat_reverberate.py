@@ -6,15 +6,8 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import NumericError, UsageError
-from nnet3py.feat.reverberate import (
-    AddedSignal,
-    RoomOptions,
-    SilenceOptions,
-    convolve,
-    power,
-    reverberate,
-    with_silence,
-)
+from nnet3py.feat.options import RoomOptions, SilenceOptions
+from nnet3py.feat.reverberate import AddedSignal, convolve, power, reverberate, with_silence
 
 RATE = 16000.0
 KALDI = DATA / "features" / "tools" / "kaldi.npz"

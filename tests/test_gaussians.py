@@ -14,9 +14,7 @@ from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 from nnet3py.gaussians.accumulators import MEANS, VARIANCES, WEIGHTS, GmmStats, parse_flags
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.estimation import (
-    DiagOptions,
     FrameSample,
-    FullOptions,
     add_frames,
     begin_full,
     begin_mixture,
@@ -28,6 +26,7 @@ from nnet3py.gaussians.estimation import (
     train_mixture,
 )
 from nnet3py.gaussians.full_gmm import FullGmm
+from nnet3py.gaussians.options import DiagOptions, FullOptions
 from nnet3py.gaussians.posteriors import (
     dense_of_selection,
     log_likelihoods,

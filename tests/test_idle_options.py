@@ -11,8 +11,9 @@ import pytest
 from paths import ROOT
 from runtime_cases import TDNN, class_example
 
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import KaldiCommand, kaldi_command
-from nnet3py.cli.process.option_groups import MERGE, OPTIM, unprefixed
+from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.egs.example import EXAMPLE
@@ -41,15 +42,20 @@ def shared_files() -> tuple[Path, ...]:
     modules = {entry.module for entry in COMMANDS.values()}
     files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules
              and path.stem != "option_groups"]
-    files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
-              ROOT / "nnet3py/egs/make.py"]
-    files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
-              for path in (ROOT / "nnet3py" / room).glob("*.py")]
-    files += [ROOT / f"nnet3py/feat/{name}_options.py" for name in ("speech", "pitch")]
-    files += [ROOT / "nnet3py/__init__.py"]
-    for declaring in ("recognition/option_tables.py", "discriminative/options.py"):
-        files.remove(ROOT / "nnet3py" / declaring)
+    rooms = ("drivers", "fine_tuning", "recognition", "decoding", "lattices", "export", "discriminative", "training",
+             "runtime", "egs", "chain", "gaussians", "ivectors", "trees", "feat")
+    files += [path for room in rooms for path in (ROOT / "nnet3py" / room).rglob("*.py")]
+    files += [ROOT / "nnet3py/__init__.py", ROOT / "nnet3py/compiler/cache.py"]
+    files.remove(ROOT / "nnet3py/recognition/option_tables.py")
     return tuple(files)                  # options of features are given by their names
+
+
+@cache
+def fields_of(name: str) -> frozenset[str]:
+    """Fields of dataclasses that declare an option."""
+    pattern = rf'^    (\w+): [^=\n]+ = opt\(\s*"{re.escape(name)}"'
+    return frozenset(field for path in (ROOT / "nnet3py").rglob("*options.py")
+                     for field in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 @cache
@@ -73,7 +79,7 @@ def is_read(name: str, module: str) -> bool:
         return True
     own = CLI / f"{module.replace('.', '/')}.py"
     places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(own), words_of(*shared_files())]
-    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})"}
+    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *fields_of(name)}
     return not all(wanted.isdisjoint(words) for words in places)
 
 

@@ -24,7 +24,8 @@ from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_tes
 from nnet3py.runtime.batch import BatchComputer, Utterance
 from nnet3py.runtime.compute import UtteranceComputer, compute
 from nnet3py.runtime.looped import LoopedComputer
-from nnet3py.runtime.xvectors import BatchedXvectorComputer, BatchedXvectorOptions, XvectorComputer, XvectorOptions
+from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
+from nnet3py.runtime.xvectors import BatchedXvectorComputer, XvectorComputer
 
 NORMALIZED = """
 input-node name=input dim=4

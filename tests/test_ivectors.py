@@ -26,15 +26,9 @@ from nnet3py.ivectors.online import (
     ivectors_of_posteriors,
     terms_of_pieces,
 )
+from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.ivectors.plda import Plda, PldaTraining, dense_ratios
-from nnet3py.ivectors.training import (
-    EstimationOptions,
-    ExtractorStats,
-    StatsOptions,
-    _new_projections,
-    estimate,
-    utterance_auxf,
-)
+from nnet3py.ivectors.training import ExtractorStats, _new_projections, estimate, utterance_auxf
 from nnet3py.ivectors.vectors import equal_error_rate, linear_discriminants
 from nnet3py.random_sequence import CRandom
 

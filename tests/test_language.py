@@ -23,9 +23,13 @@ CHECKED: tuple[str, ...] = (
     "chain/",
     "compiler/",
     "discriminative/",
+    "drivers/",
     "egs/",
     "engine/",
     "ops/",
+    "option_fields",
+    "option_file",
+    "report/",
     "runtime/",
     "training/",
 )

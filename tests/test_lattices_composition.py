@@ -19,14 +19,8 @@ from nnet3py.lattices.composition import (
     with_final_cost,
     words_as_fst,
 )
-from nnet3py.lattices.pruned_composition import (
-    ConstArpaLm,
-    FstLm,
-    Likely,
-    LmDifference,
-    PrunedComposition,
-    PrunedCompositionOptions,
-)
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, Likely, LmDifference, PrunedComposition
 from nnet3py.lattices.states import LatticeError
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 
-from nnet3py.decoding.decoder import Decoder, DecoderOptions, PhoneDeterminizeOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
@@ -18,7 +19,7 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.determinize import determinize, determinize_phone_pruned, determinize_pruned
-from nnet3py.lattices.determinize_options import DeterminizeOptions
+from nnet3py.lattices.determinize_options import DeterminizeOptions, PhoneDeterminizeOptions
 from nnet3py.lattices.states import LatticeError, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT, Fst

@@ -34,9 +34,10 @@ from nnet3py.errors import CompileError, Nnet3Error, NotComputableError, Numeric
 from nnet3py.network.inference import prepare_for_test
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.looped import FrameBuffer, LoopedComputer
+from nnet3py.runtime.options import ComputeOptions
 
 WHOLE = 10000      # frames per chunk: any utterance in one computation
 ROUNDING = 2e-6    # matrix products of other numbers of rows may sum in another order

@@ -15,9 +15,8 @@ from nnet3py.cli.main import load
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_egs import make_egs, make_target_egs
 from nnet3py.drivers.egs.options import EgsOptions
-from nnet3py.drivers.jobs.choice import make_executor
 from nnet3py.drivers.jobs.executor import Job, JobsFailed
-from nnet3py.drivers.jobs.local import LocalExecutor
+from nnet3py.drivers.jobs.executors import LocalExecutor, make_executor
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX

@@ -13,7 +13,8 @@ from nnet3py.formats.general import to_dense
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.minibatches import MinibatchOptions, TableMinibatches
+from nnet3py.training.minibatches import TableMinibatches
+from nnet3py.training.options import MinibatchOptions
 
 LENGTHS = {"a": 24, "b": 17, "c": 40}
 

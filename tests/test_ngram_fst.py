@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from fst_cases import WORDS, read, trigram, written
 
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_grammar import GrammarTables
 from nnet3py.decoding.lookahead_graph import LookaheadGraph

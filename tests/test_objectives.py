@@ -23,7 +23,8 @@ from nnet3py.training.objectives import (
     check_supervision,
     compute_objective,
 )
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 ROWS, DIM = 7, 5
 SPARSE = SparseMatrix.from_rows(

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from command_lines import read
 
-from nnet3py.cli.process.options import declared
+from nnet3py.cli.process.options import OptionError, declared, fields_from
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import Setting, defaults, field_values, opt, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, Setting, defaults, field_values, like, opt, settings_of, with_values
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def test_values_become_fields() -> None:
     values = {"x.beam": 3.0, "x.silence-phones": "1:2,3:", "beam": 4.0, "hidden": 5}
     assert with_values(Width(9.0), values, "x.") == Width(3.0, [1, 2, 3])
     assert field_values(Width, {"silence-phones": [7], "other": 1}) == {"phones": [7]}
-    with pytest.raises(UsageError, match="--silence-phones=a: expected numbers"):
+    with pytest.raises(UsageError, match="--silence-phones=a: expected whole numbers"):
         with_values(Width(), {"silence-phones": "a"})
 
 
@@ -35,3 +36,38 @@ def test_commands_have_the_same() -> None:
     beam, phones = declared(settings_of(Width, "x."))
     assert (beam.name, beam.type.name, beam.default, beam.help) == ("x.beam", "float", 16.0, "How wide")
     assert phones.type.name == "string" and phones.default == ""
+
+
+@dataclass
+class Search(CheckedOptions):
+    beam: float = like(Width, "beam", "decode.beam", 13.0, least=1.0)
+    stage: int | None = opt("stage", None, "Where to begin", harmless=True)
+    models: int = opt("most-models", 20, "How many", aliases=("models",))
+    extra: tuple[str, ...] = opt("add", (), "More")
+    frames: tuple[int, ...] = opt("num-frames", (1,), "Lengths", text="1")
+    kind: str = opt("kind", "a", "Which", choices=("a", "b"))
+
+
+def test_an_option_is_declared_again_with_another_name_and_default() -> None:
+    assert settings_of(Search)[0] == Setting("decode.beam", 13.0, "How wide")
+
+
+def test_options_may_be_unset_repeated_and_have_two_names() -> None:
+    options = declared(settings_of(Search))
+    assert [(each.name, each.type.name, each.default) for each in options][1:] == [
+        ("stage", "string", ""), ("most-models", "int", 20), ("models", "int", 20), ("add", "strings", ()),
+        ("num-frames", "string", "1"), ("kind", "string", "a")]
+    _, values = read(options, ["--stage=3", "--models=7", "--add=x", "--add=y"])
+    assert fields_from(values, Search(beam=4.0, frames=(2,))) == Search(13.0, 3, 7, ("x", "y"), "1")  # type: ignore
+    assert field_values(Search, {"stage": " "}) == {"stage": None}
+    with pytest.raises(UsageError, match="--stage=x: expected a whole number, or a blank value"):
+        field_values(Search, {"stage": "x"})
+    with pytest.raises(OptionError, match="--kind=c.*expected one of a, b"):
+        read(options, ["--kind=c"])
+
+
+def test_values_below_bounds_are_refused_and_harmless_ones_bind_nothing() -> None:
+    Search(stage=-5).check()
+    with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
+        Search(beam=0.5).check()
+    assert Search().binding() == {"decode.beam": 13.0, "most-models": 20, "add": (), "num-frames": (1,), "kind": "a"}

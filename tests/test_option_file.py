@@ -1,4 +1,4 @@
-"""Files of options, and what their texts mean."""
+"""Conf files: lines, values and their types, options refused by name, and the files that they name."""
 from __future__ import annotations
 
 import dataclasses

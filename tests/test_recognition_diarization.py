@@ -24,7 +24,6 @@ from nnet3py.io.tokens import TokenWriter
 from nnet3py.ivectors.plda import PldaTraining
 from nnet3py.network.nnet import Nnet
 from nnet3py.recognition.diarization import (
-    DiarizationOptions,
     Turn,
     diarization_errors,
     diarize,
@@ -35,7 +34,9 @@ from nnet3py.recognition.diarization import (
 )
 from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.recognition.speaker import SpeakerModel
-from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
+from nnet3py.recognition.stream_options import DiarizationOptions
+from nnet3py.runtime.options import XvectorOptions
+from nnet3py.runtime.xvectors import XvectorComputer
 
 RATE, NUM_CEPS, HIDDEN, DIM = 16000, 20, 24, 16
 # How much random features of a sound vary: enough to tell apart noises of other spectra.

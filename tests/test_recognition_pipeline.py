@@ -10,7 +10,7 @@ from online_cases import KEYS, ONLINE, RATE, SPEECH, base_features, ivector_mode
 
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer
-from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.options import OnlineOptions
 from nnet3py.feat.pitch import compute_pitch, pitch_options
 from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
 from nnet3py.formats.holders import FLOAT_MATRIX

@@ -12,8 +12,8 @@ from rnnlm_cases import rnnlm_folder
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.paths import best_path, path_of
-from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.recognition import results

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from nnet3py.errors import UsageError
-from nnet3py.recognition.sound_list import Listed, find_sounds, read_list, result_path, split, to_do, write_list
+from nnet3py.recognition.sound_list import (
+    Listed,
+    find_sounds,
+    listed_sounds,
+    read_list,
+    result_path,
+    split,
+    to_do,
+    write_list,
+)
 
 
 @pytest.fixture
@@ -64,3 +73,18 @@ def test_lists_are_read_back(folder: Path) -> None:
     (folder / "list").write_text("a\n")
     with pytest.raises(UsageError, match="is not a list of sounds"):
         read_list(str(folder / "list"))
+
+
+def test_names_of_sounds_of_a_list_keep_their_folders() -> None:
+    sounds = listed_sounds(["a/x.wav", "", "b/x.wav\r", "../x.wav", "/data/b/x.flac", "./c/../y.MP3", "a/x.wav"])
+    assert sounds == [Listed("a/x.wav", "a/x"), Listed("b/x.wav", "b/x"), Listed("../x.wav", "x"),
+                      Listed("/data/b/x.flac", "data/b/x"), Listed("./c/../y.MP3", "y")]
+    for lines, message in ((["a/x.wav", "./a/x.flac"], "would have the same name, a/x"), ([" ", ""], "is empty"),
+                           (["a.wav", "-"], "names standard input")):
+        with pytest.raises(UsageError, match=message):
+            listed_sounds(lines)
+
+
+def test_names_may_be_the_same_where_results_are_lines(folder: Path) -> None:
+    sounds = find_sounds([str(folder / "a.wav"), str(folder / "b")], names_differ=False)
+    assert [sound.name for sound in sounds] == ["a", "a", "c"]

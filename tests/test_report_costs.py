@@ -17,9 +17,8 @@ from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
-from nnet3py.report.costs import Costs, multiplications_per_row, shares
-from nnet3py.report.lifetimes import lifetimes, memory_in_use, peak_memory
 from nnet3py.report.requests import natural_request
+from nnet3py.report.tables import Costs, lifetimes, memory_in_use, multiplications_per_row, peak_memory, shares
 from nnet3py.runtime.computer import Computer
 
 EXACT = ["AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent",

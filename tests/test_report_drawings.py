@@ -17,16 +17,12 @@ from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
-from nnet3py.report.callouts import crosses
-from nnet3py.report.draw_graph import draw_graph
-from nnet3py.report.draw_memory import draw_memory
-from nnet3py.report.draw_network import draw_network
-from nnet3py.report.drawings import drawings, write_drawings
-from nnet3py.report.layout import bypasses, layered
-from nnet3py.report.lifetimes import lifetimes
-from nnet3py.report.network_units import BYPASSED, network_units
+from nnet3py.report.draw_memory import crosses, draw_memory
+from nnet3py.report.draw_network import BYPASSED, draw_network, network_units
+from nnet3py.report.drawings import draw_graph, drawings, write_drawings
 from nnet3py.report.requests import natural_request
-from nnet3py.report.svg import INK, VIOLET, Drawing, fitted, stacked, text_width
+from nnet3py.report.svg import INK, VIOLET, Drawing, bypasses, fitted, layered, stacked, text_width
+from nnet3py.report.tables import lifetimes
 from nnet3py.runtime.binding import plan_memory
 
 DEEP = "input-node name=input dim=4\n" + "".join(
@@ -215,7 +211,7 @@ def test_a_large_graph_is_cut_to_one_output_row() -> None:
 
 
 def test_a_graph_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.report.draw_graph.MOST_COLUMNS", 4)
+    monkeypatch.setattr("nnet3py.report.drawings.MOST_COLUMNS", 4)
     nnet = Nnet.from_config(TDNN)
     with pytest.raises(Nnet3Error, match="has 5 times and 5 nodes, too many for a drawing"):
         draw_graph(nnet, natural_request(nnet, 10))

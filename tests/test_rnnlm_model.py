@@ -11,7 +11,8 @@ from rnnlm_cases import RNNLM_DATA, rnnlm_folder, rnnlm_lattices, scores
 
 import nnet3py
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.lattices.pruned_composition import FstLm, PrunedCompositionOptions
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import FstLm
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
 

@@ -11,7 +11,8 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.folder import RnnlmOptions
 from nnet3py.rnnlm.network import MOST_TOGETHER, RnnlmNetwork, sentence_log_probs
 from nnet3py.rnnlm.word_embedding import WordEmbedding
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 
 PRINTED = 1.0e-4          # Kaldi prints six digits
 ROUNDING = 1.0e-5

@@ -9,7 +9,8 @@ from lattice_cases import LATTICE_DATA, check_same_words, random_lattice, ways
 from rnnlm_cases import EOS, NAMES, rnnlm, rnnlm_lattices
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm, PrunedCompositionOptions
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import LatticeError
 from nnet3py.rnnlm import rescoring

@@ -14,7 +14,8 @@ from paths import ROOT
 from rnnlm_cases import RNNLM_DATA, rnnlm, rnnlm_folder, rnnlm_lattices
 
 from nnet3py.io.tables import SequentialReader
-from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, PrunedCompositionOptions
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
 from nnet3py.rnnlm.network import sentence_log_probs
 from nnet3py.rnnlm.rescoring import rescored_within_beam
 from nnet3py.transducers.compact_lattice import CompactLattice

@@ -14,7 +14,7 @@ from nnet3py.rnnlm.training.options import EmbeddingOptions, FeatureOptions
 from nnet3py.rnnlm.training.text import WordMinibatch
 from nnet3py.rnnlm.training.trainer import RnnlmTrainer, TrainedEmbedding, config_of, initial_embedding
 from nnet3py.rnnlm.training.vocabulary import Vocabulary, choose_features, word_features
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import TrainerOptions
 
 RNG = np.random.default_rng(5)
 STEP = 1e-3                      # of finite differences, in float32

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from nnet3py.recognition.server_metrics import Metrics
+from nnet3py.recognition.server_metrics import Metrics, text_of
 from nnet3py.system import resident_bytes
 
-LINE = re.compile(r'# (HELP|TYPE) [a-z0-9_]+ .+|[a-z0-9_]+(\{[a-z]+="[^"]*"\})? [0-9.e+-]+')
+LINE = re.compile(r'# (HELP|TYPE) [a-z0-9_]+ .+|[a-z0-9_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
 
 
 def test_the_text() -> None:
@@ -39,3 +39,19 @@ def test_a_counter_that_is_not_there() -> None:
 def test_memory_of_this_process() -> None:
     size = resident_bytes()
     assert size is None or size > 1 << 20
+
+
+def test_several_processes_have_a_label() -> None:
+    one, two = Metrics(), Metrics()
+    one.count("errors_total", 2, label="idle")
+    two.answered(0.001)
+    two.connections = 7
+    text = text_of({"1": one.state(), "12": two.state()})
+    assert all(LINE.fullmatch(line) for line in text.splitlines()), text
+    names = [line.rsplit(" ", 1)[0] for line in text.splitlines()]
+    assert len(set(names)) == len(names), "a metric has one help, and each of its series one line"
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    assert samples['nnet3py_errors_total{kind="idle",process="1"}'] == "2"
+    assert samples['nnet3py_connections{process="12"}'] == "7" and samples['nnet3py_connections{process="1"}'] == "0"
+    assert samples['nnet3py_answer_seconds_bucket{le="+Inf",process="12"}'] == "1"
+    assert samples['nnet3py_answer_seconds_count{process="1"}'] == "0"

@@ -26,9 +26,9 @@ from nnet3py.errors import DeviceError, Nnet3Error, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.torch import ChainLoss
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.training.chain_objective import ChainObjectiveComputation
 from nnet3py.training.chain_trainer import ChainTrainer
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
 
 ALONE = 1e-5          # sequences computed together or alone: differences of float32 sums
 SAME = 1e-6           # the same float32 computation, divided afterwards

@@ -20,9 +20,8 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import constrain_matrix
 from nnet3py.ops import get_ops
 from nnet3py.torch import ChainLoss, NaturalGradient, orthonormal_constraint_
-from nnet3py.training.chain_objective import ChainOptions
 from nnet3py.training.chain_trainer import ChainTrainer
-from nnet3py.training.trainer import TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
 
 SAME = 1e-5           # after several steps in float32, whose sums are in another order
 EXACT = 1e-6

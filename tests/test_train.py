@@ -20,8 +20,9 @@ from test_objectives import SUM
 import nnet3py
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.train import History, Progress, rate_of_pass, train
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 RNG = np.random.default_rng(0)
 

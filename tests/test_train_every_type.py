@@ -12,7 +12,8 @@ from nnet3py.components.base import Properties
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 NUM_SEQUENCES, INPUTS, OUTPUTS = 8, range(-4, 10), range(6)
 NUM_MINIBATCHES = 100

@@ -11,7 +11,8 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.formats.general import SparseMatrix
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 
 NUM_SYMBOLS = 3
 CHANCE = -math.log(NUM_SYMBOLS)     # the objective of guessing

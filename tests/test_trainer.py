@@ -25,7 +25,8 @@ from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import constrain_matrix
 from nnet3py.ops import get_ops
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions, num_sequences
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import NnetTrainer, num_sequences
 
 PATH = 2e-4           # of the distance traveled: rounding of float32 parameters over some minibatches
 RATE = 0.05

@@ -13,7 +13,8 @@ from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.general import SparseMatrix, to_dense
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.minibatches import ExampleMinibatches, MinibatchOptions, TableMinibatches
+from nnet3py.training.minibatches import ExampleMinibatches, TableMinibatches
+from nnet3py.training.options import MinibatchOptions
 from nnet3py.training.training_data import (
     ArchiveMinibatches,
     ArrayInputs,

@@ -20,10 +20,9 @@ from nnet3py.drivers.folder import FolderLock
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report import training_page
-from nnet3py.report.training_axes import split_name
 from nnet3py.report.training_logs import read_iterations
 from nnet3py.report.training_page import follow, training_table, write_report
-from nnet3py.report.training_plots import training_plots
+from nnet3py.report.training_plots import split_name, training_plots
 
 OVERALL = "LOG (nnet3-x) Overall"
 PERCENTILES = "percentiles(0,1,2,5 10,20,50,80,90 95,98,99,100)"

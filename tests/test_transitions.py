@@ -14,7 +14,8 @@ from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, Us
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.tables import TableWriter
-from nnet3py.training.transitions import TransitionOptions, count_transitions, priors_of_counts, train_transitions
+from nnet3py.training.options import TransitionOptions
+from nnet3py.training.transitions import count_transitions, priors_of_counts, train_transitions
 
 FLOAT32 = 1e-6
 MODEL = str(DATA / "network" / "am-priors.mdl")

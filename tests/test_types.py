@@ -17,7 +17,7 @@ import nnet3py
 from nnet3py import log
 from nnet3py.export.export_options import ExportSettings
 from nnet3py.runtime.compute import ComputeSettings
-from nnet3py.training.trainer import TrainerSettings
+from nnet3py.training.options import TrainerSettings
 
 SCRIPTS = {"user_script": "numpy", "user_script_torch": "torch", "user_script_sklearn": "sklearn"}    # what they need
 HERE = [name for name, package in SCRIPTS.items() if find_spec(package)]

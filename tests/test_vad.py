@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.feat.vad import VadOptions, voiced_frames
+from nnet3py.feat.options import VadOptions
+from nnet3py.feat.vad import voiced_frames
 
 
 def slow_voiced(energy: list[float], options: VadOptions) -> list[float]:

@@ -50,9 +50,9 @@ from nnet3py.network.whole_model import (
     zero_component_stats,
 )
 from nnet3py.ops import get_ops
-from nnet3py.training.minibatches import MinibatchOptions
+from nnet3py.training.options import MinibatchOptions, TrainerOptions
 from nnet3py.training.train import Progress
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 from nnet3py.training.training_data import training_data
 
 CONFIG = """

@@ -13,14 +13,8 @@ from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.cutting import Utterance
-from nnet3py.runtime.xvectors import (
-    BatchedXvectorComputer,
-    BatchedXvectorOptions,
-    XvectorComputer,
-    XvectorOptions,
-    chunk_starts,
-    pooling_context,
-)
+from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
+from nnet3py.runtime.xvectors import BatchedXvectorComputer, XvectorComputer, chunk_starts, pooling_context
 
 TOLERANCE = 1e-4       # float32 means of some hundred frames of about 1
 

@@ -18,7 +18,7 @@ def of_training(model: str, examples: str) -> int:
     from nnet3py.compiler.cache import CachingCompiler
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.report.costs import Costs
+    from nnet3py.report.tables import Costs
     from nnet3py.training.example_computation import example_request
 
     nnet = read_nnet(model)
@@ -35,8 +35,8 @@ def of_computing(model: str, features: str) -> int:
     from nnet3py.formats.holders import read_matrices
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.report.costs import Costs
     from nnet3py.report.requests import natural_request
+    from nnet3py.report.tables import Costs
 
     nnet = prepare_for_test(read_nnet(model))
     lengths: Counter[int] = Counter()

@@ -28,7 +28,7 @@ class Measured:
 
 def _operations(nnet: Any, request: Any) -> int:
     from nnet3py.compiler import compile as compile_request
-    from nnet3py.report.costs import Costs
+    from nnet3py.report.tables import Costs
 
     return int(Costs.of(compile_request(nnet, request), nnet).operations.sum())
 
@@ -37,7 +37,8 @@ def train(text: str, sizes: Sizes, plain: bool, repeats: int = REPEATS) -> Measu
     """A step of training, on minibatches that are in the host's memory; ``plain``: without natural gradient."""
     from nnet3py import Nnet
     from nnet3py.training.example_computation import example_request
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.options import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer
 
     if plain:
         text = text.replace("NaturalGradientAffine", "Affine").replace("type=TdnnComponent",

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,24 +53,36 @@ class Memory(NamedTuple):
     own: float
 
 
-def memory_of(process: int) -> Memory:
-    """The memory of a process, by Linux's /proc."""
-    text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
-    resident, proportional, own = (
-        int(re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)[1]) / 1024      # type: ignore[index]
-        for name in ("Rss", "Pss", "Anonymous"))
-    return Memory(resident, proportional, own)
+def tree_of(process: int) -> list[int]:
+    """Return a process and all that it has started, and these have."""
+    children = [int(word) for task in Path(f"/proc/{process}/task").iterdir()
+                for word in (task / "children").read_text(encoding="ascii").split()]
+    return [process, *(number for child in children for number in tree_of(child))]
 
 
-def processor_seconds(process: int) -> float:
-    """Processor time that a process has taken, all threads together."""
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+def memory_of(*processes: int) -> Memory:
+    """Return the memory of processes and of those that they have started, together, by Linux's /proc."""
+    total = [0.0, 0.0, 0.0]
+    for number in (number for process in processes for number in tree_of(process)):
+        text = Path(f"/proc/{number}/smaps_rollup").read_text(encoding="ascii")
+        for place, name in enumerate(("Rss", "Pss", "Anonymous")):
+            total[place] += int(re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)[1]) / 1024      # type: ignore[index]
+    return Memory(*total)
 
 
-def our_server(model: Path, port: int) -> list[str]:
-    """The command of nnet3py's server."""
-    return [sys.executable, "-m", "nnet3py", "serve", f"--port={port}", str(model)]
+def processor_seconds(*processes: int) -> float:
+    """Return the processor time that processes and those that they have started have taken, all threads together."""
+    seconds = 0.0
+    for number in (number for process in processes for number in tree_of(process)):
+        fields = Path(f"/proc/{number}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        seconds += (int(fields[11]) + int(fields[12])) / _TICKS
+    return seconds
+
+
+def our_server(num_processes: int = 1) -> Callable[[Path, int], list[str]]:
+    """Return the command of nnet3py's server."""
+    return lambda model, port: [sys.executable, "-m", "nnet3py", "serve", f"--port={port}",
+                                f"--num-processes={num_processes}", str(model)]
 
 
 def vosk_server(program: Path) -> Callable[[Path, int], list[str]]:
@@ -113,20 +125,26 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
             time.sleep(0.05)
 
 
-def talk(process: int, port: int, sound: bytes, seconds: float, count: int) -> Late:
-    """``count`` streams in real time, at once, each of its own part of the sound."""
-    return asyncio.run(_talk(process, port, sound, seconds, count))
+def talk(servers: Sequence[tuple[int, int]], sound: bytes, seconds: float, count: int) -> Late:
+    """Have ``count`` streams in real time, at once, each of its own part of the sound, with servers in turn.
+
+    ``servers``: the process and the port of each.
+    """
+    return asyncio.run(_talk(servers, sound, seconds, count))
 
 
-async def _talk(process: int, port: int, sound: bytes, seconds: float, count: int) -> Late:
+async def _talk(servers: Sequence[tuple[int, int]], sound: bytes, seconds: float, count: int) -> Late:
     late: list[float] = []
-    await asyncio.gather(*(_stream(port, list(blocks(sound, 2.0, 7 * number)), 0.0, []) for number in range(2)))  # warm
-    busy, working, began = processor_seconds(process), time.process_time(), time.perf_counter()
+    processes, ports = zip(*servers, strict=True)
+    await asyncio.gather(*(_stream(port, list(blocks(sound, 2.0, 7 * number)), 0.0, [])                        # warm
+                           for number, port in enumerate(2 * ports)))
+    busy, working, began = processor_seconds(*processes), time.process_time(), time.perf_counter()
     spoken = await asyncio.gather(*(
-        _stream(port, list(blocks(sound, seconds, 7 * number)), began + 0.5 + number / count * BLOCK, late)
+        _stream(ports[number % len(ports)], list(blocks(sound, seconds, 7 * number)),
+                began + 0.5 + number / count * BLOCK, late)
         for number in range(count)))
     words, is_whole = zip(*spoken, strict=True)
-    return Late(sorted(late), list(words), is_whole.count(False), processor_seconds(process) - busy,
+    return Late(sorted(late), list(words), is_whole.count(False), processor_seconds(*processes) - busy,
                 time.process_time() - working)
 
 

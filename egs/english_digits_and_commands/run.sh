@@ -8,7 +8,8 @@
 #
 # So many voices, with noise, are much for a flat start: it begins with five without noise (under --dir, start/).
 # Stage -1 makes the corpus (local/make_corpus.py) and the language model, 0 to 12 are those of ../mini_librispeech/run.sh,
-# 13 makes the model folder (local/make_package.sh).
+# 13 makes the model folder (local/make_package.sh), 14 trains its network further, on copies of the corpus after codecs
+# (local/make_coded_copies.py; --codecs false does without).
 
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,6 +42,10 @@ num_epochs=1.8
 minibatch=16,8
 initial_lrate=0.003
 final_lrate=0.0003
+codecs=true               # stage 14; needs the packages av and soundfile
+codecs_every=3            # recordings of which one is taken, itself and a copy
+codecs_epochs=1
+codecs_lrate=0.001
 egs_opts="--num-utts-subset 50 --num-egs-diagnostic 60 --num-train-egs-combine 300"
 . "$here/../utils/parse_options.sh"
 export NNET3PY_PYTHON=$python
@@ -82,4 +87,10 @@ flat_start --stage $stage --stop-stage $stop_stage --dir $dir --data $corpus/tra
 if [ $stage -le 13 ] && [ 13 -le $stop_stage ]; then
   "$here/local/make_package.sh" --model $dir/chain --graph $dir/chain/graph --lang $dir/lang --extractor $dir/extractor \
     --conf "$here/conf" --dir $dir/model
+fi
+
+if $codecs && [ $stage -le 14 ] && [ 14 -le $stop_stage ]; then
+  python "$here/local/make_coded_copies.py" --out $dir/coded --every $codecs_every --seed $seed $corpus/start $corpus/train
+  run $dir/log/codecs.log nnet3py fine-tune $dir/model $dir/coded --out $dir/model_codecs --num-epochs $codecs_epochs \
+    --learning-rate $codecs_lrate --l2-old 0 --speed-perturb false --held-out 0.05
 fi

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from nnet3py.chain.normalization import normalization_fst as normalization_fst
     from nnet3py.chain.numerator import Numerator as Numerator
     from nnet3py.chain.numerator import compute_numerator as compute_numerator
-    from nnet3py.chain.phone_lm import PhoneLmOptions as PhoneLmOptions
+    from nnet3py.chain.options import PhoneLmOptions as PhoneLmOptions
+    from nnet3py.chain.options import SupervisionOptions as SupervisionOptions
     from nnet3py.chain.phone_lm import estimate_phone_lm as estimate_phone_lm
     from nnet3py.chain.supervision import ProtoSupervision as ProtoSupervision
     from nnet3py.chain.supervision import SupervisionMaker as SupervisionMaker
-    from nnet3py.chain.supervision import SupervisionOptions as SupervisionOptions
     from nnet3py.chain.supervision import SupervisionSplitter as SupervisionSplitter
     from nnet3py.chain.supervision import end_to_end_supervision as end_to_end_supervision
     from nnet3py.chain.supervision import proto_from_lattice as proto_from_lattice
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "estimate_phone_lm": "nnet3py.chain.phone_lm",
-    "PhoneLmOptions": "nnet3py.chain.phone_lm",
+    "PhoneLmOptions": "nnet3py.chain.options",
     "make_den_fst": "nnet3py.chain.den_fst",
     "DenominatorGraph": "nnet3py.chain.den_graph",
     "read_den_graph": "nnet3py.chain.den_graph",
@@ -48,7 +48,7 @@ _PUBLIC = {
     "proto_from_phones": "nnet3py.chain.supervision",
     "proto_from_lattice": "nnet3py.chain.supervision",
     "ProtoSupervision": "nnet3py.chain.supervision",
-    "SupervisionOptions": "nnet3py.chain.supervision",
+    "SupervisionOptions": "nnet3py.chain.options",
     "SupervisionMaker": "nnet3py.chain.supervision",
     "Normalizer": "nnet3py.chain.normalization",
     "SupervisionSplitter": "nnet3py.chain.supervision",

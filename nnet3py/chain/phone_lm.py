@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.chain.options import PhoneLmOptions
+from nnet3py.errors import Nnet3Error
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected
 
@@ -27,30 +28,6 @@ NO_STATE = -1
 _NUM_STAGES = 4        # steps in which the number of states is reduced
 _TOLERANCE = 0.001     # relative difference between changes of the log-likelihood that count as the same
 _EMPTY_BACKOFF = -1e-15  # change of the log-likelihood per count if nothing has been moved to the shorter history
-
-
-@dataclass
-class PhoneLmOptions:
-    """Options of the phone language model. Kaldi: LanguageModelOptions.
-
-    Attributes
-    ----------
-    ngram_order : phones of the longest n-gram, the predicted phone included
-    num_extra_lm_states : the number of states wanted besides those of histories of ``no_prune_ngram_order`` - 1 phones
-    no_prune_ngram_order : histories of fewer phones are never merged into shorter ones
-    """
-
-    ngram_order: int = 4
-    num_extra_lm_states: int = 1000
-    no_prune_ngram_order: int = 3
-
-    def check(self) -> None:
-        """Raise UsageError for invalid orders."""
-        if self.no_prune_ngram_order < 1 or self.ngram_order < max(2, self.no_prune_ngram_order):
-            raise UsageError(f"expected --ngram-order of at least 2 and of at least --no-prune-ngram-order, which is "
-                             f"1 or more; found {self.ngram_order} and {self.no_prune_ngram_order}")
-        if self.num_extra_lm_states < 0:
-            raise UsageError(f"expected --num-extra-lm-states of 0 or more, found {self.num_extra_lm_states}")
 
 
 @dataclass(slots=True)

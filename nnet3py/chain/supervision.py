@@ -20,6 +20,7 @@ from nnet3py.chain.acceptor import (
     pushed_to_start,
     reverse_topological_order,
 )
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.egs.chain_example import Supervision
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.openfst import from_openfst, load_kaldifst, to_openfst
@@ -34,36 +35,6 @@ from nnet3py.transducers.fst_operations import breadth_first, connected, without
 
 _UNREACHED = -1             # the time of a state that no path reaches
 _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
-
-
-@dataclass(frozen=True)
-class SupervisionOptions:
-    """Options for making supervisions. Kaldi: SupervisionOptions.
-
-    Attributes
-    ----------
-    left_tolerance, right_tolerance : frames of the alignment by which a phone may begin earlier and end later
-    frame_subsampling_factor : frames of the alignment per frame of the output
-    lm_scale : factor of the graph costs of phone lattices that are kept in the supervision
-    convert_to_pdfs : labels are pdf-ids plus 1; otherwise transition-ids
-    """
-
-    left_tolerance: int = 5
-    right_tolerance: int = 5
-    frame_subsampling_factor: int = 1
-    lm_scale: float = 0.0
-    convert_to_pdfs: bool = True
-
-    def __post_init__(self) -> None:
-        """Raise Nnet3Error for incompatible options."""
-        left, right, factor = self.left_tolerance, self.right_tolerance, self.frame_subsampling_factor
-        if left < 0 or right < 0:
-            raise Nnet3Error(f"--left-tolerance={left} and --right-tolerance={right} must not be negative")
-        if not 0 < factor <= left + right + 1:
-            raise Nnet3Error(f"Invalid value --frame-subsampling-factor={factor}",
-                             "it must be at least 1 and at most --left-tolerance + --right-tolerance + 1")
-        if not 0.0 <= self.lm_scale < 1.0:
-            raise Nnet3Error(f"Invalid value --lm-scale={self.lm_scale}", "it must be at least 0 and less than 1")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The command line: Kaldi's nnet3 programs as commands, one thin file per family, and the click group of them all.
 
 ``registry.py``: for each group of commands, name → (module, function, one-line help). Every command is a
-``click.Command`` (``KaldiCommand``), whose options (``options.py``: ``Option``, a ``click.Option``;
-``option_types.py``) are read by a parser of ours (``parser.py``), which behaves as Kaldi's does; ``bin/``, ``nnet3py
+``click.Command`` (``KaldiCommand``), whose options (``options.py``: ``Option``, a ``click.Option``, and the types of
+values) are read by a parser of ours (``parser.py``), which behaves as Kaldi's does; ``bin/``, ``nnet3py
 NAME``, ``nnet3py-NAME`` and click's ``CliRunner`` run the same object. ``group.py``: the click group ``nnet3py``;
 ``process.py``: signals, streams, and a status and a line for every error; ``completion.py``: completion in shells;
 ``kaldi_programs.py``: Kaldi's programs that are not here, with what to use instead.

@@ -10,7 +10,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from time import perf_counter
 
 from nnet3py.compiler.check import check_computation, check_loaded
@@ -21,6 +20,7 @@ from nnet3py.compiler.fuse import fusion_steps
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.optimize.passes import optimization_steps, to_kaldi_form
+from nnet3py.compiler.optimize_options import DEFAULT_CAPACITY, CompilerOptions
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.shortcut import decompose, expand_computation
 from nnet3py.errors import CheckError, Nnet3Error, NotComputableError
@@ -30,7 +30,6 @@ from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_CAPACITY = 64      # computations
 MOST_UNUSED_WRITTEN = 2    # computations that were read from a cache file and not used, to be written again
 CHECK_EVERY_PASS = 3       # from this --verbose on the computation is checked after every pass, as in Kaldi
 
@@ -38,20 +37,6 @@ __all__ = ["CachingCompiler", "CompilerOptions", "OptimizeOptions"]
 
 
 _Key = tuple[int, ComputationRequest]      # the version of the network, and the request
-
-
-@dataclass(frozen=True)
-class CompilerOptions:
-    """The ``--compiler.*`` options of commands, for :class:`CachingCompiler`. Kaldi: CachingOptimizingCompilerOptions.
-    """
-
-    use_shortcut: bool = True
-    cache_capacity: int = DEFAULT_CAPACITY
-    cache_dir: str | os.PathLike[str] | None = None
-
-    def compiler(self, nnet: Nnet, optimize: OptimizeOptions) -> CachingCompiler:
-        """Return a compiler with these options."""
-        return CachingCompiler(nnet, optimize, self.cache_capacity, self.use_shortcut, self.cache_dir)
 
 
 class CachingCompiler:
@@ -82,6 +67,13 @@ class CachingCompiler:
         self._unused: set[_Key] = set()         # computations from files that nobody has asked for
         self._disk = disk_cache(cache_dir)
         self._structure = -1, b""               # the network's version, and the digest of its structure
+
+    @classmethod
+    def with_options(cls, nnet: Nnet, optimize: OptimizeOptions | None = None,
+                     options: CompilerOptions | None = None) -> CachingCompiler:
+        """Make a compiler with the ``--compiler.*`` options of commands."""
+        options = options or CompilerOptions()
+        return cls(nnet, optimize, options.cache_capacity, options.use_shortcut, options.cache_dir)
 
     def compile(self, request: ComputationRequest) -> Computation:
         """Return the computation for a request: the very same object for an equal request, as long as it is kept.

@@ -1,11 +1,13 @@
-"""Options of the optimizer. Kaldi: ``NnetOptimizeOptions``."""
+"""Options of the optimizer and of the compiler. Kaldi: NnetOptimizeOptions, CachingOptimizingCompilerOptions."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from nnet3py.option_fields import opt
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
+DEFAULT_CAPACITY = 64      # compiled computations
 OMIT_MARKS = "omit-marks"      # for ``fuse``: a list without the swaps and marks of Kaldi's form, but nothing fused
 
 
@@ -83,3 +85,19 @@ class OptimizeOptions:
         """Return whether matrices are merged."""
         return ((self.remove_assignments or self.propagate_in_place or self.backprop_in_place)
                 and (self.allow_left_merge or self.allow_right_merge))
+
+
+@dataclass(frozen=True)
+class CompilerOptions:
+    """Options of compiling and of keeping compiled computations. Kaldi: CachingOptimizingCompilerOptions.
+
+    Attributes
+    ----------
+    cache_dir : as for :class:`nnet3py.compiler.cache.CachingCompiler`
+    """
+
+    use_shortcut: bool = opt("use-shortcut", True, "Compile for two sequences and extend to many")
+    cache_capacity: int = opt("cache-capacity", DEFAULT_CAPACITY, "Number of compiled computations kept")
+    cache_dir: str | os.PathLike[str] | None = opt(
+        "cache-dir", None, "Folder where compiled computations are kept, so that the next process need not compile "
+        "them (empty: $NNET3PY_COMPUTATION_CACHE, if that is set)")

@@ -1,4 +1,4 @@
-"""How wide the search is. Light."""
+"""Options of decoding and of training graphs. Light."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -37,3 +37,15 @@ class DecoderOptions:
         if self.prune_interval < 1 or not self.beam_delta > 0.0 or not self.hash_ratio >= 1.0:
             raise UsageError("--prune-interval must be 1 or more, --beam-delta above 0, --hash-ratio 1 or more; found "
                              f"{self.prune_interval}, {self.beam_delta:g}, {self.hash_ratio:g}")
+
+
+@dataclass(frozen=True)
+class TrainingGraphOptions:
+    """Options of training graphs; the costs of transitions may be left to alignment. Kaldi: TrainingGraphCompiler."""
+
+    transition_scale: float = opt("transition-scale", 0.0,
+                                  "Factor of the costs of transitions that are not self-loops")
+    self_loop_scale: float = opt("self-loop-scale", 0.0, "Factor of the costs of self-loops")
+    reorder: bool = opt("reorder", True, "Self-loops come after the transition that leaves their state, not before it")
+    rm_eps: bool = opt("rm-eps", False, "Remove epsilons where that makes the graph no larger; effective only with "
+                       "disambiguation symbols")

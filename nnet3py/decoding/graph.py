@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nnet3py.decoding.decoder_options import TrainingGraphOptions
 from nnet3py.decoding.lexicon import BACKOFF, NONTERMINAL, Lang, Silence
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
@@ -82,24 +83,6 @@ def _minimized(fst: Fst) -> Fst:
     graph = to_openfst(fst)
     minimize_encoded(graph)
     return from_openfst(graph)
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingGraphOptions:
-    """How training graphs are made; the costs of transitions may be left to alignment. Kaldi: TrainingGraphCompiler.
-
-    Attributes
-    ----------
-    transition_scale : factor of the costs of transitions that are not self-loops
-    self_loop_scale : factor of the costs of self-loops, and of not taking them
-    reorder : self-loops come after the transition that leaves their state, not before it
-    rm_eps : epsilons are removed where that does not enlarge the graph; only with disambiguation symbols
-    """
-
-    transition_scale: float = 0.0
-    self_loop_scale: float = 0.0
-    reorder: bool = True
-    rm_eps: bool = False
 
 
 def word_line(words: np.ndarray) -> Fst:

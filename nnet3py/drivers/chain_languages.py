@@ -1,8 +1,9 @@
-"""Chain training for several languages: one network with an output, a tree and a denominator graph for each.
+"""The driver ``train_chain``, for one language or for several: one network with an output and a tree for each.
 
+    train_chain(ChainOptions(dir="exp/tdnnf", feat_dir="data/train", tree_dir="exp/chain_tree", ali_dir="exp/ali"))
     train_chain(ChainOptions(dir="exp/multi", languages="languages.txt"))
 
-The list has a line for each language, such as ``en feat-dir=data/en tree-dir=exp/en_tree ali-dir=exp/en_ali``. The
+The file of languages has a line for each, such as ``en feat-dir=data/en tree-dir=exp/en_tree ali-dir=exp/en_ali``. The
 network has outputs output-LANGUAGE. Kaldi: steps/chain2/train.sh.
 """
 from __future__ import annotations
@@ -14,25 +15,23 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from nnet3py.cached_property import cached_property
-from nnet3py.drivers.chain_commands import ChainCommands
-from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.chain_training import ChainTraining, check_examples
-from nnet3py.drivers.commands import RAW, ModelFiles, Network
+from nnet3py.drivers.commands import RAW, ChainCommands, ModelFiles, Network
 from nnet3py.drivers.diagnostics import write_report
-from nnet3py.drivers.egs.combine import Source, combine_egs
-from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs.egs_folder import EgsFolder, Source, combine_egs
 from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.training import Stage, link
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.report.training_logs import TrainLog
 
-_NAME = re.compile(r"[A-Za-z0-9_.]+")           # it becomes part of the names of nodes and folders
+_NAME = re.compile(r"[A-Za-z0-9_.]+")           # a language names nodes and folders
 
 
 @dataclass
 class Language:
-    """A line of the list."""
+    """Language of a multilingual training, a line of the file."""
 
     name: str
     feat_dir: str = ""
@@ -88,7 +87,7 @@ class LanguageCommands(ChainCommands):
     train_program = "nnet3-chain-train2"
     combine_program = "nnet3-chain-combine2"
     merge_egs = "nnet3-chain-merge-egs --multilingual-eg=true"
-    lda_egs: EgsFolder                   # of one language, since classes of several cannot be told apart together
+    lda_egs: EgsFolder                   # of one language: LDA statistics need one set of classes
 
     @property
     def den_fst(self) -> str:
@@ -101,7 +100,7 @@ class LanguageCommands(ChainCommands):
 
 
 class _OneLanguage(ChainTraining):
-    """What is made for one language, in a folder of its own: graphs and examples."""
+    """Graphs and examples of one language, in a folder of its own."""
 
     def __init__(self, whole: LanguagesTraining, language: Language) -> None:
         options = replace(whole.options, languages=None, dir=f"{whole.options.dir}/{language.name}",
@@ -118,25 +117,25 @@ class _OneLanguage(ChainTraining):
         return
 
     def prepare(self, executor: Executor) -> None:
-        """Look at the data, on every start; jobs are run by ``executor``."""
+        """Check the data, on every start; jobs are run by ``executor``."""
         self.executor = executor
         (self.folder.path / "log").mkdir(parents=True, exist_ok=True)
         self.begin()
 
     @property
     def graphs(self) -> tuple[Path, ...]:
-        """What the graphs' stage makes."""
+        """Products of the stage that makes graphs."""
         return tuple(self.folder.path / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
 
     def make_graphs(self) -> None:
-        """The phone language model, the denominator graph and the normalization graph."""
+        """Make the phone language model, the denominator graph and the normalization graph."""
         self._make_phone_lm()
         self._make_den_fst()
         (self.whole.folder.path / "den_fsts").mkdir(exist_ok=True)
         link(f"../{self.language.name}/den.fst", self.whole.folder.path / "den_fsts" / f"{self.language.name}.den.fst")
 
     def write_model(self, network: str, has_plain_output: bool) -> None:
-        """The final network with this language's output alone, as an acoustic model."""
+        """Write the final network with the output of this language alone, as an acoustic model."""
         edits = ["rename-node old-name=output new-name=output-unused"] if has_plain_output else []
         edits += [f"rename-node old-name={self.output} new-name=output", "remove-output-nodes name=output-*",
                   "remove-orphans"]
@@ -145,7 +144,7 @@ class _OneLanguage(ChainTraining):
 
 
 class LanguagesTraining(ChainTraining):
-    """train-chain --languages."""
+    """Chain training for several languages: ``train-chain --languages``."""
 
     commands_class = LanguageCommands
     models: ClassVar[ModelFiles] = RAW
@@ -247,7 +246,7 @@ class LanguagesTraining(ChainTraining):
     # -- what is measured ----------------------------------------------------------------------------------------------
 
     def objective(self, job: TrainLog) -> float:
-        """The objective of all languages, weighted by their frames."""
+        """Return the objective of all languages, weighted by their frames."""
         outputs = [language.output for language in self.languages if language.output in job.objectives]
         frames = sum(job.frames.get(output, 0.0) for output in outputs)
         if not frames:
@@ -269,3 +268,8 @@ class LanguagesTraining(ChainTraining):
             configs |= {f"{own.name}/{key}": value for key, value in language.fingerprints().items()}
             configs[f"{own.name}/weight, copies"] = [own.weight, own.copies]
         return {**super(ChainTraining, self)._configs(), **configs}
+
+
+def train_chain(options: ChainOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Train a chain model; arguments as for :class:`nnet3py.drivers.training.Training`."""
+    (LanguagesTraining if options.languages else ChainTraining)(options, executor, terminal).run()

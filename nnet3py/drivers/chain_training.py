@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnet3py.cached_property import cached_property
-from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
-from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.commands import ModelFiles
-from nnet3py.drivers.egs.ali_folder import AliFolder, phone_lines
-from nnet3py.drivers.egs.combine import Source, combine_egs
-from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.commands import CHAIN, ChainCommands, ModelFiles
+from nnet3py.drivers.egs.data_folder import AliFolder, phone_lines
+from nnet3py.drivers.egs.egs_folder import EgsFolder, Source, combine_egs
 from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
 from nnet3py.drivers.egs.options import ChainEgsOptions
-from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.egs.parts import check_plain
 from nnet3py.drivers.frame_level import FrameLevelTraining
 from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.schedules import Plan
 from nnet3py.drivers.training import Stage, link
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
@@ -36,7 +34,7 @@ _WHOLE_UTTERANCES = "-1"
 
 
 class ChainTraining(FrameLevelTraining):
-    """train-chain."""
+    """Training of a chain model: the driver ``train-chain``."""
 
     name, commands_class = "train-chain", ChainCommands
     models: ClassVar[ModelFiles] = CHAIN
@@ -56,7 +54,7 @@ class ChainTraining(FrameLevelTraining):
 
     @cached_property
     def num_pdfs(self) -> int:
-        """Pdfs of the tree."""
+        """Number of pdfs of the tree."""
         return read_object(self.tree_dir / "tree", ContextDependency.read).num_pdfs
 
     def begin(self) -> None:
@@ -84,7 +82,7 @@ class ChainTraining(FrameLevelTraining):
                               path=f"{labels}/phones.txt", hint="make the tree for these phones")
 
     def check_network(self) -> None:
-        """UsageError if the network, as far as it is known yet, does not fit the tree or the options."""
+        """Raise UsageError if the network, as far as it is known yet, does not fit the tree or the options."""
         if self.options.e2e and self.has_init_config:
             raise UsageError(f"{self.folder.configs} has init.config, of a network that begins with an LDA-like "
                              "transform, for which --e2e=true has no alignments", "leave out that layer")
@@ -107,7 +105,7 @@ class ChainTraining(FrameLevelTraining):
 
     @cached_property
     def teacher(self) -> Nnet | None:
-        """The network whose posteriors are also learned."""
+        """Network whose posteriors are learned, too (--chain.lwf-model); None without one."""
         if not self.options.lwf_model:
             return None
         from nnet3py.network.model_file import read_nnet
@@ -115,7 +113,7 @@ class ChainTraining(FrameLevelTraining):
         return read_nnet(self.options.lwf_model)
 
     def egs_contexts(self) -> tuple[int, int, int, int]:
-        """The context of examples, which are shifted by up to half the frame subsampling factor."""
+        """Return the context of examples, which are shifted by up to half the frame subsampling factor."""
         network, options = self.network(), self.options
         shift = options.frame_subsampling_factor // 2
         needs = [(network.left_context, network.right_context)]
@@ -159,7 +157,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def given_phone_lm(self) -> str | None:
-        """The phone language model that is there already."""
+        """Path of --chain.phone-lm."""
         return self.options.phone_lm or (str(self.tree_dir / "phone_lm.fst") if self.options.e2e else None)
 
     def _make_phone_lm(self) -> None:
@@ -203,7 +201,7 @@ class ChainTraining(FrameLevelTraining):
                      Source(unsupervised, copies=options.semisup_copies)], self.egs_path, options.srand)
 
     def _frame_weights(self, executor: Executor) -> Path:
-        """A list of vectors: how sure the lattices of data without transcripts are of each frame's pdf, weighted.
+        """List vectors with the confidence of each frame's pdf in lattices without transcripts, times a weight.
 
         Kaldi: steps/best_path_weights.sh.
         """
@@ -230,7 +228,7 @@ class ChainTraining(FrameLevelTraining):
         return folder / "weights.scp"
 
     def _options_of_egs(self) -> ChainEgsOptions:
-        """How examples are made."""
+        """Return the options of making examples."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
         egs_options = ChainEgsOptions(
@@ -276,7 +274,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def parts_of_egs(self) -> list[Path]:
-        """Folders of examples that are combined into the one for training."""
+        """Return the folders of examples that are combined for training."""
         return [self.folder.path / name for name in ("egs_sup", "egs_unsup")] if self.options.semisup_feat_dir else []
 
     # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
@@ -291,13 +289,13 @@ class ChainTraining(FrameLevelTraining):
         return {**super()._configs(), **self.fingerprints()}
 
     def fingerprints(self) -> dict[str, str]:
-        """What changes when the tree does."""
+        """Return fingerprints of tree and transition model, which change with them."""
         tree = self.tree_dir / "tree"
         return {"tree": hashlib.sha256(tree.read_bytes()).hexdigest()[:16]} if tree.is_file() else {}
 
 
 def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int) -> None:
-    """Nnet3Error if the first example of a folder has another frame rate or belongs to another tree."""
+    """Raise Nnet3Error if the first example of a folder has another frame rate or belongs to another tree."""
     from nnet3py.egs.chain_example import read_chain_egs
 
     if egs.kind != "cegs":

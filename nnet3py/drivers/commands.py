@@ -1,8 +1,10 @@
-"""The command lines of a training's jobs, as Kaldi's scripts write them.
+"""Command lines of a training's jobs, as Kaldi's scripts write them.
 
-:class:`FrameCommands` trains one frame of each example at a time, :class:`ChunkCommands` whole chunks; what other
-trainings do differently (programs, options, names) are methods and attributes to override. Nothing here runs or
-reads anything. Kaldi: steps/libs/nnet3/train/frame_level_objf/common.py.
+:class:`FrameCommands` trains one frame of each example at a time, :class:`ChunkCommands` whole chunks,
+:class:`ChainCommands` with the LF-MMI objective; what differs between them (programs, options, names) are methods and
+attributes to override. Nothing here runs a command or reads a file.
+
+Kaldi: steps/libs/nnet3/train/frame_level_objf/common.py and chain_objf/acoustic_model.py.
 """
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3py.drivers.options import CommonOptions, DnnPart, RnnPart
+from nnet3py.drivers.options import ChainOptions, CommonOptions, DnnPart, RnnPart
 from nnet3py.drivers.schedules import archive_and_pass, halved_minibatch_size
 
 if TYPE_CHECKING:
     from nnet3py.drivers.egs.egs_folder import EgsFolder
 
 PRINT_INTERVAL = 10
-VERBOSE_EVERY = 20           # one iteration in so many has a more verbose training log
+VERBOSE_EVERY = 20           # every N-th iteration has a more verbose training log
 FULL_PROGRESS_EVERY = 10
 POSTERIOR_MINIBATCH = 128
 FEW_EGS = 4 * POSTERIOR_MINIBATCH
@@ -26,15 +28,15 @@ FEW_EGS = 4 * POSTERIOR_MINIBATCH
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """How the models of a training are kept: their suffix, whether a transition model is in front, their programs."""
+    """Format of a training's models: suffix, whether a transition model comes first, programs that read them."""
 
     suffix: str
     wrapped: bool
-    to_raw: str = "nnet3-copy"         # makes a raw network of a model, with a learning rate and a scale
+    to_raw: str = "nnet3-copy"         # program that makes a raw network of a model, with learning rate and scale
     info: str = "nnet3-info"
 
     def name(self, folder: str, which: int | str) -> str:
-        """The file of model ``which``, a number or ``final``."""
+        """Return the file of model ``which``, a number or ``final``."""
         return f"{folder}/{which}.{self.suffix}"
 
 
@@ -44,31 +46,31 @@ ACOUSTIC = ModelFiles("mdl", wrapped=True)
 
 @dataclass(frozen=True)
 class Step:
-    """One iteration of a training: what its jobs need to know."""
+    """Settings of an iteration that its jobs need."""
 
     iteration: int
     num_jobs: int
-    processed: int               # archives gone through before
+    processed: int               # archives processed before
     learning_rate: float         # effective rate times jobs
     shrink: float = 1.0
     dropout_edits: str = ""
 
     @property
     def is_first(self) -> bool:
-        """The first iteration trains more carefully, and its best job is taken instead of the average."""
+        """True for the first iteration: smaller steps, and the best job's network instead of the average."""
         return self.iteration == 0
 
 
 @dataclass(frozen=True)
 class Network:
-    """What the commands must know of the network: the context that it needs."""
+    """Context that the network needs, in frames."""
 
     left_context: int
     right_context: int
 
 
 class FrameCommands:
-    """Commands of a training on single frames of the examples: train-dnn, train-raw-dnn.
+    """Commands of training on single frames of the examples: train-dnn, train-raw-dnn.
 
     Parameters
     ----------
@@ -94,22 +96,22 @@ class FrameCommands:
 
     @property
     def passes(self) -> int:
-        """How often an epoch goes through each archive."""
+        """Passes over each archive in an epoch."""
         assert isinstance(self.options, DnnPart)
         return self.options.frames_per_eg
 
     @property
     def most_jobs(self) -> int:
-        """How many jobs may train side by side."""
+        """Largest number of training jobs at a time."""
         return self.egs.num_archives
 
     def selection(self, number: int) -> list[str]:
-        """Options of copying the ``number``-th archive (from 0) of the training."""
+        """Return the options of copying the ``number``-th archive (from 0) of the training."""
         return [f"--frame={self.archive(number)[1]}"]
 
     @property
     def minibatch_size(self) -> str:
-        """As given by the user."""
+        """Minibatch sizes, as given by the user."""
         return self.options.minibatch_size
 
     @property
@@ -118,35 +120,35 @@ class FrameCommands:
         return f"1:{self.minibatch_size}"
 
     def derivative_times(self) -> list[str]:
-        """Options of the training program that limit how far derivatives go."""
+        """Return the options of the training program that limit the times of derivatives."""
         return []
 
     def train_options(self, step: Step) -> list[str]:
-        """Further options of the training program."""
+        """Return further options of the training program."""
         return []
 
     def train_inputs(self) -> list[str]:
-        """Arguments of the training program, and of others, between the network and the examples."""
+        """Return the arguments of the training and other programs between the network and the examples."""
         return []
 
     def backstitch_scale(self, step: Step) -> float:
-        """The size of backward steps in an iteration."""
+        """Return the size of backward steps in an iteration."""
         return self.options.backstitch_scale
 
     # -- a training job ------------------------------------------------------------------------------------------------
 
     def archive(self, number: int) -> tuple[int, int]:
-        """The ``number``-th archive (from 0) of the training: which archive (from 1), which pass over it."""
+        """Return archive (from 1) and pass over it of the ``number``-th archive (from 0) that is trained on."""
         return archive_and_pass(number, self.egs.num_archives, self.passes)
 
     def starting_network(self, step: Step) -> str:
-        """The pipe that gives a training job its network."""
+        """Return the pipe that gives a training job its network."""
         pipe = (f"{self.models.to_raw} --learning-rate={step.learning_rate} --scale={step.shrink} "
                 f"{self.models.name(self.dir, step.iteration)} - |")
         return pipe + (f"nnet3-copy --edits='{step.dropout_edits}' - - |" if step.dropout_edits else "")
 
     def minibatches(self, step: Step, job: int) -> str:
-        """The pipe that gives job ``job`` (from 1) its minibatches."""
+        """Return the pipe that gives job ``job`` (from 1) its minibatches."""
         number = step.processed + job - 1
         archive, _ = self.archive(number)
         size = halved_minibatch_size(self.minibatch_size) if step.is_first else self.minibatch_size
@@ -165,7 +167,7 @@ class FrameCommands:
         return f"ark,bg:{' | '.join(steps)} |"
 
     def train(self, step: Step, job: int) -> str:
-        """Job ``job`` (from 1) of an iteration."""
+        """Return the command of job ``job`` (from 1) of an iteration."""
         options, iteration = self.options, step.iteration
         change = options.max_param_change / math.sqrt(2.0) if step.is_first else options.max_param_change
         return _words(
@@ -182,17 +184,17 @@ class FrameCommands:
             self.job_model(iteration, job))
 
     def job_model(self, iteration: int, job: int) -> str:
-        """The network that a training job writes."""
+        """Return the network that a training job writes."""
         return f"{self.dir}/{iteration + 1}.{job}.raw"
 
     # -- the models of an iteration ------------------------------------------------------------------------------------
 
     def average(self, iteration: int, jobs: Sequence[int]) -> str:
-        """The next model is the average of these jobs' networks."""
+        """Return the command that averages the networks of jobs to the next model."""
         return self._into_model(_words("nnet3-average", *(self.job_model(iteration, job) for job in jobs)), iteration)
 
     def select(self, iteration: int, job: int) -> str:
-        """The next model is this job's network."""
+        """Return the command that makes a job's network the next model."""
         return self._into_model(f"nnet3-copy {self.job_model(iteration, job)}", iteration)
 
     def _into_model(self, command: str, iteration: int) -> str:
@@ -204,32 +206,32 @@ class FrameCommands:
     # -- diagnostics ---------------------------------------------------------------------------------------------------
 
     def compute_prob(self, which: int | str, subset: str) -> str:
-        """Objective and accuracy of a model on ``train`` or ``valid`` diagnostics."""
+        """Return the command that computes a model's objective and accuracy on ``train`` or ``valid`` diagnostics."""
         return _words(self.prob_program, *self.prob_options(),
                       "--compute-per-dim-accuracy" if self.per_dim_accuracy(subset) else "",
                       f'"{self.models.name(self.dir, which)}"', *self.train_inputs(),
                       f'"{self.diagnostic_minibatches(f"{subset}_diagnostic", "1:64")}"')
 
     def per_dim_accuracy(self, subset: str) -> bool:
-        """Whether the accuracy of each class is logged."""
+        """Return whether the accuracy of each class is logged."""
         return subset == "train" and self.options.compute_per_dim_accuracy
 
     def prob_options(self) -> list[str]:
-        """Options of the program that computes objectives."""
+        """Return options of the program that computes objectives."""
         return []
 
     def combine_options(self) -> list[str]:
-        """Options of the program that combines models."""
+        """Return options of the program that combines models."""
         return []
 
     def diagnostic_minibatches(self, name: str, size: str) -> str:
-        """The pipe of merged examples ``combine``, ``train_diagnostic`` or ``valid_diagnostic``."""
+        """Return the pipe of merged examples ``combine``, ``train_diagnostic`` or ``valid_diagnostic``."""
         copying = _words(self.copy_egs, *self.egs.multitask_options(name), self.egs.diagnostic_rspecifier(name),
                          "ark:-")
         return f"ark,bg:{copying} | {self.merge_egs} --minibatch-size={size} ark:- ark:- |"
 
     def progress(self, iteration: int) -> dict[str, str]:
-        """What is logged of a model, and of how it changed: log's name -> command."""
+        """Return the commands that log a model and its changes, by name of the log."""
         after = self.models.name(self.dir, iteration)
         both = f"{self.models.name(self.dir, iteration - 1)} {after}"
         commands = {f"progress.{iteration}": f"{self.models.info} {after} && nnet3-show-progress --use-gpu=no {both}"}
@@ -241,7 +243,7 @@ class FrameCommands:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def combine(self, models: Sequence[int], target: str) -> str:
-        """The best average of ``models`` (numbers, newest first) becomes the file ``target``."""
+        """Return the command that writes the best average of ``models`` (numbers, newest first) to ``target``."""
         names = [self.models.name(self.dir, number) for number in models]
         if self.models.wrapped:
             target = f'"| nnet3-am-copy --set-raw-nnet=- {names[0]} {target}"'
@@ -251,9 +253,9 @@ class FrameCommands:
                       f'"{self.diagnostic_minibatches("combine", self.combined_size)}"', target)
 
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
-        """The sum of a model's outputs on some examples of one archive, from job ``job`` of ``num_jobs``."""
+        """Return the command of job ``job`` of ``num_jobs`` that sums a model's outputs on some examples."""
         archive = 1 if num_jobs > self.egs.num_archives else job
-        few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # most or all would be left over: merge them, too
+        few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # fewer than a full minibatch: merge them, too
         size = f"1:{POSTERIOR_MINIBATCH}" if few else f"{POSTERIOR_MINIBATCH}"
         copying = _words(self.copy_egs, *self.egs.multitask_options("egs", archive),
                          self.egs.training_rspecifier(archive), "ark:-")
@@ -267,7 +269,7 @@ class FrameCommands:
     # -- before the first iteration ------------------------------------------------------------------------------------
 
     def lda_stats(self, job: int) -> str:
-        """Statistics of one archive for the LDA-like transform."""
+        """Return the command that gathers the statistics of one archive for the LDA-like transform."""
         copying = _words(self.copy_egs, *self.egs.multitask_options("egs", job), self.egs.training_rspecifier(job),
                          "ark:-")
         return (f'{self.lda_program} --rand-prune={self.options.rand_prune} {self.dir}/init.raw "ark:{copying} |" '
@@ -295,7 +297,7 @@ class ChunkCommands(FrameCommands):
 
 
 def derivative_limits(margin: int | None, network: Network) -> list[str]:
-    """Options of the training program: derivatives go ``margin`` frames beyond a chunk and its context (None: all)."""
+    """Return options that limit derivatives to ``margin`` frames beyond a chunk and its context (None: no limit)."""
     if margin is None:
         return []
     return [f"--optimization.min-deriv-time={-margin - network.left_context}",
@@ -303,9 +305,112 @@ def derivative_limits(margin: int | None, network: Network) -> list[str]:
 
 
 def gpu_option(use_gpu: str) -> str:
-    """The value of ``--use-gpu`` for programs; Kaldi's scripts also take true and false."""
+    """Return the value of ``--use-gpu`` for programs; Kaldi's scripts also take true and false."""
     return {"true": "yes", "false": "no"}.get(use_gpu, use_gpu)
 
 
 def _words(*words: str) -> str:
     return " ".join(word for word in words if word)
+
+
+CHAIN = ModelFiles("mdl", wrapped=True, to_raw="nnet3-am-copy --raw=true", info="nnet3-am-info")
+BACKSTITCH_RAMP = 15         # iterations in which the backward steps grow to their size
+WHOLE_UTTERANCES_COMBINED = "1:64"     # minibatch sizes of whole utterances when models are combined
+
+
+class ChainCommands(FrameCommands):
+    """Commands of train-chain."""
+
+    train_program = "nnet3-chain-train"
+    prob_program = "nnet3-chain-compute-prob"
+    combine_program = "nnet3-chain-combine"
+    lda_program = "nnet3-chain-acc-lda-stats"
+    copy_egs, shuffle_egs, merge_egs = "nnet3-chain-copy-egs", "nnet3-chain-shuffle-egs", "nnet3-chain-merge-egs"
+    options: ChainOptions
+
+    @property
+    def passes(self) -> int:
+        """Passes over each archive in an epoch: one for each frame shift."""
+        return self.options.frame_subsampling_factor
+
+    @property
+    def most_jobs(self) -> int:
+        """Largest number of jobs at a time; jobs with the same archive use different frame shifts."""
+        return self.egs.num_archives * self.passes
+
+    def selection(self, number: int) -> list[str]:
+        return [f"--frame-shift={self.archive(number)[1]}"]
+
+    def derivative_times(self) -> list[str]:
+        options, old = self.options, self.options.left_deriv_truncate
+        return derivative_limits(options.deriv_truncate_margin if old is None else -old, self.network)
+
+    def train_options(self, step: Step) -> list[str]:
+        options = self.options
+        lwf = [f"--lwf-scale={options.lwf_scale}"] if options.lwf_model else []
+        return [f"--apply-deriv-weights={str(options.apply_deriv_weights).lower()}", *self.prob_options(), *lwf,
+                *options.chain_opts.split()]
+
+    def train_inputs(self) -> list[str]:
+        return [self.den_fst]
+
+    def minibatches(self, step: Step, job: int) -> str:
+        pipe, options = super().minibatches(step, job), self.options
+        if not options.lwf_model:
+            return pipe
+        words = ["nnet3-chain-add-post-to-egs", "--use-gpu=no", f"--type={options.lwf_type}",
+                 "--batchnorm-test-mode=true", "--dropout-test-mode=true",
+                 f"--leaky-hmm-coefficient={options.leaky_hmm_coefficient}",
+                 f"--clip-threshold={options.lwf_clip_threshold}", options.lwf_model, self.den_fst, "ark:- ark:-"]
+        return f"{pipe.removesuffix(' |')} | {' '.join(words)} |"
+
+    @property
+    def combined_size(self) -> str:
+        return WHOLE_UTTERANCES_COMBINED if self.options.e2e else super().combined_size
+
+    @property
+    def den_fst(self) -> str:
+        """Path of the denominator graph."""
+        return f"{self.dir}/den.fst"
+
+    def backstitch_scale(self, step: Step) -> float:
+        return self.options.backstitch_scale * min(1.0, step.iteration / BACKSTITCH_RAMP)
+
+    def prob_options(self) -> list[str]:
+        return [*self._objective_options(), f"--xent-regularize={self.options.xent_regularize}"]
+
+    def _objective_options(self) -> list[str]:
+        return [f"--l2-regularize={self.options.l2_regularize}",
+                f"--leaky-hmm-coefficient={self.options.leaky_hmm_coefficient}"]
+
+    def per_dim_accuracy(self, subset: str) -> bool:
+        return False
+
+    def combine_options(self) -> list[str]:
+        return self._objective_options()       # without the cross-entropy, which would change the objective
+
+    # -- before the first iteration ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def phone_lm(options: ChainOptions, model: str, alignments: str) -> str:
+        """Return the command that estimates the phone language model from alignments with transition model ``model``.
+
+        In semi-supervised training it also uses best paths of lattices; --semisup.lm-repeats has the weights.
+        Kaldi: make_weighted_den_fst.sh.
+        """
+        estimate = " ".join(["chain-est-phone-lm", *(options.lm_opts or "").split()])
+        phones = f'ali-to-phones {model} "{alignments}" ark:-'
+        if options.semisup_lat_dir:
+            best = (f"lattice-best-path --acoustic-scale={options.semisup_acwt:g} "
+                    f'"ark:gunzip -c {options.semisup_lat_dir}/lat.*.gz |" ark:/dev/null ark:- | '
+                    f"ali-to-phones {options.semisup_lat_dir}/final.mdl ark:- ark:-")
+            repeats = [int(number) for number in options.semisup_lm_repeats.split(",")]
+            sources = [phones] * repeats[0] + [best] * repeats[1]
+            phones = f"{{ {' && '.join(sources)}; }}"
+        return f"{phones} | {estimate} ark:- {options.dir}/phone_lm.fst"
+
+    @staticmethod
+    def den_fsts(folder: str) -> str:
+        """Return the command that makes denominator graph and normalization graph."""
+        names = ("tree", "0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
+        return " ".join(["chain-make-den-fst", *(f"{folder}/{name}" for name in names)])

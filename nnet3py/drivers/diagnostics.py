@@ -1,22 +1,27 @@
-"""What is computed beside a training: objectives of each model, its statistics, warnings, the report of accuracies.
+"""Diagnostics of a training: objectives of each model, statistics, warnings, the table on the terminal, the report.
 
-An iteration's diagnostics describe the model that it begins with, and run in the background while it trains.
+An iteration's diagnostics describe the model with which the iteration begins, and run in the background meanwhile.
 """
 from __future__ import annotations
 
 import datetime
 import logging
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
-from nnet3py.drivers.commands import FrameCommands
+from nnet3py.drivers.commands import FrameCommands, Step
 from nnet3py.drivers.folder import TrainingFolder
 from nnet3py.drivers.jobs.executor import Executor, Job, JobsFailed, Started
+from nnet3py.drivers.schedules import Plan
 from nnet3py.io.streams import write_text
+from nnet3py.log import clock_time, rate
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.training_logs import (
     Iteration,
+    TrainLog,
     diagnosed_outputs,
     read_compute_prob_log,
     read_iterations,
@@ -32,7 +37,7 @@ _TAIL_BYTES = 400
 
 
 def ended_well(log: Path) -> bool:
-    """Whether a job has ended, and well, as its log says."""
+    """Return whether a log says that its job ended with status 0."""
     try:
         with open(log, "rb") as stream:
             stream.seek(max(0, stream.seek(0, 2) - _TAIL_BYTES))
@@ -42,25 +47,25 @@ def ended_well(log: Path) -> bool:
 
 
 class Diagnostics:
-    """The background jobs of a training, what they found, and what is wrong.
+    """Background jobs of a training, their results, and warnings.
 
     Parameters
     ----------
     folder, commands, executor : of the training
-    warn : called with each line that the monitor has to say
+    warn : function that is called with each warning of the monitor
     """
 
     def __init__(self, folder: TrainingFolder, commands: FrameCommands, executor: Executor,
                  warn: Callable[[str], None] = logger.warning) -> None:
         self.folder, self.commands, self.executor, self.warn = folder, commands, executor, warn
-        self.iterations: list[Iteration] = []        # complete ones, in order
+        self.iterations: list[Iteration] = []        # complete iterations, in order
         self._running: dict[int | str, Started] = {}
         self._monitor = Monitor()
 
     def resume(self, iteration: int) -> None:
-        """Go on after a training that was interrupted before or in ``iteration``.
+        """Continue a training that was interrupted before or in ``iteration``.
 
-        What it left unfinished is computed again, if the models are still there.
+        Unfinished diagnostics are computed again, as far as their models still exist.
         """
         if iteration == 0:
             return
@@ -74,7 +79,7 @@ class Diagnostics:
             self.warn(line)
 
     def start(self, which: int | str, again: bool = True) -> None:
-        """Start the jobs of a model: of a number, ``combined`` or ``final``. ``again``: also those done before."""
+        """Start the diagnostics of a model (number, ``combined``, ``final``); ``again``: also complete jobs."""
         commands = {f"compute_prob_{subset}.{which}": self.commands.compute_prob(which, subset) for subset in SUBSETS}
         if isinstance(which, int) and which > 0 and self.folder.has_model(which - 1):
             commands |= self.commands.progress(which)
@@ -86,7 +91,7 @@ class Diagnostics:
             self._running[which] = self.executor.start(jobs)
 
     def wait(self, which: int | str) -> None:
-        """Wait for the jobs of a model; a warning if any failed."""
+        """Wait for the diagnostics of a model, and warn if a job failed."""
         started = self._running.pop(which, None)
         if started is None:
             return
@@ -96,23 +101,23 @@ class Diagnostics:
             self.warn(f"the diagnostics of model {which} failed; training goes on. {' '.join(str(error).split())}")
 
     def finish(self, number: int) -> None:
-        """Wait for the diagnostics of an iteration that has trained; read its logs, and warn of what is wrong."""
+        """Wait for the diagnostics of a complete iteration, read its logs, and warn of problems."""
         self.wait(number)
         self.iterations.append(self._read(number))
         for line in self._monitor.check(self.iterations):
             self.warn(line)
 
     def wait_for_all(self) -> None:
-        """Wait for whatever runs."""
+        """Wait for all background jobs."""
         for which in list(self._running):
             self.wait(which)
 
     def is_finished(self, which: int | str) -> bool:
-        """Whether the jobs of a model are done."""
+        """Return whether the diagnostics of a model are complete."""
         return which not in self._running or self._running[which].finished
 
     def latest(self, upto: int) -> tuple[int, dict[tuple[str, str], float]] | None:
-        """The latest iteration up to ``upto`` with known values on held-out data, and these; None if there is none."""
+        """Return the latest iteration up to ``upto`` with values on held-out data, and the values; None without any."""
         if self.is_finished(upto) and self.folder.log(f"compute_prob_valid.{upto}").exists():
             values = read_compute_prob_log(self.folder.log(f"compute_prob_valid.{upto}"))
             if values:
@@ -136,7 +141,7 @@ class Diagnostics:
 
 
 def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
-    """Job number -> what the training jobs of an iteration logged."""
+    """Read the logs of the training jobs of an iteration, by job number."""
     jobs = {}
     for path in (folder.path / "log").glob(f"train.{iteration}.*.log"):
         number = path.name.split(".")[2]
@@ -146,7 +151,7 @@ def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
 
 
 def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str = "output") -> str:
-    """The table of accuracies, or objectives, by iteration; objectives also where there is no accuracy.
+    """Return the table of accuracies, or objectives, by iteration; objectives also where there is no accuracy.
 
     Kaldi: generate_acc_logprob_report.
     """
@@ -168,3 +173,100 @@ def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str 
 def write_report(folder: TrainingFolder, name: str, kind: str = "accuracy", output: str = "output") -> None:
     """Write :func:`accuracy_report` to the folder's file ``name``."""
     write_text(str(folder.path / name), accuracy_report(folder, kind, output))
+
+
+_CLEAR_LINE = "\r\x1b[K"
+# The columns of the table and their widths: with a space between them they fit a terminal of 80 characters.
+_COLUMNS = {"iter": 8, "jobs": 4, "epoch": 6, "rate": 8, "train": 8, "valid": 8, "accuracy": 8, "of": 4,
+            "frames/s": 8, "left": 7}
+
+
+class Display:
+    """Display of a training's iterations.
+
+    Parameters
+    ----------
+    plan : of the training
+    terminal : a stream to write a table on, whose last row is the current iteration; None to log plain lines
+    """
+
+    def __init__(self, plan: Plan, terminal: IO[str] | None = None) -> None:
+        self.plan, self.terminal = plan, terminal
+        self._begun = self._step_begun = time.monotonic()
+        self._processed_before: int | None = None
+
+    def begin(self, step: Step) -> None:
+        """Return an iteration starts."""
+        self._step_begun = time.monotonic()
+        is_first = self._processed_before is None
+        if is_first:
+            self._begun, self._processed_before = self._step_begun, step.processed
+        if self.terminal is not None:
+            head = _row({name: name for name in _COLUMNS}) + "\n" if is_first else ""
+            self.terminal.write(f"{_CLEAR_LINE}{head}{_row(self._planned(step))}   …")
+            self.terminal.flush()
+
+    def end(self, step: Step, jobs: Mapping[int, TrainLog],
+            valid: tuple[int, Mapping[tuple[str, str], float]] | None) -> None:
+        """Return an iteration is done. ``valid``: what is known of held-out data, and of which iteration's model."""
+        measured = {**_objectives(jobs, valid), **self._speed(step, jobs)}
+        if self.terminal is None:
+            logger.info("%s", "   ".join([self.headline(step), *_as_words(measured, step.iteration)]))
+        else:
+            shrink = f" shrink {step.shrink:0.5f}" if step.shrink != 1.0 else ""
+            self.terminal.write(f"{_CLEAR_LINE}{_row({**self._planned(step), **measured})}{shrink}\n")
+            self.terminal.flush()
+
+    def headline(self, step: Step) -> str:
+        """Return the line that Kaldi's drivers log before an iteration: number, jobs, epoch, learning rate."""
+        plan, epoch = self.plan, self._epoch(step)
+        percent = step.processed * 100.0 / plan.to_process
+        line = (f"Iter: {step.iteration}/{plan.num_iters - 1}   Jobs: {step.num_jobs}   Epoch: {epoch:0.2f}/"
+                f"{plan.num_epochs:0.1f} ({percent:0.1f}% complete)   lr: {step.learning_rate:0.6f}")
+        return line + (f"   shrink: {step.shrink:0.5f}" if step.shrink != 1.0 else "")
+
+    def _planned(self, step: Step) -> dict[str, str]:
+        """Return the columns of the table that are known before an iteration."""
+        return {"iter": f"{step.iteration}/{self.plan.num_iters - 1}", "jobs": f"{step.num_jobs}",
+                "epoch": f"{self._epoch(step):0.2f}", "rate": f"{step.learning_rate:0.6f}"}
+
+    def _epoch(self, step: Step) -> float:
+        return step.processed * self.plan.num_epochs / self.plan.to_process
+
+    def _speed(self, step: Step, jobs: Mapping[int, TrainLog]) -> dict[str, str]:
+        now = time.monotonic()
+        frames = sum(max(job.frames.values(), default=0.0) for job in jobs.values())
+        seconds = max(now - self._step_begun, 1e-3)
+        assert self._processed_before is not None
+        done = step.processed + step.num_jobs
+        left = max(0, self.plan.processed(self.plan.num_iters) - done)
+        remaining = (now - self._begun) * left / max(1, done - self._processed_before)
+        return {"frames/s": rate(frames / seconds), "left": clock_time(remaining)}
+
+
+def _row(cells: Mapping[str, str]) -> str:
+    return " ".join(cells.get(name, "").rjust(width) for name, width in _COLUMNS.items()).rstrip()
+
+
+def _as_words(measured: Mapping[str, str], iteration: int) -> list[str]:
+    """Return the measured values of an iteration as words of a log line."""
+    of = f" (iter {measured['of']})" if measured.get("of", str(iteration)) != str(iteration) else ""
+    return [*([f"train: {measured['train']}"] if "train" in measured else []),
+            *(f"{name}: {measured[name]}{of}" for name in ("valid", "accuracy") if name in measured),
+            f"{measured['frames/s']} frames/s", f"{measured['left']} left"]
+
+
+def _objectives(jobs: Mapping[int, TrainLog],
+                valid: tuple[int, Mapping[tuple[str, str], float]] | None) -> dict[str, str]:
+    """Return columns of the table; ``of`` is the iteration whose model has the values on held-out data."""
+    shown = {}
+    weights = [(job.objectives["output"], job.frames["output"]) for job in jobs.values() if "output" in job.objectives]
+    total = sum(frames for _, frames in weights)
+    if total > 0.0 and not math.isnan(total):
+        shown["train"] = f"{sum(value * frames for value, frames in weights) / total:.4g}"
+    if valid is not None:
+        number, values = valid
+        for name, key in (("valid", "objective"), ("accuracy", "accuracy")):
+            if ("output", key) in values:
+                shown |= {name: f"{values['output', key]:.4g}", "of": str(number)}
+    return shown

@@ -1,11 +1,13 @@
-"""The driver of sequence-discriminative training: alignments, lattices, examples, iterations, priors.
+"""Drivers of sequence-discriminative training: denominator lattices, then examples, iterations and priors.
 
     train_discriminative(DiscriminativeTrainingOptions(feat_dir="data/train", lang="data/lang", src_dir="exp/tdnn",
                                                        dir="exp/tdnn_smbr"))
+    make_denlats(LatticesOptions(feat_dir="data/train", lang="data/lang", src_dir="exp/tdnn", dir="exp/denlats"))
 
-Kaldi: steps/nnet3/align.sh, make_denlats.sh, get_egs_discriminative.sh and train_discriminative.sh, in one folder. The
-models after each epoch are epochN.mdl, and epochN_adj.mdl with the priors that go with it, except for chain models,
-which have none; final.mdl is the last one of these.
+:class:`LatticeMaking` decodes the training data with a weak language model (Kaldi: steps/nnet3/make_denlats.sh);
+:class:`DiscriminativeTraining` adds alignments, examples and training in one folder (Kaldi: steps/nnet3/align.sh,
+get_egs_discriminative.sh, train_discriminative.sh). Models after each epoch are epochN.mdl, and epochN_adj.mdl with
+adjusted priors, except for chain models, which have none; final.mdl is the last of these.
 """
 from __future__ import annotations
 
@@ -14,27 +16,134 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable, read_text
-from nnet3py.drivers.denominator_lattices import LISTS, LatticeMaking
-from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions
-from nnet3py.drivers.egs.data_folder import read_lengths, select, write_list
-from nnet3py.drivers.egs.parts import choose_subsets, split
+from nnet3py.drivers.egs.data_folder import DataFolder, read_lengths, select, write_list
+from nnet3py.drivers.egs.parts import Features, Ivectors, choose_subsets, split
 from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.staged import Step
-from nnet3py.errors import UsageError
+from nnet3py.drivers.staged import StagedWork, Step
+from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, LatticesOptions
+from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader
 
+LISTS, LATTICES = -4, -2                              # stages
+LANG = ("L.fst", "L_disambig.fst", "words.txt", "phones.txt", "phones/disambig.int", "phones/silence.csl")
+
+
+class LatticeMaking(StagedWork):
+    """Making of denominator lattices: the driver ``make-denlats``."""
+
+    options: LatticesOptions
+
+    def begin(self) -> None:
+        options, self.lang, self.source = self.options, Path(self.options.lang), Path(self.options.src_dir)
+        for folder, names, hint in ((self.lang, LANG, "such as prepare-lang and utils/prepare_lang.sh make"),
+                                    (self.source, ("final.mdl", "tree"), "such as train-dnn and train-chain leave")):
+            for name in names:
+                if not (folder / name).is_file():
+                    raise FormatError(f"expected a folder with {name}", path=str(folder), hint=hint)
+        self.data = DataFolder(options.feat_dir)
+        self.features = Features(self.data, self.line("cmvn_opts"), False, self.path)
+        self.data.check(["text", *self.features.need])
+        self.ivectors = Ivectors.read(options.online_ivector_dir) if options.online_ivector_dir else None
+        if options.graph_dir and not (Path(options.graph_dir) / "HCLG.fst").is_file():
+            raise FormatError("expected a folder with HCLG.fst", path=options.graph_dir)
+        self.factor = int(self.line("frame_subsampling_factor") or 1)
+        self.parts = split(self.data.utterances, self.data.utt2spk, options.nj, by_speaker=False)
+
+    def inputs(self) -> Iterator[Path]:
+        yield from (self.data.path / name for name in ("feats.scp", "utt2spk", "text"))
+        yield from (self.lang / name for name in LANG)
+        yield from (self.source / name for name in ("final.mdl", "tree", "cmvn_opts"))
+        if self.options.graph_dir:
+            yield Path(self.options.graph_dir) / "HCLG.fst"
+
+    @property
+    def product(self) -> Path:
+        return self.path / "num_jobs"
+
+    @cached_property
+    def model(self) -> AcousticModel:
+        """Acoustic model that decodes."""
+        return read_model(self.source / "final.mdl")
+
+    def line(self, name: str) -> str:
+        """Return the text of a small file in the model's folder, "" if there is none."""
+        path = self.source / name
+        return read_text(path).strip() if path.is_file() else ""
+
+    @property
+    def is_chain(self) -> bool:
+        """Return whether the model is a chain model: it has no priors, and its scales are 1."""
+        return self.factor > 1 or not len(self.model.priors)
+
+    @property
+    def acoustic_scale(self) -> float:
+        """The factor of acoustic scores."""
+        given = self.options.acoustic_scale
+        return given if given is not None else 1.0 if self.is_chain else 0.1
+
+    @property
+    def self_loop_scale(self) -> float:
+        """The factor of the costs of self-loops."""
+        given = self.options.self_loop_scale
+        return given if given is not None else 1.0 if self.is_chain else 0.1
+
+    def named_parts(self) -> list[tuple[str, list[str]]]:
+        """Return the utterances that are decoded by name of the part; each part has a job."""
+        return [(str(number), part) for number, part in enumerate(self.parts, 1)]
+
+    def computing(self) -> str:
+        """Return the options of programs that compute the network."""
+        words = [f"--use-gpu={self.options.use_gpu}", f"--acoustic-scale={self.acoustic_scale:g}"]
+        if self.factor > 1:
+            words.append(f"--frame-subsampling-factor={self.factor}")
+        return " ".join([*words, *(self.ivectors.options if self.ivectors else [])])
+
+    def steps(self) -> list[Step]:
+        return [Step(LISTS, "lists", "Checking the data", action=self.write_lists), *self.lattice_steps(),
+                Step(LATTICES, "count", "Counting the lattices",
+                     action=lambda: write_text(str(self.product), f"{len(self.parts)}\n"))]
+
+    def write_lists(self) -> None:
+        """Write the lists that the jobs read."""
+        for name, utterances in self.named_parts():
+            self.features.write_part(name, utterances)
+
+    def lattice_steps(self) -> Iterator[Step]:
+        """Yield the steps that make a graph, if none is given, and the lattices."""
+        options, lang, source = self.options, self.lang, self.source
+        graph = Path(options.graph_dir) if options.graph_dir else self.path / "dengraph"
+        if not options.graph_dir:
+            yield Step(LATTICES, "graph", "Making a graph of a unigram model of the transcripts", [self.job(
+                f"make-graph --order=1 --self-loop-scale={self.self_loop_scale:g} {lang} text:{self.data.path}/text "
+                f"{source}/tree {source}/final.mdl {graph}", "make_graph")])
+        decoding = (f"--determinize-lattice=false --word-determinize=false --phone-determinize=false "
+                    f"--max-active={options.max_active} --min-active={options.min_active} --beam={options.beam:g} "
+                    f"--lattice-beam={options.lattice_beam:g} --allow-partial=false {self.computing()}")
+        yield Step(LATTICES, "decode", "Making denominator lattices", [self.job(
+            f'nnet3-latgen-faster {decoding} {source}/final.mdl {graph}/HCLG.fst "{self.features.rspecifier(name)}" '
+            f"ark:- | lattice-determinize-non-compact --acoustic-scale={self.acoustic_scale:g} --prune=true "
+            f'--minimize=false --beam={options.lattice_beam:g} ark:- "ark:| gzip -c > {self.path}/lat.{name}.gz"',
+            f"decode_den.{name}") for name, _ in self.named_parts()])
+
+
+def make_denlats(options: LatticesOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Make denominator lattices; arguments as for :class:`nnet3py.drivers.staged.StagedWork`."""
+    LatticeMaking(options, executor, terminal).run()
+
+
 ALIGN, EGS = -3, -1                                   # stages; the iterations are 0 and up
 _SUBSETS = ("valid", "train")
-_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # priors are estimated from at most so many, by so many jobs
-_SHUFFLED = 1000                                      # the next example is drawn from so many
+_PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # largest number of examples for priors; jobs
+_SHUFFLED = 1000                                      # examples in the buffer of shuffling
 
 
 class DiscriminativeTraining(LatticeMaking):
-    """train-discriminative."""
+    """Sequence-discriminative training: the driver ``train-discriminative``."""
 
     options: DiscriminativeTrainingOptions
 
@@ -71,7 +180,7 @@ class DiscriminativeTraining(LatticeMaking):
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        return [Step(LISTS, "lists", "Looking at the data", action=self.write_lists), self._align_step(),
+        return [Step(LISTS, "lists", "Checking the data", action=self.write_lists), self._align_step(),
                 *self.lattice_steps(), *self._egs_steps(), *self._iterations(), self._last_step()]
 
     def write_lists(self) -> None:
@@ -89,7 +198,7 @@ class DiscriminativeTraining(LatticeMaking):
         write_text(str(self.path / "num_jobs"), f"{len(self.parts)}\n")
 
     def named_parts(self) -> list[tuple[str, list[str]]]:
-        """What is aligned and decoded: a part for each job, and what objectives are computed of."""
+        """Return the utterances that are aligned and decoded by name of the part: jobs, and subsets for objectives."""
         return [*super().named_parts(), *((name, list(utterances)) for name, utterances in self.subsets.items())]
 
     def _align_step(self) -> Step:
@@ -145,7 +254,7 @@ class DiscriminativeTraining(LatticeMaking):
         return min(self.options.num_jobs, self.num_archives)
 
     def _ends_of_epochs(self) -> dict[int, int]:
-        """The last iteration of each epoch: iteration -> epoch."""
+        """Return the last iteration of each epoch: iteration -> epoch."""
         per_epoch = self.num_archives * self._passes / self.num_jobs
         return {max(1, round(epoch * per_epoch)) - 1: epoch for epoch in range(1, self.options.num_epochs + 1)}
 
@@ -194,7 +303,7 @@ class DiscriminativeTraining(LatticeMaking):
                 f"--l2-regularize={options.l2_regularize:g}", f"--xent-regularize={options.xent_regularize:g}"]
 
     def _objective_job(self, which: int | str, subset: str) -> Job:
-        """The objective of a model on what was held out, or on some of the training data."""
+        """Return the objective of a model on what was held out, or on some of the training data."""
         return self.job(
             f"nnet3-discriminative-compute-objf --use-gpu={self.options.use_gpu} "
             f"{' '.join(self._objective_options())} {self.path}/{which}.mdl "
@@ -202,7 +311,7 @@ class DiscriminativeTraining(LatticeMaking):
             'ark:- |"', f"compute_objf_{subset}.{which}")
 
     def _shown(self, which: int | str) -> str:
-        """The objectives that an iteration began with."""
+        """Return the objectives of the model that an iteration began with, as text."""
         values = [self.log_value(f"compute_objf_{subset}.{which}", r"Overall \w+ objective for 'output' is (\S+)")
                   for subset in _SUBSETS]
         return "objective before it: {} held out, {} in training".format(*values) if all(values) else ""

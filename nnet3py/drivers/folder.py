@@ -1,4 +1,4 @@
-"""The folder of a training: its models, its lock, and the record of the options that it was begun with."""
+"""Folder of a training: models, lock, and the record of the options with which it was begun."""
 from __future__ import annotations
 
 import json
@@ -13,15 +13,15 @@ from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io import temporary_files
 from nnet3py.io.streams import write_text
-from nnet3py.report.training_folder import LOCK, RECORD
+from nnet3py.report.training_logs import LOCK, RECORD
 
 
 class FolderInUse(Nnet3Error):
-    """Another driver trains in the folder."""
+    """Error: another driver trains in the folder."""
 
 
 class FolderLock:
-    """Keeps others out of a folder as long as it is held; a context manager.
+    """Lock on a folder against other drivers; a context manager.
 
     The system lets go of the lock when its holder dies, however it dies. Raises FolderInUse.
     """
@@ -52,52 +52,52 @@ class FolderLock:
 
 
 class TrainingFolder:
-    """The files of a training.
+    """Files of a training.
 
     Parameters
     ----------
-    path : the folder, as the user named it; commands name it the same way
-    suffix : of its models, ``raw`` or ``mdl``
+    path : folder, as the user named it; commands name it the same way
+    suffix : suffix of models, ``raw`` or ``mdl``
     """
 
     def __init__(self, path: str, suffix: str) -> None:
         self.path, self.suffix = Path(path), suffix
 
     def model(self, which: int | str) -> Path:
-        """The file of model ``which``: a number, ``combined`` or ``final``."""
+        """Return the file of model ``which``: a number, ``combined`` or ``final``."""
         return self.path / f"{which}.{self.suffix}"
 
     def log(self, name: str) -> Path:
-        """The log ``name``, without ``.log``."""
+        """Return the log ``name``, without ``.log``."""
         return self.path / "log" / f"{name}.log"
 
     @property
     def configs(self) -> Path:
-        """The folder that xconfig-to-configs wrote."""
+        """Folder that xconfig-to-configs wrote."""
         return self.path / "configs"
 
     def has_model(self, which: int | str) -> bool:
-        """Whether the model is there, and not empty; it is complete then, since commands rename what is complete."""
+        """Return whether a model exists and is not empty; it is complete then, as commands rename complete files."""
         try:
             return self.model(which).stat().st_size > 0
         except OSError:
             return False
 
     def last_model(self) -> int:
-        """The greatest number of a model; -1 if there is none."""
+        """Return the greatest number of a model; -1 if there is none."""
         names = (re.fullmatch(rf"([0-9]+)\.{self.suffix}", file.name) for file in self.path.iterdir())
         return max((int(name_match[1]) for name_match in names if name_match and self.has_model(int(name_match[1]))),
                    default=-1)
 
     def remove_job_models(self, iteration: int) -> None:
-        """Remove what the jobs of an iteration wrote, once their average is there."""
+        """Remove the networks that the jobs of an iteration wrote, after their average was made."""
         for file in self.path.glob(f"{iteration + 1}.*.raw"):
             if re.fullmatch(rf"{iteration + 1}\.([0-9]+|best)\.raw", file.name):
                 file.unlink(missing_ok=True)
         (self.path / f"cache.{iteration}").unlink(missing_ok=True)
 
     def remove_temporary(self) -> None:
-        """Remove what programs were writing when they were killed."""
+        """Remove temporary files of programs that were killed."""
         for file in self.path.iterdir():
             if temporary_files.NAME.fullmatch(file.name):
                 file.unlink(missing_ok=True)
@@ -105,11 +105,11 @@ class TrainingFolder:
     # -- options -------------------------------------------------------------------------------------------------------
 
     def record(self, values: Mapping[str, Any]) -> None:
-        """Remember the options that the models depend on."""
+        """Record the options on which the models depend."""
         write_text(str(self.path / RECORD), json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
     def recorded(self) -> dict[str, Any] | None:
-        """What was remembered, or None. FormatError if it cannot be read."""
+        """Read the recorded options; None without a record, FormatError for an unreadable one."""
         try:
             text = (self.path / RECORD).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -127,8 +127,8 @@ class TrainingFolder:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """``name: value before, value now`` of everything in which two records differ; only what both have is compared."""
-    after = json.loads(json.dumps(dict(now)))       # tuples become lists, as they did before
+    """List the differences between two records of options, as far as both have an option."""
+    after = json.loads(json.dumps(dict(now)))       # tuples become lists, as in the record
     return [f"{name} was {_shown(before[name])} and is {_shown(after[name])}"
             for name in sorted(before) if name in after and before[name] != after[name]]
 
@@ -138,7 +138,7 @@ def _shown(value: Any) -> str:
 
 
 def read_vars(folder: TrainingFolder) -> dict[str, str]:
-    """``configs/vars``: ``name=value`` lines, the names of contexts as xconfig-to-configs writes them now.
+    """Read ``configs/vars``, lines of ``name=value``; names of contexts become those of today's xconfig-to-configs.
 
     Raises UsageError if there are no configs, FormatError if the file is malformed.
     """
@@ -162,7 +162,7 @@ def read_vars(folder: TrainingFolder) -> dict[str, str]:
 
 
 def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
-    """The network's left and right context, in frames."""
+    """Return the network's left and right context, in frames."""
     values = read_vars(folder)
     try:
         return int(values["model_left_context"]), int(values["model_right_context"])

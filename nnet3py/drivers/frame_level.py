@@ -1,4 +1,4 @@
-"""The four drivers that train on frames or chunks with a class, or a vector, for each frame.
+"""Four drivers that train on frames or chunks with a class, or a vector, for each frame.
 
     train_raw_dnn(RawDnnOptions(dir="exp/tdnn", egs_dir="exp/egs", num_epochs=2.0))
 
@@ -20,14 +20,13 @@ from typing import IO, ClassVar
 from nnet3py.cached_property import cached_property
 from nnet3py.drivers import schedules
 from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, ModelFiles, Network
-from nnet3py.drivers.egs.ali_folder import AliFolder
-from nnet3py.drivers.egs.data_folder import table_dim
+from nnet3py.drivers.egs.data_folder import AliFolder, table_dim
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_egs import make_egs, make_target_egs
 from nnet3py.drivers.egs.options import EgsOptions
 from nnet3py.drivers.folder import context_from_vars, read_vars
-from nnet3py.drivers.jobs.choice import make_executor
 from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.jobs.executors import make_executor
 from nnet3py.drivers.options import (
     AcousticOptions,
     DnnOptions,
@@ -47,7 +46,7 @@ _COPIED_FROM_EGS = ("cmvn_opts", "splice_opts", "info/final.ie.id", "final.mat",
 
 
 class FrameLevelTraining(Training):
-    """What the four drivers share."""
+    """Base of the four drivers of frame-level training."""
 
     # numbers of the stages before the iterations, as Kaldi counts them; they differ between raw and acoustic models
     init_stage: ClassVar[int]
@@ -78,11 +77,11 @@ class FrameLevelTraining(Training):
 
     @cached_property
     def ivector_id(self) -> str | None:
-        """Tells one ivector extractor from another; None for no ivectors, or if the folder does not say."""
+        """Identity of the i-vector extractor; None without i-vectors, or if the folder does not say."""
         return ivector_extractor_id(self.options.online_ivector_dir)
 
     def egs_contexts(self) -> tuple[int, int, int, int]:
-        """The context of examples: left, right, and those at the start and end of utterances (-1: no other)."""
+        """Return the context of examples: left, right, and those at the start and end of utterances (-1: no other)."""
         network, options = self.network(), self.options
         if not isinstance(options, RnnPart):
             return network.left_context, network.right_context, -1, -1
@@ -118,7 +117,7 @@ class FrameLevelTraining(Training):
 
     @property
     def has_init_config(self) -> bool:
-        """Whether a first network is made, whose output is decorrelated by an LDA-like transform."""
+        """Return whether a first network is made, whose output is decorrelated by an LDA-like transform."""
         return not self.options.input_model and (self.folder.configs / "init.config").exists()
 
     def stages_to_egs(self) -> list[Stage]:
@@ -158,7 +157,7 @@ class FrameLevelTraining(Training):
         """Make the folder of examples, by jobs of ``executor``."""
 
     def egs_options(self) -> EgsOptions:
-        """How examples are made."""
+        """Return the options of making examples."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
         egs_options = EgsOptions(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
@@ -194,7 +193,7 @@ class FrameLevelTraining(Training):
 
     @abstractmethod
     def _make_model(self) -> None:
-        """Make model 0."""
+        """Make the initial model."""
 
     def _combine(self, target: str) -> None:
         newest_first = sorted(self.combined_models(), reverse=True)
@@ -218,7 +217,7 @@ class FrameLevelTraining(Training):
 
     # -- shrinkage -----------------------------------------------------------------------------------------------------
 
-    unsaturated_shrink: ClassVar[float | None] = None      # of recurrent networks; None: the proportional shrinkage
+    unsaturated_shrink: ClassVar[float | None] = None      # of recurrent networks; None: proportional shrinkage
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
         proportional = super().shrink(iteration, learning_rate)
@@ -241,7 +240,7 @@ class FrameLevelTraining(Training):
 
 
 class AcousticTraining(FrameLevelTraining):
-    """train-dnn and train-rnn: acoustic models."""
+    """Training of acoustic models: train-dnn and train-rnn."""
 
     models: ClassVar[ModelFiles] = ACOUSTIC
     report = ("accuracy.report", "accuracy")
@@ -317,7 +316,7 @@ class AcousticTraining(FrameLevelTraining):
 
 
 class RawTraining(FrameLevelTraining):
-    """train-raw-dnn and train-raw-rnn: networks without a transition model."""
+    """Training of networks without a transition model: train-raw-dnn and train-raw-rnn."""
 
     models: ClassVar[ModelFiles] = RAW
     report = ("accuracy.output.report", "accuracy")
@@ -388,25 +387,25 @@ class RawTraining(FrameLevelTraining):
 
 
 class DnnTraining(AcousticTraining):
-    """train-dnn."""
+    """The driver ``train-dnn``."""
 
     name, commands_class = "train-dnn", FrameCommands
 
 
 class RnnTraining(AcousticTraining):
-    """train-rnn."""
+    """The driver ``train-rnn``."""
 
     name, commands_class = "train-rnn", ChunkCommands
 
 
 class RawDnnTraining(RawTraining):
-    """train-raw-dnn."""
+    """The driver ``train-raw-dnn``."""
 
     name, commands_class = "train-raw-dnn", FrameCommands
 
 
 class RawRnnTraining(RawTraining):
-    """train-raw-rnn."""
+    """The driver ``train-raw-rnn``."""
 
     name, commands_class = "train-raw-rnn", ChunkCommands
 
@@ -432,7 +431,7 @@ def train_raw_rnn(options: RawRnnOptions, executor: Executor | None = None, term
 
 
 def ivector_extractor_id(folder: str | None) -> str | None:
-    """What tells the extractor of ivectors from others: ``final.ie.id``, or the MD5 sum of ``final.ie``."""
+    """Return the identity of an i-vector extractor: ``final.ie.id``, or the MD5 sum of ``final.ie``."""
     if not folder:
         return None
     path = Path(folder)

@@ -1,35 +1,35 @@
-"""The options of the training drivers: Kaldi's names, defaults and meanings, declared once.
+"""Options of the training drivers: Kaldi's names, defaults and meanings, declared once.
 
 Each field knows its option on the command line; a program sets fields directly::
 
     RawDnnOptions(dir="exp/tdnn", egs_dir="exp/egs", num_epochs=2.0)
 
-A field that may be None is unset by a blank value, as in Kaldi.
+A field that may be None is unset by a blank value, as in Kaldi. Options of train-chain that Kaldi lacks are --ali-dir
+(alignments in place of lattices) and --chain.phone-lm.
 
-Kaldi: CommonParser in steps/libs/nnet3/train/common.py.
+Kaldi: CommonParser in steps/libs/nnet3/train/common.py; steps/nnet3/chain/train.py.
 """
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from nnet3py import option_fields
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import CheckedOptions, like, opt
+from nnet3py.training.options import ChainOptions as ObjectiveOptions
+from nnet3py.training.options import CombineOptions, TrainerOptions
 
-HARMLESS, RESULT = "harmless", "result"
 _OPTIMIZATION = "trainer.optimization."
 
 
-def opt(name: str, default: Any, help: str, aliases: tuple[str, ...] = (), effect: str = RESULT) -> Any:
-    """A field with its option. ``effect``: whether the model depends on it, and a training is bound to its value."""
-    return option_fields.opt(name, default, help, aliases=aliases, effect=effect)
+class DriverOptions(CheckedOptions):
+    """Base of the drivers' option classes: one ``__init__`` for all.
 
-
-class Declared:
-    """Makes dataclasses of many fields cheap: one ``__init__`` for all, instead of one compiled for each.
-
-    Compiling takes several milliseconds for the drivers' options, whenever one of their commands is started.
+    ``dataclass`` would compile an ``__init__`` for each class of many fields, which takes several milliseconds whenever
+    a command of a driver is started.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -38,14 +38,8 @@ class Declared:
         if values:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
 
-    def binding(self) -> dict[str, Any]:
-        """The values on which the result depends, by option name."""
-        return {field_.metadata["name"]: getattr(self, field_.name)
-                for field_ in dataclasses.fields(self)   # type: ignore[arg-type]
-                if field_.metadata["effect"] == RESULT}
-
     def command(self, program: str) -> str:
-        """The command line that has these values, quoted for a shell; defaults are left out."""
+        """Return the command line that gives these values, quoted for a shell, without options at their defaults."""
         import shlex
 
         words = [program]
@@ -58,86 +52,91 @@ class Declared:
 
 
 def _word(value: Any) -> str:
-    """A value as an option takes it."""
+    """Return a value as text of an option."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(init=False, repr=False, eq=False)
-class JobOptions(Declared):
-    """What all work in stages and jobs takes."""
+class JobOptions(DriverOptions):
+    """Options of all work in stages and jobs."""
 
-    dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", effect=HARMLESS)
-    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on again; blank: go on where the "
-                            "folder stands", effect=HARMLESS)
-    exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", effect=HARMLESS)
-    cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",
-                          effect=HARMLESS)
+    dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", harmless=True)
+    stage: int | None = opt("stage", None, "Begin at this stage and do all later ones again; blank: continue "
+                            "where the folder stands", harmless=True)
+    exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", harmless=True)
+    cmd: str | None = opt("cmd", None, "Command that starts jobs, such as 'queue.pl --mem 4G'; blank: "
+                          "processes on this machine",
+                          harmless=True)
     scheduler: str | None = opt("scheduler", None, "Address of a dask.distributed scheduler that runs the jobs",
-                                effect=HARMLESS)
-    num_threads: int = opt("num-threads", 0, "Cores that the jobs here share (0: all this process may use)",
-                           effect=HARMLESS)
-    cleanup: bool = opt("cleanup", True, "Remove what is not needed any more", effect=HARMLESS)
+                                harmless=True)
+    num_threads: int = opt("num-threads", 0, "Cores that the jobs on this machine share (0: all that this "
+                           "process may use)",
+                           harmless=True, least=0)
+    cleanup: bool = opt("cleanup", True, "Remove files that are not needed any more", harmless=True)
 
 
 @dataclass(init=False, repr=False, eq=False)
 class CommonOptions(JobOptions):
-    """What all drivers of training take."""
+    """Options of all training drivers."""
 
-    dir: str = opt("dir", "", "Folder of the training: configs/ in it, models and logs go to it", effect=HARMLESS)
-    feat_dir: str | None = opt("feat-dir", None, "Folder of data with feats.scp", effect=HARMLESS)
+    dir: str = opt("dir", "", "Folder of the training: configs/ in it, models and logs go to it", harmless=True)
+    feat_dir: str | None = opt("feat-dir", None, "Folder of data with feats.scp", harmless=True)
     online_ivector_dir: str | None = opt("feat.online-ivector-dir", None, "Folder with ivector_online.scp",
-                                        effect=HARMLESS)
+                                        harmless=True)
     cmvn_opts: str | None = opt("feat.cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
-    egs_dir: str | None = opt("egs.dir", None, "Folder of examples that exist already", effect=HARMLESS)
-    egs_stage: int = opt("egs.stage", 0, "Where making the examples begins", effect=HARMLESS)
+    egs_dir: str | None = opt("egs.dir", None, "Folder of examples that exist already", harmless=True)
+    egs_stage: int = opt("egs.stage", 0, "Stage at which making the examples begins", harmless=True)
     egs_opts: str | None = opt("egs.opts", None, "Further options of making the examples")
-    egs_cmd: str | None = opt("egs.cmd", None, "As --cmd, for making the examples", effect=HARMLESS)
+    egs_cmd: str | None = opt("egs.cmd", None, "As --cmd, for making the examples", harmless=True)
 
-    srand: int = opt("trainer.srand", 0, "Seed of all random choices")
+    srand: int = like(TrainerOptions, "srand", "trainer.srand")
     num_epochs: float = opt("trainer.num-epochs", 8.0, "Passes over the data")
     shuffle_buffer_size: int = opt("trainer.shuffle-buffer-size", 5000,
-                                   "Examples that are held back to be shuffled (0: all)")
-    max_param_change: float = opt("trainer.max-param-change", 2.0, "Largest change of all parameters per minibatch")
-    samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Examples per archive, roughly")
+                                   "Examples that are held back to be shuffled (0: all)", least=0)
+    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
+    samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Examples per archive, roughly", least=1)
     rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform")
-    max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Most jobs, and archives, for the LDA-like transform")
+    max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Largest number of jobs, and archives, for the "
+                            "LDA-like transform",
+                            least=1)
     proportional_shrink: float = opt(f"{_OPTIMIZATION}proportional-shrink", 0.0,
-                                     "Times the learning rate: by how much parameters shrink per iteration")
+                                     "Shrinkage of parameters per iteration, in units of the learning rate")
     initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0003, "Learning rate at first")
     final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00003, "Learning rate at the end")
     num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Jobs side by side at first")
     num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Jobs side by side at the end")
     num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this")
-    max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Most models that are combined",
-                                  aliases=("trainer.max-models-combine",))
-    max_objective_evaluations: int = opt(f"{_OPTIMIZATION}max-objective-evaluations", 30,
-                                         "Most averages of models that are tried in combination", effect=HARMLESS)
+    max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Largest number of models that are "
+                                  "combined",
+                                  aliases=("trainer.max-models-combine",), least=1)
+    max_objective_evaluations: int = like(CombineOptions, "max_objective_evaluations",
+                                          f"{_OPTIMIZATION}max-objective-evaluations", least=1, harmless=True)
     do_final_combination: bool = opt(f"{_OPTIMIZATION}do-final-combination", True, "Combine the last models")
     combine_sum_to_one_penalty: float = opt(f"{_OPTIMIZATION}combine-sum-to-one-penalty", 0.0,
-                                            "No effect, as in Kaldi", effect=HARMLESS)
-    momentum: float = opt(f"{_OPTIMIZATION}momentum", 0.0, "Part of a minibatch's change carried over to the next")
+                                            "No effect, as in Kaldi", harmless=True)
+    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0)
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
                                        "Dropout proportions as training goes on, such as 0,0.3@0.20,0.3@0.50,0")
     add_option: tuple[str, ...] = opt("trainer.add-option", (), "A further option of the training program; repeatable")
-    backstitch_scale: float = opt(f"{_OPTIMIZATION}backstitch-training-scale", 0.0,
-                                  "Size of the backward step of backstitch training (0: none)")
-    backstitch_interval: int = opt(f"{_OPTIMIZATION}backstitch-training-interval", 1,
-                                   "Minibatches from one with backstitch to the next")
+    backstitch_scale: float = like(TrainerOptions, "backstitch_training_scale",
+                                   f"{_OPTIMIZATION}backstitch-training-scale")
+    backstitch_interval: int = like(TrainerOptions, "backstitch_training_interval",
+                                    f"{_OPTIMIZATION}backstitch-training-interval", least=1)
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
-                                         "Also log the accuracy of every class on training data", effect=HARMLESS)
+                                         "Also log the accuracy of every class on training data", harmless=True)
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
 
     use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, training warns and goes on",
-                       effect=HARMLESS)
-    remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples in the end, if made here", effect=HARMLESS)
+                       harmless=True)
+    remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples in the end, if made here", harmless=True)
     preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Models with these numbers are kept",
-                                       effect=HARMLESS)
-    email: str | None = opt("reporting.email", None, "No effect: no mail is sent", effect=HARMLESS)
-    reporting_interval: float = opt("reporting.interval", 0.1, "No effect: no mail is sent", effect=HARMLESS)
+                                       harmless=True, least=1)
+    email: str | None = opt("reporting.email", None, "No effect: no mail is sent", harmless=True)
+    reporting_interval: float = opt("reporting.interval", 0.1, "No effect: no mail is sent", harmless=True)
 
     def check(self) -> None:
-        """UsageError if a value cannot be used, or a required one is missing."""
+        """Raise UsageError if a value cannot be used, or a required one is missing."""
         if not self.dir:
             raise UsageError("no folder was given", "say --dir=exp/NAME, where exp/NAME/configs holds the network")
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),
@@ -147,31 +146,25 @@ class CommonOptions(JobOptions):
                                  "rename it, or use a link with a plain name")
         if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
             raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
-        least = {"max_lda_jobs": 1, "samples_per_iter": 1, "max_models_combine": 1, "preserve_model_interval": 1,
-                 "backstitch_interval": 1, "shuffle_buffer_size": 0, "num_threads": 0, "max_objective_evaluations": 1}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise UsageError(f"--{option_name(self, name)}={getattr(self, name)}: expected {bound} or more")
-        if not 0.0 <= self.momentum < 1.0:
+        super().check()
+        if not self.momentum < 1.0:
             raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
-        if self.max_param_change < 0.0:
-            raise UsageError(f"--trainer.max-param-change={self.max_param_change:g}: expected 0 (no limit) or more")
 
 
 @dataclass(init=False, repr=False, eq=False)
 class AcousticOptions(CommonOptions):
-    """What the drivers of acoustic models (a transition model and a network) take as well."""
+    """Options of the drivers of acoustic models, which have a transition model and a network."""
 
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt",
-                              effect=HARMLESS)
-    lang: str | None = opt("lang", None, "No effect: the alignments say all that is needed",
-                           effect=HARMLESS)
+                              harmless=True)
+    lang: str | None = opt("lang", None, "No effect: the folder of alignments has all that is needed",
+                           harmless=True)
     presoftmax_prior_scale_power: float = opt("trainer.presoftmax-prior-scale-power", -0.25,
                                               "Power of the class counts that scales the outputs")
     prior_subset_size: int = opt("trainer.prior-subset-size", 20000, "Examples per job from which priors are computed",
-                                 effect=HARMLESS)
+                                 harmless=True)
     num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs that compute priors",
-                                      effect=HARMLESS)
+                                      harmless=True)
 
     def check(self) -> None:
         super().check()
@@ -181,41 +174,42 @@ class AcousticOptions(CommonOptions):
 
 @dataclass(init=False, repr=False, eq=False)
 class RawOptions(CommonOptions):
-    """What the drivers of raw networks take as well."""
+    """Options of the drivers of raw networks."""
 
     targets_scp: str | None = opt("targets-scp", None, "List of targets: matrices, or integer vectors if not dense",
-                                  effect=HARMLESS)
+                                  harmless=True)
     use_dense_targets: bool = opt("use-dense-targets", True, "Targets are matrices, one row per frame")
     augmentation_opts: str | None = opt("image.augmentation-opts", None, "Options of nnet3-egs-augment-image")
     compute_average_posteriors: bool = opt("compute-average-posteriors", False, "Average outputs of the final network",
-                                           effect=HARMLESS)
-    nj: int = opt("nj", 4, "Jobs that make the examples")
+                                           harmless=True)
+    nj: int = opt("nj", 4, "Jobs that make the examples", least=1)
     prior_subset_size: int = opt("trainer.prior-subset-size", 20000, "Examples per job for average posteriors",
-                                 effect=HARMLESS)
+                                 harmless=True)
     num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs for average posteriors",
-                                      effect=HARMLESS)
+                                      harmless=True)
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DnnPart(Declared):
-    """Networks without recurrence: examples are trained on one frame at a time."""
+class DnnPart(DriverOptions):
+    """Options of networks without recurrence, which are trained on one frame of an example at a time."""
 
     frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labeled frames per example")
 
 
 @dataclass(init=False, repr=False, eq=False)
-class RnnPart(Declared):
-    """Recurrent networks: examples are chunks, trained on as a whole."""
+class RnnPart(DriverOptions):
+    """Options of recurrent networks, which are trained on whole chunks."""
 
     chunk_width: str = opt("egs.chunk-width", "20", "Labeled frames per chunk; several with commas between")
     chunk_left_context: int = opt("egs.chunk-left-context", 40, "Frames to the left of a chunk, besides the network's")
     chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
     chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,
-                                          "The same on the left at the start of utterances (-1: no other)")
+                                          "As --egs.chunk-left-context, at the start of utterances (-1: the "
+                                          "same)")
     chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
-                                         "The same on the right at the end of utterances (-1: no other)")
-    samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Chunks per archive, roughly")
-    momentum: float = opt(f"{_OPTIMIZATION}momentum", 0.5, "Part of a minibatch's change carried over to the next")
+                                         "As --egs.chunk-right-context, at the end of utterances (-1: the same)")
+    samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Chunks per archive, roughly", least=1)
+    momentum: float = like(CommonOptions, "momentum", default=0.5)
     shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 0.99, "Factor of the parameters while saturated")
     shrink_saturation_threshold: float = opt(f"{_OPTIMIZATION}shrink-saturation-threshold", 0.40,
                                              "Saturation (0 to 1) above which parameters shrink")
@@ -244,6 +238,153 @@ class RawRnnOptions(RnnPart, RawOptions):
     """Options of train-raw-rnn."""
 
 
-def option_name(options: CommonOptions, field: str) -> str:
-    """The option's name on the command line."""
-    return {field_.name: field_.metadata["name"] for field_ in dataclasses.fields(options)}[field]
+@dataclass(init=False, repr=False, eq=False)
+class ChainOptions(CommonOptions):
+    """Options of train-chain."""
+
+    tree_dir: str | None = opt("tree-dir", None, "Folder with tree, final.mdl, num_jobs, ali.*.gz and phones.txt, for "
+                               "the tree and the phone language model", harmless=True)
+    lat_dir: str | None = opt("lat-dir", None, "Folder of lattices of the transcripts: lat.*.gz, final.mdl",
+                              harmless=True)
+    ali_dir: str | None = opt("ali-dir", None, "Folder of alignments to use in place of lattices: ali.*.gz, num_jobs, "
+                              "final.mdl, tree", harmless=True)
+
+    languages: str | None = opt("languages", None, "File with a line for each language, such as 'en feat-dir=data/en "
+                                "tree-dir=exp/en_tree ali-dir=exp/en_ali' (or lat-dir), perhaps with "
+                                "online-ivector-dir, weight and copies: one network is trained for all")
+    e2e: bool = opt("e2e", False, "Train from a flat start, on whole utterances and their graphs: --tree-dir is a "
+                    "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
+
+    chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk; several with commas between")
+    chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0)
+    chunk_right_context: int = like(RnnPart, "chunk_right_context")
+    chunk_left_context_initial: int = like(RnnPart, "chunk_left_context_initial")
+    chunk_right_context_final: int = like(RnnPart, "chunk_right_context_final")
+    egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: as many as is usual)")
+
+    lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
+    phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: one is estimated "
+                               "from the phones in --tree-dir")
+    l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize")
+    xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize")
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance")
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance")
+    leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient")
+    apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives with the weights of the "
+                                    "examples' frames")
+    frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame")
+    alignment_subsampling_factor: int = opt("chain.alignment-subsampling-factor", 3, "Frames of the lattices or "
+                                            "alignments per output frame")
+    left_deriv_truncate: int | None = opt("chain.left-deriv-truncate", None, "The negative of "
+                                          "--trainer.deriv-truncate-margin, as older recipes give it")
+    chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, with blanks between")
+
+    # Options that frame-level training has under other names or with other defaults.
+    samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Input frames per archive, at most", least=1)
+    minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
+                              "150=64,32/90=128")
+    num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts")
+    initial_effective_lrate: float = like(CommonOptions, "initial_effective_lrate", default=0.0002)
+    final_effective_lrate: float = like(CommonOptions, "final_effective_lrate", default=0.00002)
+    shrink_value: float = like(RnnPart, "shrink_value", default=1.0)
+    shrink_saturation_threshold: float = like(RnnPart, "shrink_saturation_threshold")
+    deriv_truncate_margin: int | None = opt("trainer.deriv-truncate-margin", None,
+                                            "Frames beyond a chunk and its context up to which derivatives go; blank: "
+                                            "all")
+    compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
+                                         "No effect: chain models have no accuracy", harmless=True)
+
+    lwf_model: str | None = opt("chain.lwf-model", None, "Another model, whose posteriors are added to the "
+                                "derivatives, so that the network learns them, too (learning without "
+                                "forgetting)")
+    lwf_scale: float = opt("chain.lwf-scale", 0.0, "Factor of the posteriors of --chain.lwf-model, such as 0.5")
+    lwf_type: str = opt("chain.lwf-type", "den", "den: posteriors by the denominator graph; raw: exponentials "
+                        "of the output of --chain.lwf-model, which must be log-probabilities")
+    lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors by the denominator graph below this "
+                                    "become 0")
+
+    semisup_feat_dir: str | None = opt("semisup.feat-dir", None, "Folder of data without transcripts, for "
+                                       "semi-supervised training", harmless=True)
+    semisup_lat_dir: str | None = opt("semisup.lat-dir", None, "Folder of lattices of --semisup.feat-dir, made "
+                                      "with a chain model: lat.*.gz, final.mdl", harmless=True)
+    semisup_ivector_dir: str | None = opt("semisup.online-ivector-dir", None, "Folder with ivector_online.scp "
+                                          "of --semisup.feat-dir",
+                                          harmless=True)
+    semisup_weight: float = opt("semisup.weight", 1.0, "Factor of the derivatives on data without transcripts, "
+                                "besides their confidence")
+    semisup_copies: int = opt("semisup.num-copies", 1, "Copies of data without transcripts in an epoch")
+    semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "Copies of data with transcripts in an epoch of "
+                                  "semi-supervised training")
+    semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "Copies of transcripts, and of best paths of "
+                                  "the lattices, in the phone language model")
+    semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
+    semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor of the lattices' graph costs that stay, "
+                                  "below 1")
+    semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Beam to which the lattices of "
+                                    "--semisup.lat-dir are pruned")
+    semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which phones of data without transcripts "
+                                 "may begin earlier and end later")
+
+    def check(self) -> None:
+        from nnet3py.drivers.egs.egs_folder import is_chunk_width
+
+        super().check()
+        if self.languages:
+            self._check_languages()
+        elif not self.tree_dir:
+            raise UsageError("no tree was given", "say --tree-dir=exp/chain_tree")
+        if self.lat_dir and self.ali_dir:
+            raise UsageError("both --lat-dir and --ali-dir were given", "give the one that examples are made of")
+        self._check_semisup()
+        if self.e2e and (self.lat_dir or self.ali_dir):
+            raise UsageError("--e2e=true trains without alignments, but --lat-dir or --ali-dir was given")
+        if not (self.egs_dir or self.lat_dir or self.ali_dir or self.e2e or self.languages):
+            raise UsageError("there is nothing that examples can be made of", "say --lat-dir=exp/tri_lats, or "
+                             "--ali-dir=exp/tri_ali, or --egs.dir if they are there already")
+        for name, least in (("frame-subsampling-factor", 1), ("alignment-subsampling-factor", 1),
+                            ("left-tolerance", 0), ("right-tolerance", 0)):
+            if (value := getattr(self, name.replace("-", "_"))) < least:
+                raise UsageError(f"--chain.{name}={value}: expected {least} or more")
+        for name, value in (("left", self.chunk_left_context), ("right", self.chunk_right_context)):
+            if value < 0:
+                raise UsageError(f"--egs.chunk-{name}-context={value}: expected 0 or more")
+        if not is_chunk_width(self.chunk_width):
+            raise UsageError(f"--egs.chunk-width={self.chunk_width}: expected numbers above 0 with commas between")
+        if self.leaky_hmm_coefficient <= 0.0:
+            raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
+                             "0.1 is usual, 1e-5 almost none")
+        self._check_lwf()
+        for name, number in (("lwf-scale", self.lwf_scale), ("lwf-clip-threshold", self.lwf_clip_threshold),
+                             ("l2-regularize", self.l2_regularize), ("xent-regularize", self.xent_regularize)):
+            if number < 0.0:
+                raise UsageError(f"--chain.{name}={number:g}: expected 0 or more")
+
+    def _check_semisup(self) -> None:
+        if bool(self.semisup_feat_dir) != bool(self.semisup_lat_dir) or self.semisup_feat_dir and (
+                self.e2e or self.egs_dir):
+            raise UsageError("semi-supervised training needs --semisup.feat-dir and --semisup.lat-dir, and neither "
+                             "--e2e=true nor --egs.dir")
+        if not re.fullmatch("[1-9][0-9]?,[0-9][0-9]?", self.semisup_lm_repeats):
+            raise UsageError(f"--semisup.lm-repeats={self.semisup_lm_repeats}: expected two numbers below 100, "
+                             "such as 3,2")
+        for name, value in (("weight", self.semisup_weight), ("acwt", self.semisup_acwt),
+                            ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies),
+                            ("num-copies-sup", self.semisup_sup_copies)):
+            if not 0.0 < value < float("inf"):
+                raise UsageError(f"--semisup.{name}={value:g}: expected above 0")
+
+    def _check_lwf(self) -> None:
+        if bool(self.lwf_model) != bool(self.lwf_scale) or self.lwf_type not in ("raw", "den"):
+            raise UsageError(f"--chain.lwf-model={self.lwf_model or ''} --chain.lwf-scale={self.lwf_scale:g} "
+                             f"--chain.lwf-type={self.lwf_type}: expected a model with a scale, and raw or den",
+                             "0.5 is a usual scale")
+
+    def _check_languages(self) -> None:
+        alone = {"tree-dir": self.tree_dir, "feat-dir": self.feat_dir, "ali-dir": self.ali_dir, "lat-dir": self.lat_dir,
+                 "feat.online-ivector-dir": self.online_ivector_dir, "egs.dir": self.egs_dir, "e2e": self.e2e,
+                 "chain.phone-lm": self.phone_lm, "chain.lwf-model": self.lwf_model,
+                 "semisup.feat-dir": self.semisup_feat_dir, "backstitch": self.backstitch_scale}
+        given = [name for name, value in alone.items() if value]
+        if given:
+            raise UsageError(f"--languages and --{given[0]} cannot both be given",
+                             "folders of each language stand in its line of the file")

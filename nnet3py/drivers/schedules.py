@@ -1,4 +1,4 @@
-"""What changes from iteration to iteration: jobs, archives, learning rates, shrinkage, dropout, models to combine.
+"""Schedules over the iterations: jobs, archives, learning rates, shrinkage, dropout, models to combine.
 
 Only arithmetic; nothing here reads or writes files. Kaldi: steps/libs/nnet3/train/common.py and dropout_schedule.py.
 """
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from nnet3py.errors import Nnet3Error, UsageError
 
-WORST_OBJECTIVE = -100000.0      # of a job whose log has none
-ACCEPTED_BELOW_BEST = 1.0        # jobs further below the best one are left out of the average
+WORST_OBJECTIVE = -100000.0      # objective of a job without one in its log
+ACCEPTED_BELOW_BEST = 1.0        # jobs with a lower objective, relative to the best, are not averaged
 _LEAST_SHRINK = 0.5
-_DEFAULT_FRACTION = 0.5          # where a value in the middle of a dropout schedule stands that does not say
+_DEFAULT_FRACTION = 0.5          # position of a middle value without one in a dropout schedule
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much there is to train, and with which rates.
+    """Plan of a training: archives, epochs, jobs, learning rates.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Plan:
     most_jobs: int | None = None
 
     def __post_init__(self) -> None:
-        """UsageError if no training follows from the numbers."""
+        """Raise UsageError if no training follows from the numbers."""
         if min(self.jobs_initial, self.jobs_final, self.jobs_step) < 1:
             raise UsageError(f"the numbers of jobs must be 1 or more: --trainer.optimization.num-jobs-initial="
                              f"{self.jobs_initial}, num-jobs-final={self.jobs_final}, num-jobs-step={self.jobs_step}")
@@ -73,18 +73,18 @@ class Plan:
         return int(2 * self.to_process / (self.jobs_initial + self.jobs_final))
 
     def jobs(self, iteration: int) -> int:
-        """Jobs of an iteration. Kaldi: get_current_num_jobs."""
+        """Return the number of jobs of an iteration. Kaldi: get_current_num_jobs."""
         ideal = self.jobs_initial + (self.jobs_final - self.jobs_initial) * (iteration / self.num_iters)
         if ideal < self.jobs_step:
             return int(0.5 + ideal)
         return int(0.5 + ideal / self.jobs_step) * self.jobs_step
 
     def processed(self, iteration: int) -> int:
-        """Archives gone through before an iteration."""
+        """Return the number of archives that were processed before an iteration."""
         return sum(self.jobs(before) for before in range(iteration))
 
     def learning_rate(self, iteration: int) -> float:
-        """The rate that the jobs of an iteration train with: effective rate times jobs. Kaldi: get_learning_rate."""
+        """Return the learning rate of the jobs of an iteration: effective rate times jobs. Kaldi: get_learning_rate."""
         if iteration + 1 >= self.num_iters:
             effective = self.lrate_final
         else:
@@ -93,18 +93,18 @@ class Plan:
         return self.jobs(iteration) * effective
 
     def fraction(self, iteration: int) -> float:
-        """The part of the training that lies before an iteration."""
+        """Return the part of the training that lies before an iteration."""
         return self.processed(iteration) / self.to_process
 
 
 def archive_and_pass(number: int, num_archives: int, passes: int) -> tuple[int, int]:
-    """The ``number``-th archive that is trained on (from 0): which archive (from 1), and which pass over it."""
+    """Return the ``number``-th archive that is trained on (from 0): which archive (from 1), and which pass over it."""
     archive = number % num_archives + 1
     return archive, (number // num_archives + archive) % passes
 
 
 def models_to_combine(plan: Plan, max_models: int) -> list[int]:
-    """The numbers of the models that are combined, ascending. Kaldi: get_model_combine_iters."""
+    """Return the numbers of the models that are combined, ascending. Kaldi: get_model_combine_iters."""
     num_iters = plan.num_iters
     first_count = min(int(plan.expanded_archives / plan.jobs_final / 2) + 1, num_iters // 2)
     if first_count > max_models:
@@ -117,7 +117,7 @@ def models_to_combine(plan: Plan, max_models: int) -> list[int]:
 # -- shrinkage ---------------------------------------------------------------------------------------------------------
 
 def proportional_shrink(amount: float, learning_rate: float) -> float:
-    """The factor of the parameters before an iteration, from --trainer.optimization.proportional-shrink."""
+    """Return the factor of the parameters before an iteration, from --trainer.optimization.proportional-shrink."""
     shrink = 1.0 - amount * learning_rate
     if shrink <= _LEAST_SHRINK:
         raise UsageError(f"--trainer.optimization.proportional-shrink={amount:g} with a learning rate of "
@@ -126,7 +126,7 @@ def proportional_shrink(amount: float, learning_rate: float) -> float:
     return shrink
 
 
-# A component line of nnet3-info, and inside it the mean derivatives of a nonlinearity and of those in an LSTM's cell.
+# Component lines of nnet3-info, with mean derivatives of a nonlinearity and of the parts of an LSTM cell.
 _TYPE = re.compile(r"^component name=\S+ type=(\w+?)Component\b")
 _MEAN_DERIVATIVE = re.compile(r"deriv-avg=\[[^=\]]+=\([^)]*\), mean=([-+0-9.e]+),")
 _PARTS = re.compile(r"\b\w+_(sigmoid|tanh)=\{(.*?)\}")
@@ -135,7 +135,7 @@ _SATURATING = ("Sigmoid", "Tanh", "LstmNonlinearity", "GruNonlinearity", "Output
 
 
 def saturation(info: str) -> float:
-    """How far the sigmoids and tanhs of a network are from their steep part: 0 not at all, 1 completely.
+    """Compute how saturated the sigmoids and tanhs of a network are: 0 not at all, 1 completely.
 
     ``info`` is what nnet3-info prints. The mean of 1 - (mean derivative)/(largest derivative); 0 if there is no
     such component with statistics. Kaldi: should_do_shrinkage.
@@ -156,7 +156,7 @@ def saturation(info: str) -> float:
 # -- dropout -----------------------------------------------------------------------------------------------------------
 
 class DropoutSchedule:
-    """``--trainer.dropout-schedule``: the dropout proportion of components as training goes on.
+    """Dropout proportions of components over the training (``--trainer.dropout-schedule``).
 
     ``[pattern=]v0,v1@x,…,vn`` items with blanks between: v0 at the start, vn at the end, v1 after the part x of the
     training (0.5 if not given), straight lines between. Raises UsageError if ``text`` is something else.
@@ -173,11 +173,11 @@ class DropoutSchedule:
             raise self._error(text, "it is empty")
 
     def proportions(self, fraction: float) -> list[tuple[str, float]]:
-        """(pattern of component names, dropout proportion) after the part ``fraction`` of the training."""
+        """Return (pattern of component names, dropout proportion) pairs after the part ``fraction`` of the training."""
         return [(pattern, _interpolated(knots, fraction)) for pattern, knots in self.items]
 
     def edits(self, fraction: float) -> str:
-        """The same as edits for nnet3-copy."""
+        """Return :meth:`proportions` as edits for nnet3-copy."""
         return ";".join(f"set-dropout-proportion name={pattern} proportion={value}"
                         for pattern, value in self.proportions(fraction))
 
@@ -224,7 +224,7 @@ def _interpolated(knots: list[tuple[float, float]], fraction: float) -> float:
 # -- minibatches and jobs ----------------------------------------------------------------------------------------------
 
 def halved_minibatch_size(text: str) -> str:
-    """Minibatch sizes of the first iteration: half of each, but at least 1; the sizes of examples stay.
+    """Halve minibatch sizes, for the first iteration, to at least 1; sizes of examples stay.
 
     ``256`` gives ``128``; ``128=64:32,16/256=40`` gives ``128=32:16,8/256=20``.
     """
@@ -236,7 +236,7 @@ def halved_minibatch_size(text: str) -> str:
 
 
 def accepted_jobs(objectives: Mapping[int, float]) -> tuple[list[int], int]:
-    """Which jobs' models are averaged, and the best job.
+    """Choose the jobs whose models are averaged, and the best job.
 
     ``objectives``: job -> objective per frame; NaN and infinity stand for none. Kaldi: get_successful_models.
     """
@@ -248,7 +248,7 @@ def accepted_jobs(objectives: Mapping[int, float]) -> tuple[list[int], int]:
 
 
 def presoftmax_prior_scale(counts: Sequence[float], power: float, smooth: float = 0.01) -> list[float]:
-    """Scales of the outputs before the softmax, 1 on average, from how often each class occurs.
+    """Compute scales of the outputs before the softmax, 1 on average, from counts of the classes.
 
     ``counts`` are used as whole numbers; ``smooth`` times their mean is added to each.
     """

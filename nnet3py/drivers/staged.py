@@ -1,6 +1,6 @@
-"""Work in a folder, done in stages by jobs; started again after any interruption, it goes on where it stopped.
+"""Work in a folder that is done in stages by jobs, and resumed after any interruption.
 
-:class:`StagedWork` is what the drivers that come before networks share; a subclass lists its steps.
+:class:`StagedWork` is the base of the drivers other than network training; a subclass lists its steps.
 """
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, ClassVar, NamedTuple
 
-from nnet3py.drivers.egs.maker import fingerprint
+from nnet3py.drivers.egs.make_egs import fingerprint
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.choice import make_executor
 from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.preparation_options import WorkOptions
+from nnet3py.drivers.jobs.executors import make_executor
+from nnet3py.drivers.staged_options import WorkOptions
 from nnet3py.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -26,18 +26,18 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Step(NamedTuple):
-    """One step: jobs that run side by side, and then a function in this process.
+    """Step of staged work: jobs that run at the same time, then a function in this process.
 
     Attributes
     ----------
-    stage : the ``--stage`` that begins with it
-    name : of its mark
-    title : what is shown
-    jobs : their logs have different names
-    action : what is done when they are complete
-    needs : files that must be there when it begins
-    leaves : files that nothing needs once it is complete
-    result : what it came to, to be shown; "" for nothing
+    stage : number for ``--stage``
+    name : name of the mark
+    title : text for log and terminal
+    jobs : jobs, whose logs have different names
+    action : function that is called after the jobs
+    needs : files that must exist before
+    leaves : files that are not needed afterwards, and are removed
+    result : function that returns a result to show, "" for none
     """
 
     stage: int
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class StagedWork(ABC):
-    """Work in ``options.dir``. :meth:`run` goes on where the folder stands.
+    """Base of work in ``options.dir``. :meth:`run` continues where the folder stands.
 
     Each job touches its mark, a file in ``.steps``, once what it wrote is complete. If a folder was begun with other
     options or data, nothing is done unless the user says by ``--stage`` where to begin.
@@ -59,8 +59,8 @@ class StagedWork(ABC):
     Parameters
     ----------
     options : of the driver
-    executor : runs the jobs, and is closed by whoever made it; None for what the options ask for
-    terminal : a stream to rewrite lines on; None to log a line a step
+    executor : executor of the jobs, which the caller closes; None: the one that the options ask for
+    terminal : stream to rewrite lines on; None: a log line for each step
     """
 
     models: ClassVar[str] = "mdl"
@@ -84,12 +84,12 @@ class StagedWork(ABC):
 
     @abstractmethod
     def steps(self) -> Sequence[Step]:
-        """All steps in their order, the same whenever they are asked for."""
+        """Return all steps in their order, the same whenever they are asked for."""
 
     @property
     @abstractmethod
     def product(self) -> Path:
-        """What is there in the end."""
+        """File that exists when the work is complete."""
 
     # -- the work ------------------------------------------------------------------------------------------------------
 
@@ -110,11 +110,11 @@ class StagedWork(ABC):
                     executor.close()
 
     def job(self, command: str, log: str) -> Job:
-        """A job with a log of that name."""
+        """Return a job with a log of that name."""
         return Job(command, self.folder.log(log))
 
     def log_value(self, log: str, pattern: str) -> str:
-        """The last match of a pattern's group in a log; "" if there is none."""
+        """Return the last match of a pattern's group in a log; "" if there is none."""
         try:
             text = self.folder.log(log).read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -195,5 +195,5 @@ class StagedWork(ABC):
 
 
 def fingerprints(paths: Iterable[Path]) -> Mapping[str, str]:
-    """The files' fingerprints, which change when the files do, by the file's name."""
+    """Return fingerprints of files by name, which change when the files do."""
     return {str(path): fingerprint(path) for path in paths}

@@ -1,7 +1,7 @@
-"""A training from start to final model: stages, iterations, what is done already, and what may be removed.
+"""Training from start to final model: stages, iterations, resumption, removal of old files.
 
-:class:`Training` is what all drivers share. A kind of training says in a subclass how its models are kept, which
-commands it runs, what comes before the first iteration and after the last; see :mod:`nnet3py.drivers.frame_level`.
+:class:`Training` is the base of all drivers. A subclass names the format of its models, its commands, and the stages
+before the first iteration and after the last; see :mod:`nnet3py.drivers.frame_level`.
 """
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 from nnet3py import system
 from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step, gpu_option
-from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
-from nnet3py.drivers.display import Display
+from nnet3py.drivers.diagnostics import Diagnostics, Display, read_job_logs, write_report
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.choice import make_executor
 from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.jobs.executors import make_executor
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
-from nnet3py.report.training_folder import COMMAND, EGS_INFO, FINISHED, PLAN
-from nnet3py.report.training_logs import TrainLog
+from nnet3py.report.training_logs import COMMAND, EGS_INFO, FINISHED, PLAN, TrainLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +34,14 @@ FIRST_STAGE = -100                  # before every stage
 
 
 class Stage(NamedTuple):
-    """A step before the iterations or after them.
+    """Stage before the iterations or after them.
 
-    ``number`` as Kaldi's drivers count; ``products`` are there if and only if it is done, None where ``run`` finds
-    that out by itself. ``run`` returns False if nothing was left to do.
+    Attributes
+    ----------
+    number : as Kaldi's drivers count
+    title : text for the log
+    run : does the work; returns False if nothing was left to do
+    products : files that exist if and only if the stage is complete; None: ``run`` finds out by itself
     """
 
     number: int
@@ -48,24 +50,24 @@ class Stage(NamedTuple):
     products: tuple[Path, ...] | None
 
     def is_done(self) -> bool:
-        """Whether all products are there."""
+        """Return whether all products are there."""
         return self.products is not None and all(path.exists() for path in self.products)
 
 
 class Training(ABC):
-    """One training. :meth:`run` goes on where its folder stands.
+    """Base of trainings. :meth:`run` continues where the folder stands.
 
     Parameters
     ----------
     options : of the driver
-    executor : runs the jobs, and is closed by whoever made it; None for what the options ask for
-    terminal : a stream to rewrite lines on; None to log a line an iteration
+    executor : executor of the jobs, which the caller closes; None: the one that the options ask for
+    terminal : stream to rewrite lines on; None: a log line for each iteration
     """
 
     name: ClassVar[str]
     models: ClassVar[ModelFiles]
     commands_class: ClassVar[type[FrameCommands]] = FrameCommands
-    report: ClassVar[tuple[str, str]]              # the table of accuracies: its file, and what it shows
+    report: ClassVar[tuple[str, str]]              # file of the table of accuracies, and kind of its values
 
     def __init__(self, options: CommonOptions, executor: Executor | None = None,
                  terminal: IO[str] | None = None) -> None:
@@ -79,7 +81,7 @@ class Training(ABC):
         self.plan: Plan
         self.commands: FrameCommands
         self.diagnostics: Diagnostics
-        self._redo = False                         # a stage was run, so that all later ones are
+        self._redo = False                         # a stage was run, so all later ones are run again
         self._record: dict[str, Any] = {}
         self._threads = 0
 
@@ -87,42 +89,42 @@ class Training(ABC):
 
     @abstractmethod
     def network(self) -> Network:
-        """The network's context."""
+        """Return the network's context."""
 
     @abstractmethod
     def stages_to_egs(self) -> list[Stage]:
-        """What comes first, up to making the examples."""
+        """Return the stages up to making the examples."""
 
     @abstractmethod
     def open_egs(self) -> EgsFolder:
-        """The examples, checked; Nnet3Error if they do not fit."""
+        """Open and check the folder of examples; Nnet3Error if they do not fit."""
 
     @abstractmethod
     def stages_to_model(self) -> list[Stage]:
-        """What comes between the examples and the first iteration; the last stage makes model 0."""
+        """Return the stages between the examples and the first iteration; the last one makes the initial model."""
 
     @abstractmethod
     def stages_to_final(self) -> list[Stage]:
-        """What comes after the last iteration; the last stage makes the final model."""
+        """Return the stages after the last iteration; the last one makes the final model."""
 
     @abstractmethod
     def diagnosed_at_end(self) -> str | None:
-        """The model, ``combined`` or ``final``, whose objectives are computed in the end; None for none."""
+        """Return the model, ``combined`` or ``final``, whose objectives are computed in the end; None for none."""
 
     def begin(self) -> None:
-        """Copy small files to the folder, and look at the data; on every start."""
+        """Check the data and copy small files to the folder, on every start."""
         return
 
     def objective(self, job: TrainLog) -> float:
-        """The objective by which jobs of an iteration are compared; NaN if it is not known."""
+        """Return the objective by which jobs of an iteration are compared; NaN if it is not known."""
         return job.objectives.get("output", float("nan"))
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
-        """The factor of the parameters before an iteration."""
+        """Return the factor of the parameters before an iteration."""
         return proportional_shrink(self.options.proportional_shrink, learning_rate)
 
     def make_plan(self, egs: EgsFolder) -> Plan:
-        """The numbers of the schedule."""
+        """Return the plan of the training: archives, iterations, learning rates."""
         options = self.options
         return Plan(egs.num_archives, self.commands.passes, options.num_epochs, options.num_jobs_initial,
                     options.num_jobs_final, options.num_jobs_step, options.initial_effective_lrate,
@@ -131,7 +133,7 @@ class Training(ABC):
     # -- the whole training --------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Train. Raises Nnet3Error if that is not possible; what is complete by then is kept."""
+        """Train; an Nnet3Error leaves complete iterations in the folder."""
         (self.folder.path / "log").mkdir(parents=True, exist_ok=True)
         with FolderLock(self.folder.path):
             self.folder.remove_temporary()
@@ -151,7 +153,7 @@ class Training(ABC):
                     self.executor.close()
 
     def _train(self, start: int | None) -> bool:
-        """Run the stages from ``start``, or those not done; True if none is left."""
+        """Run the stages from ``start``, or those that are not complete; return True if none is left."""
         self.begin()
         if not self._run_stages(self.stages_to_egs(), start):
             return False
@@ -174,7 +176,7 @@ class Training(ABC):
         return finished
 
     def _check_gpu(self) -> None:
-        """Without a GPU here, programs that ask for one would fail: let each take one where there is one."""
+        """Let jobs take a GPU where there is one, if this machine has none: programs that ask for one would fail."""
         if self.commands.gpu not in ("yes", "wait"):
             return
         reason = why_no_gpu()
@@ -192,7 +194,7 @@ class Training(ABC):
     # -- where to begin ------------------------------------------------------------------------------------------------
 
     def _starting_stage(self) -> int | None:
-        """The stage given by the user, or the first one in a new folder, or None: go on where the folder stands."""
+        """Return the stage to begin with: the user's, the first one in a new folder; None: continue where it stands."""
         now = {**self.options.binding(), **self._configs()}
         recorded = self.folder.recorded()
         changed = differences(recorded, now) if recorded is not None else []
@@ -219,13 +221,13 @@ class Training(ABC):
         return start
 
     def _forget(self, start: int) -> None:
-        """Remove what stages from ``start`` on make, before new options are recorded: it was made with the old ones."""
+        """Remove the products of stages from ``start`` on, which were made with old options."""
         needed = self.folder.model(start)
         if start > 0 and not self.folder.has_model(start) and start <= self.folder.last_model():
             raise UsageError(f"--stage={start} begins with {needed}, which is not there",
                              f"the last model is {self.folder.model(self.folder.last_model())}")
         self.folder.model("final").unlink(missing_ok=True)
-        for log in self.folder.log("x").parent.glob("compute_prob_*.[cf]*.log"):      # of models combined or final
+        for log in self.folder.log("x").parent.glob("compute_prob_*.[cf]*.log"):      # of the models combined and final
             log.unlink()
         if start <= self.folder.last_model():
             self.folder.model("combined").unlink(missing_ok=True)
@@ -240,7 +242,7 @@ class Training(ABC):
         self.folder.record(self._record)
 
     def _configs(self) -> dict[str, str]:
-        """A fingerprint of the network's configs."""
+        """Return a fingerprint of the network's configs."""
         import hashlib
 
         configs = {}
@@ -260,7 +262,7 @@ class Training(ABC):
         self._keep_record(**{EGS_INFO: now})
 
     def _run_stages(self, stages: Sequence[Stage], start: int | None) -> bool:
-        """Run stages that are wanted and not done; False if the user wants to stop there."""
+        """Run wanted stages; return False at --exit-stage."""
         for stage in stages:
             if self._stops_before(stage.number):
                 return False
@@ -294,7 +296,7 @@ class Training(ABC):
     # -- iterations ----------------------------------------------------------------------------------------------------
 
     def _run_iterations(self, first: int) -> bool:
-        """Train from iteration ``first`` on; False if the user wants to stop before the end."""
+        """Train from iteration ``first`` on; return False at --exit-stage."""
         num_iters = self.plan.num_iters
         self._keep_seed()
         display = Display(self.plan, self.terminal)
@@ -314,14 +316,14 @@ class Training(ABC):
         return True
 
     def step(self, iteration: int) -> Step:
-        """What the jobs of an iteration need to know."""
+        """Return the settings of an iteration."""
         rate = self.plan.learning_rate(iteration)
         edits = self.dropout.edits(self.plan.fraction(iteration)) if self.dropout else ""
         return Step(iteration, self.plan.jobs(iteration), self.plan.processed(iteration), rate,
                     self.shrink(iteration, rate), edits)
 
     def _iterate(self, step: Step, display: Display) -> None:
-        """From model I to model I + 1."""
+        """Train an iteration: model I becomes model I + 1."""
         iteration = step.iteration
         numbers = range(1, step.num_jobs + 1)
         self._say_threads(step.num_jobs)
@@ -350,14 +352,14 @@ class Training(ABC):
         display.end(step, logs, self.diagnostics.latest(iteration))
 
     def run_jobs(self, commands: dict[str, str], on_gpu: bool = False) -> None:
-        """Run commands side by side, each with a log of that name. Raises JobsFailed.
+        """Run commands at the same time, by names of their logs. Raises JobsFailed.
 
-        ``on_gpu``: a grid engine is asked for a GPU for each, if the user wants GPUs.
+        ``on_gpu``: a grid engine is asked for a GPU for each job, if the user wants GPUs.
         """
         asked = GPU_OPTIONS if on_gpu and gpu_option(self.options.use_gpu) in ("yes", "wait") else ()
         jobs = [Job(command, self.folder.log(name), asked) for name, command in commands.items()]
         for job in jobs:
-            job.log.unlink(missing_ok=True)      # a job that outlived a killed driver writes to the old one
+            job.log.unlink(missing_ok=True)      # a job that outlived a killed driver keeps writing to the old file
         self.executor.run(jobs)
 
     def _say_threads(self, num_jobs: int) -> None:
@@ -373,7 +375,7 @@ class Training(ABC):
         write_text(str(path), f"{self.options.srand}\n")
 
     def combined_models(self) -> list[int]:
-        """The numbers of the models that are combined into the final one; the last one without combination."""
+        """Return the numbers of the models that are combined into the final one; the last one without combination."""
         if not self.options.do_final_combination:
             return [self.plan.num_iters]
         return models_to_combine(self.plan, self.options.max_models_combine)
@@ -386,7 +388,7 @@ class Training(ABC):
             self.folder.model(number).unlink(missing_ok=True)
 
     def _clean_up_before(self, first: int) -> None:
-        """What the iterations before ``first`` had left to remove when they were interrupted."""
+        """Remove files that interrupted iterations before ``first`` left behind."""
         if first > 0:
             self.folder.remove_job_models(first - 1)
         kept = set(self.combined_models())
@@ -394,7 +396,7 @@ class Training(ABC):
             self._remove_model(number, kept)
 
     def _end(self) -> None:
-        """The report of accuracies, and removing what is not needed any more; may be repeated."""
+        """Write the report of accuracies and remove files that are not needed any more; may be repeated."""
         if self.has_report():
             write_report(self.folder, *self.report)
         if not self.options.cleanup:
@@ -409,12 +411,12 @@ class Training(ABC):
                 EgsFolder(made_here).remove()
 
     def has_report(self) -> bool:
-        """Whether the table of accuracies is written."""
+        """Return whether the table of accuracies is written."""
         return True
 
 
 def why_no_gpu() -> str | None:
-    """Why networks cannot be trained on a GPU of this machine; None if they can."""
+    """Return why networks cannot be trained on a GPU of this machine; None if they can."""
     from nnet3py.ops import get_ops
     from nnet3py.ops.device import unavailable_reason
 

@@ -5,51 +5,14 @@ An image is a matrix: rows are x, columns y and channel, the channel varying fas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.egs.options import ImageOptions
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.general import to_dense
 from nnet3py.random_sequence import CRandom
-
-FILL_MODES = ("nearest", "reflect")
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """Random changes to an image. Kaldi: ImageAugmentationConfig.
-
-    Attributes
-    ----------
-    num_channels : columns of one pixel
-    horizontal_flip_prob : probability that left and right change places
-    horizontal_shift, vertical_shift : the farthest shift, in widths and heights
-    rotation_degree : the largest angle
-    rotation_prob : probability that the image is turned
-    fill_mode : values outside the image: ``nearest`` pixel, or the image mirrored at its border pixels (``reflect``)
-    """
-
-    num_channels: int = 1
-    horizontal_flip_prob: float = 0.0
-    horizontal_shift: float = 0.0
-    vertical_shift: float = 0.0
-    rotation_degree: float = 0.0
-    rotation_prob: float = 0.0
-    fill_mode: str = "nearest"
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        if self.num_channels < 1:
-            raise UsageError(f"--num-channels={self.num_channels} must be 1 or more")
-        for name in ("horizontal_flip_prob", "horizontal_shift", "vertical_shift", "rotation_prob"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g} must lie between 0 and 1")
-        if not 0.0 <= self.rotation_degree <= 180.0:
-            raise UsageError(f"--rotation-degree={self.rotation_degree:g} must lie between 0 and 180")
-        if self.fill_mode not in FILL_MODES:
-            raise UsageError(f"Choices for --fill-mode are 'nearest' or 'reflect', got: {self.fill_mode}")
 
 
 class ImageAugmenter:

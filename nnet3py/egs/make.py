@@ -15,6 +15,7 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.egs.example import NnetExample, NnetIo
+from nnet3py.egs.options import SplitOptions
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, row_range
 from nnet3py.formats.posteriors import Posterior
@@ -27,50 +28,6 @@ logger = logging.getLogger(__name__)
 
 _SLACK = 1.9999                 # how much worse than the best a split may be and still be chosen
 _SECONDS_PER_FRAME = 0.01
-LONGEST_CHUNK = 10_000_000     # frames, more than a day of speech
-
-
-@dataclass(frozen=True)
-class SplitOptions:
-    """Options for cutting utterances. Kaldi: ExampleGenerationConfig.
-
-    Contexts at the beginning and the end of utterances are the same as elsewhere if they are -1. ``num_frames`` are the
-    chunk lengths in frames, the first one being the principal one; (-1,) leaves utterances whole.
-    """
-
-    left_context: int = 0
-    right_context: int = 0
-    left_context_initial: int = -1
-    right_context_final: int = -1
-    num_frames: tuple[int, ...] = (1,)
-    num_frames_overlap: int = 0
-    frame_subsampling_factor: int = 1
-
-    @classmethod
-    def parse(cls, num_frames: str, **others: int) -> SplitOptions:
-        """Return options with ``num_frames`` as typed, rounded up to multiples of the subsampling factor."""
-        factor = others.get("frame_subsampling_factor", 1)
-        try:
-            lengths = tuple(int(part) for part in num_frames.split(","))
-        except ValueError:
-            lengths = ()
-        if factor < 1:
-            raise Nnet3Error(f"Invalid value --frame-subsampling-factor={factor}", "it must be at least 1")
-        if lengths != (-1,):
-            if not lengths or min(lengths) <= 0 or max(lengths) > LONGEST_CHUNK:
-                raise Nnet3Error(f"Invalid option --num-frames={num_frames}", "expected -1 or a comma-separated list "
-                                 f"of numbers from 1 to {LONGEST_CHUNK}")
-            rounded = tuple(-(-length // factor) * factor for length in lengths)
-            if rounded != lengths:
-                logger.info("Rounding up --num-frames=%s to multiples of --frame-subsampling-factor=%d, to: %s",
-                            num_frames, factor, ",".join(map(str, rounded)))
-            lengths = rounded
-            if not 0 <= others.get("num_frames_overlap", 0) < lengths[0]:
-                raise Nnet3Error(f"Invalid value --num-frames-overlap={others['num_frames_overlap']}",
-                                 "it must be smaller than the first value of --num-frames")
-        if others.get("left_context", 0) < 0 or others.get("right_context", 0) < 0:
-            raise Nnet3Error("--left-context and --right-context must not be negative")
-        return cls(num_frames=lengths, **others)
 
 
 @dataclass

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nnet3py.feat.cmvn import accumulate_stats as accumulate_stats
     from nnet3py.feat.cmvn import empty_stats as empty_stats
     from nnet3py.feat.cmvn import normalize as normalize
-    from nnet3py.feat.cmvn_options import OnlineOptions as OnlineOptions
     from nnet3py.feat.frames import add_deltas as add_deltas
     from nnet3py.feat.frames import append_vector as append_vector
     from nnet3py.feat.frames import delta_filters as delta_filters
@@ -30,24 +29,25 @@ if TYPE_CHECKING:
     from nnet3py.feat.frames import splice as splice
     from nnet3py.feat.frames import subsample as subsample
     from nnet3py.feat.frames import transform as transform
+    from nnet3py.feat.options import OnlineOptions as OnlineOptions
+    from nnet3py.feat.options import RoomOptions as RoomOptions
+    from nnet3py.feat.options import VadOptions as VadOptions
     from nnet3py.feat.perturb import with_speed as with_speed
-    from nnet3py.feat.pitch import PitchOptions as PitchOptions
     from nnet3py.feat.pitch import compute_pitch as compute_pitch
     from nnet3py.feat.pitch import pitch_options as pitch_options
-    from nnet3py.feat.process_pitch import ProcessPitchOptions as ProcessPitchOptions
+    from nnet3py.feat.pitch_options import PitchOptions as PitchOptions
+    from nnet3py.feat.pitch_options import ProcessPitchOptions as ProcessPitchOptions
     from nnet3py.feat.process_pitch import process_pitch as process_pitch
     from nnet3py.feat.process_pitch import process_pitch_options as process_pitch_options
     from nnet3py.feat.resample import Resampler as Resampler
     from nnet3py.feat.resample import resample as resample
     from nnet3py.feat.reverberate import AddedSignal as AddedSignal
-    from nnet3py.feat.reverberate import RoomOptions as RoomOptions
     from nnet3py.feat.reverberate import reverberate as reverberate
     from nnet3py.feat.sdc import add_shifted_deltas as add_shifted_deltas
     from nnet3py.feat.special_cmvn import normalize_sliding as normalize_sliding
     from nnet3py.feat.speech import SpeechFeatures as SpeechFeatures
     from nnet3py.feat.speech import SpeechOptions as SpeechOptions
     from nnet3py.feat.speech import speech_options as speech_options
-    from nnet3py.feat.vad import VadOptions as VadOptions
     from nnet3py.feat.vad import voiced_frames as voiced_frames
 
 _PUBLIC = {
@@ -56,15 +56,15 @@ _PUBLIC = {
     "SpeechOptions": "nnet3py.feat.speech",
     "compute_pitch": "nnet3py.feat.pitch",
     "pitch_options": "nnet3py.feat.pitch",
-    "PitchOptions": "nnet3py.feat.pitch",
+    "PitchOptions": "nnet3py.feat.pitch_options",
     "process_pitch": "nnet3py.feat.process_pitch",
     "process_pitch_options": "nnet3py.feat.process_pitch",
-    "ProcessPitchOptions": "nnet3py.feat.process_pitch",
+    "ProcessPitchOptions": "nnet3py.feat.pitch_options",
     "empty_stats": "nnet3py.feat.cmvn",
     "accumulate_stats": "nnet3py.feat.cmvn",
     "normalize": "nnet3py.feat.cmvn",
     "OnlineNormalizer": "nnet3py.feat.cmvn",
-    "OnlineOptions": "nnet3py.feat.cmvn_options",
+    "OnlineOptions": "nnet3py.feat.options",
     "normalize_sliding": "nnet3py.feat.special_cmvn",
     "splice": "nnet3py.feat.frames",
     "delta_filters": "nnet3py.feat.frames",
@@ -77,13 +77,13 @@ _PUBLIC = {
     "transform": "nnet3py.feat.frames",
     "add_shifted_deltas": "nnet3py.feat.sdc",
     "voiced_frames": "nnet3py.feat.vad",
-    "VadOptions": "nnet3py.feat.vad",
+    "VadOptions": "nnet3py.feat.options",
     "resample": "nnet3py.feat.resample",
     "Resampler": "nnet3py.feat.resample",
     "with_speed": "nnet3py.feat.perturb",
     "reverberate": "nnet3py.feat.reverberate",
     "AddedSignal": "nnet3py.feat.reverberate",
-    "RoomOptions": "nnet3py.feat.reverberate",
+    "RoomOptions": "nnet3py.feat.options",
 }
 give_names(__name__, _PUBLIC, elsewhere(**{
     "mfcc fbank plp spectrogram compute_mfcc compute_fbank Mfcc Fbank MfccOptions FbankOptions":

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.options import OnlineOptions
 
 logger = logging.getLogger(__name__)
 

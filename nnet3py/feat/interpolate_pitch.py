@@ -1,45 +1,17 @@
 """Pitch where none was found: lines across the gaps, or the likeliest smooth curve. Kaldi: ``interpolate-pitch``."""
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
+from nnet3py.feat.pitch_options import InterpolationOptions
 from nnet3py.random_sequence import CRandom
 
 _UNVOICED = 100.0         # Hz, where no frame of a sound is voiced
 _BEYOND = 0.9             # of the nearest pitch, at a sound's unvoiced beginning or end
 _NOISE = 0.01             # of log-likelihoods, so that ties are not decided by the grid
-
-
-@dataclass(frozen=True)
-class InterpolationOptions:
-    """How the curve is found. Kaldi: PitchInterpolatorOptions.
-
-    Attributes
-    ----------
-    pitch_interval : Hz between the pitches that are told apart
-    interpolator_factor : the likelihood of any other pitch than the one measured; the less, the nearer the curve
-    max_voicing_prob : what a voicing of 1 counts
-    max_pitch_change_per_frame : Hz
-    """
-
-    pitch_interval: float = 4.0
-    interpolator_factor: float = 1.0e-05
-    max_voicing_prob: float = 0.9
-    max_pitch_change_per_frame: float = 10.0
-
-    def check(self) -> None:
-        """UsageError for values out of range."""
-        if not (0 < self.pitch_interval < 20 and 0 < self.interpolator_factor < 1 and 0.5 <= self.max_voicing_prob <= 1
-                and 2 * self.pitch_interval < self.max_pitch_change_per_frame < float("inf")):
-            raise UsageError(
-                f"--pitch-interval={self.pitch_interval:g} --interpolator-factor={self.interpolator_factor:g} "
-                f"--max-voicing-prob={self.max_voicing_prob:g} "
-                f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected 0 to 20, 0 to 1, 0.5 to "
-                "1, and more than twice the interval")
 
 
 class Interpolated(NamedTuple):

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.errors import Nnet3Error, NumericError, UsageError
-from nnet3py.feat.pitch_options import PITCH_OPTIONS
+from nnet3py.errors import Nnet3Error, NumericError
+from nnet3py.feat.pitch_options import PitchOptions
 from nnet3py.feat.resample import Resampler, lowpass_filter
-from nnet3py.option_fields import OptionValue
+from nnet3py.option_fields import OptionValue, with_values
 
 _LOOPS = "nnet3py.feat.pitch_loops"
 _correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
@@ -30,102 +29,7 @@ _meeting = Loop(_LOOPS, "meeting", "i2[,] i8[] i8")
 
 _AT_A_TIME = 1000          # frames
 _NEARLY = 0.01             # changes of the mean square that do not count, as part of the sum of both
-_MOST_STATES = 1 << 15
 _LEAST_ROOM = 64           # rows
-
-
-@dataclass(frozen=True)
-class PitchOptions:
-    """How pitch is found; defaults are Kaldi's.
-
-    Attributes
-    ----------
-    sample_frequency : samples a second of the sound
-    frame_length, frame_shift : of a window, and from one to the next, in milliseconds
-    preemphasis_coefficient : of the filter that raises high frequencies
-    min_f0, max_f0 : the lowest and the highest pitch that is looked for, in Hz
-    soft_min_f0 : the larger, the less likely are low pitches, in Hz; at most ``min_f0``
-    penalty_factor : the cost of changes of the pitch
-    lowpass_cutoff, resample_frequency : where the low-pass filter cuts off, in Hz, and samples a second after it
-    delta_pitch : the smallest relative change of the pitch that is told apart
-    nccf_ballast : the larger, the less count quiet frames
-    nccf_ballast_online : judge what is quiet by the sound up to a frame only
-    lowpass_filter_width, upsample_filter_width : zeros of the two filters on each side
-    frames_per_chunk : give whole sounds in pieces of so many frames, as when they are heard; 0: at once
-    simulate_first_pass_online : give each frame as it is first known
-    recompute_frame : the frame at which those before it are judged again by how loud the sound is
-    max_frames_latency : frames that may be waited for as long as their pitch is open
-    snip_edges : take only windows that lie within the sound
-    """
-
-    sample_frequency: float = 16000.0
-    frame_length: float = 25.0
-    frame_shift: float = 10.0
-    preemphasis_coefficient: float = 0.0
-    min_f0: float = 50.0
-    max_f0: float = 400.0
-    soft_min_f0: float = 10.0
-    penalty_factor: float = 0.1
-    lowpass_cutoff: float = 1000.0
-    resample_frequency: float = 4000.0
-    delta_pitch: float = 0.005
-    nccf_ballast: float = 7000.0
-    nccf_ballast_online: bool = False
-    lowpass_filter_width: int = 1
-    upsample_filter_width: int = 5
-    frames_per_chunk: int = 0
-    simulate_first_pass_online: bool = False
-    recompute_frame: int = 500
-    max_frames_latency: int = 0
-    snip_edges: bool = True
-
-    @property
-    def window(self) -> int:
-        """Samples of a window, after resampling."""
-        return int(self.resample_frequency * self.frame_length / 1000.0)
-
-    @property
-    def shift(self) -> int:
-        """Samples from one window to the next, after resampling."""
-        return int(self.resample_frequency * self.frame_shift / 1000.0)
-
-    def check(self) -> None:
-        """UsageError for values by which no pitch can be found."""
-        for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
-                     "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
-            _positive(name, getattr(self, name))
-        for name in ("soft_min_f0", "penalty_factor", "nccf_ballast", "frames_per_chunk", "recompute_frame",
-                     "max_frames_latency", "preemphasis_coefficient"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
-        if not self.min_f0 < self.max_f0:
-            raise UsageError(f"--min-f0={self.min_f0:g} --max-f0={self.max_f0:g}: expected a range of pitches")
-        if self.soft_min_f0 > self.min_f0:
-            raise UsageError(f"--soft-min-f0={self.soft_min_f0:g}: expected at most --min-f0, {self.min_f0:g}")
-        if not 2 * self.lowpass_cutoff < self.resample_frequency or self.lowpass_cutoff > self.sample_frequency / 2:
-            raise UsageError(f"--lowpass-cutoff={self.lowpass_cutoff:g}: expected less than half of "
-                             f"--resample-frequency={self.resample_frequency:g}, and at most half of "
-                             f"--sample-frequency={self.sample_frequency:g}")
-        if self.resample_frequency != int(self.resample_frequency) or (
-                self.sample_frequency != int(self.sample_frequency)):
-            raise UsageError(f"--sample-frequency={self.sample_frequency:g} "
-                             f"--resample-frequency={self.resample_frequency:g}: expected whole numbers")
-        if self.window < 2 or self.shift < 1:
-            raise UsageError(f"--frame-length={self.frame_length:g} --frame-shift={self.frame_shift:g}: expected two "
-                             f"samples or more, and one or more, of {self.resample_frequency:g} a second")
-        if self.delta_pitch >= 1 or not 2 < self.max_f0 < self.resample_frequency / 2:
-            raise UsageError(f"--delta-pitch={self.delta_pitch:g} --max-f0={self.max_f0:g}: expected less than 1, and "
-                             f"less than half of --resample-frequency, {self.resample_frequency / 2:g}")
-        if math.log(self.max_f0 / self.min_f0) / math.log1p(self.delta_pitch) > _MOST_STATES - 2:
-            raise UsageError(f"--delta-pitch={self.delta_pitch:g}: there would be more than {_MOST_STATES} pitches")
-        if self.simulate_first_pass_online and not self.frames_per_chunk:
-            raise UsageError("--simulate-first-pass-online needs --frames-per-chunk")
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected a positive number")
 
 
 def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
@@ -143,9 +47,7 @@ def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
     ------
     UsageError : values by which no pitch can be found
     """
-    given: dict[str, Any] = {field: values[setting.name] for field, setting in PITCH_OPTIONS.items()
-                             if setting.name in values}
-    options = PitchOptions(**given)
+    options = with_values(PitchOptions(), values)
     options.check()
     return options
 

@@ -5,67 +5,15 @@ Ghahremani et al. 2014. Kaldi: ``OnlineProcessPitch``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.feat.pitch import PitchOptions, PitchStream, Rows
-from nnet3py.feat.pitch_options import PROCESS_PITCH_OPTIONS
-from nnet3py.option_fields import OptionValue
+from nnet3py.feat.pitch import PitchStream, Rows
+from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
+from nnet3py.option_fields import OptionValue, with_values
 
 _SEED = 0                  # of the noise: the same for each sound
-
-
-@dataclass(frozen=True)
-class ProcessPitchOptions:
-    """What is made of pitch; defaults are Kaldi's. Contexts in frames.
-
-    Attributes
-    ----------
-    pitch_scale, pov_scale, pov_offset, delta_pitch_scale : factors of the normalized log pitch, of the feature of
-        voicing, what is added to that, and the factor of the change of the log pitch
-    delta_pitch_noise_stddev : how much noise is added to that change, before its factor
-    normalization_left_context, normalization_right_context : frames over which the mean is taken
-    delta_window : frames on each side by which the change is found
-    delay : frames by which everything comes later
-    add_pov_feature, add_normalized_log_pitch, add_delta_pitch, add_raw_log_pitch : which columns there are
-    """
-
-    pitch_scale: float = 2.0
-    pov_scale: float = 2.0
-    pov_offset: float = 0.0
-    delta_pitch_scale: float = 10.0
-    delta_pitch_noise_stddev: float = 0.005
-    normalization_left_context: int = 75
-    normalization_right_context: int = 75
-    delta_window: int = 2
-    delay: int = 0
-    add_pov_feature: bool = True
-    add_normalized_log_pitch: bool = True
-    add_delta_pitch: bool = True
-    add_raw_log_pitch: bool = False
-
-    @property
-    def dim(self) -> int:
-        """Columns of what is made."""
-        return sum((self.add_pov_feature, self.add_normalized_log_pitch, self.add_delta_pitch, self.add_raw_log_pitch))
-
-    def check(self) -> None:
-        """UsageError for values out of range."""
-        if not self.dim:
-            raise UsageError("nothing is to be made of pitch", "one of --add-pov-feature, --add-normalized-log-pitch, "
-                             "--add-delta-pitch and --add-raw-log-pitch must be true")
-        for name in ("normalization_left_context", "normalization_right_context", "delay", "delta_pitch_noise_stddev"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
-        if self.delta_window < 1:
-            raise UsageError(f"--delta-window={self.delta_window}: expected 1 or more")
-        for name in ("pitch_scale", "pov_scale", "pov_offset", "delta_pitch_scale"):
-            if not np.isfinite(getattr(self, name)):
-                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
 
 
 def process_pitch_options(values: Mapping[str, OptionValue]) -> ProcessPitchOptions:
@@ -83,9 +31,7 @@ def process_pitch_options(values: Mapping[str, OptionValue]) -> ProcessPitchOpti
     ------
     UsageError : values out of range
     """
-    given: dict[str, Any] = {field: values[setting.name] for field, setting in PROCESS_PITCH_OPTIONS.items()
-                             if setting.name in values}
-    options = ProcessPitchOptions(**given)
+    options = with_values(ProcessPitchOptions(), values)
     options.check()
     return options
 

@@ -6,12 +6,12 @@ Samples are of the range of 16 bits; an impulse response is given like them, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import NumericError, UsageError
+from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.formats.foreign_files import FULL_SCALE
 
 _BEFORE_PEAK, _AFTER_PEAK = 0.001, 0.05      # seconds of a response that count as early
@@ -33,24 +33,6 @@ class AddedSignal(NamedTuple):
     samples: np.ndarray
     snr: float
     start: float
-
-
-@dataclass(frozen=True)
-class RoomOptions:
-    """What the result is to be like.
-
-    Attributes
-    ----------
-    shift : begin at the peak of the impulse response and end with the input, instead of being longer
-    normalize : scale to the power of the input
-    volume : if not 0, a factor instead of normalizing
-    duration : if not 0, how many seconds: cut, or repeated
-    """
-
-    shift: bool = True
-    normalize: bool = True
-    volume: float = 0.0
-    duration: float = 0.0
 
 
 def convolve(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
@@ -157,24 +139,6 @@ def _add(sound: np.ndarray, rate: float, signal: AddedSignal, early_power: float
 
 
 # -- silence -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SilenceOptions:
-    """How silence is found and made; all in seconds.
-
-    Attributes
-    ----------
-    length : of what is appended
-    search : how much of the beginning and of the end is searched for the quietest piece
-    extract : length of a piece
-    shift : from one piece that is tried to the next
-    """
-
-    length: float = 5.0
-    search: float = 0.5
-    extract: float = 0.05
-    shift: float = 0.025
 
 
 def with_silence(samples: np.ndarray, rate: float, options: SilenceOptions) -> np.ndarray:

@@ -1,30 +1,12 @@
 """Which frames are voiced, by their energy. Kaldi: ``voice-activity-detection.h``."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-
-@dataclass(frozen=True)
-class VadOptions:
-    """Which frames are voiced.
-
-    Attributes
-    ----------
-    energy_threshold, energy_mean_scale : a frame is loud if its log-energy exceeds the first plus the second times the
-        utterance's mean
-    frames_context : frames before and after that are looked at
-    proportion_threshold : a frame is voiced if at least this part of them is loud
-    """
-
-    energy_threshold: float = 5.0
-    energy_mean_scale: float = 0.5
-    frames_context: int = 0
-    proportion_threshold: float = 0.6
+from nnet3py.feat.options import VadOptions
 
 
-def voiced_frames(features: np.ndarray, options: VadOptions = VadOptions()) -> np.ndarray:
+def voiced_frames(features: np.ndarray, options: VadOptions | None = None) -> np.ndarray:
     """Which frames are voiced, by their energy. Kaldi: ComputeVadEnergy.
 
     Parameters
@@ -36,6 +18,7 @@ def voiced_frames(features: np.ndarray, options: VadOptions = VadOptions()) -> n
     -------
     float32 (frames,), 1 for a frame that is voiced, else 0
     """
+    options = options or VadOptions()
     energy, count = features[:, 0], len(features)
     threshold = options.energy_threshold
     if options.energy_mean_scale != 0 and count:

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import make_training_graph, with_transition_costs, word_line
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
@@ -38,7 +39,8 @@ from nnet3py.network.inference import prepare_for_test
 from nnet3py.recognition.aligning import alignment_graph, best_alignment, graph_of_words
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst_file
 

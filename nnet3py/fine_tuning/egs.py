@@ -11,7 +11,8 @@ import numpy as np
 
 from nnet3py.chain.den_fst import make_den_fst
 from nnet3py.chain.normalization import normalization_fst
-from nnet3py.chain.phone_lm import PhoneLmEstimator, PhoneLmOptions
+from nnet3py.chain.options import PhoneLmOptions
+from nnet3py.chain.phone_lm import PhoneLmEstimator
 from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.drivers.egs.data_folder import read_list, write_list
 from nnet3py.drivers.egs.make_chain_egs import make_chain_egs

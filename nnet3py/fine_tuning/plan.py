@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from nnet3py.drivers.options import HARMLESS, opt
-from nnet3py.drivers.preparation_options import WorkOptions
+from nnet3py.drivers.staged_options import WorkOptions
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
 
 LAYERS = ("last", "upper", "lower", "all")
 UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
@@ -89,26 +89,26 @@ class Requirements:
 class FineTuneOptions(WorkOptions):
     """All options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
 
-    dir: str = opt("work-dir", "", "Folder for logs and what is needed on the way; blank: OUT.work", effect=HARMLESS)
-    model: str = opt("model", "", "The model folder, of any layout that transcribe takes", effect=HARMLESS)
+    dir: str = opt("work-dir", "", "Folder for logs and what is needed on the way; blank: OUT.work", harmless=True)
+    model: str = opt("model", "", "The model folder, of any layout that transcribe takes", harmless=True)
     data: str = opt("data", "", "Data folder of Kaldi, folder of sounds with a text file each, or table (csv, tsv, "
-                    "jsonl) of file and text", effect=HARMLESS)
-    out: str = opt("out", "", "The new model folder", effect=HARMLESS)
-    check_only: bool = opt("check", False, "Only look at model and data, and say what can be done", effect=HARMLESS)
+                    "jsonl) of file and text", harmless=True)
+    out: str = opt("out", "", "The new model folder", harmless=True)
+    check_only: bool = opt("check", False, "Only look at model and data, and say what can be done", harmless=True)
 
     held_out_data: str | None = opt("held-out-data", None, "Data that decide when training stops and are scored before "
-                                    "and after; blank: a part of the data", effect=HARMLESS)
+                                    "and after; blank: a part of the data", harmless=True)
     held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several")
     old_data: str | None = opt("old-data", None, "Speech and text like those that the model was made for, of many "
-                               "speakers: trained on beside the new data, so that less is forgotten", effect=HARMLESS)
+                               "speakers: trained on beside the new data, so that less is forgotten", harmless=True)
     old_test: str | None = opt("old-test", None, "Data like those that the model was made for: scored before and "
-                               "after, so that forgetting is seen", effect=HARMLESS)
+                               "after, so that forgetting is seen", harmless=True)
     max_forgetting: float = opt("max-forgetting", 0.1, "Per cent (absolute) by which the word error rate on --old-test "
                                 "may rise: the parameters go back towards the old ones as far as that needs; with "
-                                "more, the old model stays")
+                                "more, the old model stays", least=0)
     speaker_column: str = opt("speaker-column", "speaker", "Column of a table that names the speaker, if it is there")
-    min_seconds: float = opt("min-seconds", 0.3, "Shorter utterances are set aside")
-    max_seconds: float = opt("max-seconds", 40.0, "Longer utterances are set aside")
+    min_seconds: float = opt("min-seconds", 0.3, "Shorter utterances are set aside", least=0)
+    max_seconds: float = opt("max-seconds", 40.0, "Longer utterances are set aside", least=0)
     allow_upsample: bool = opt("allow-upsample", False, "Take sound with a lower rate than the model's, too")
     max_unknown: float = opt("max-unknown", 0.3, "Part of all words that the model may not know before the text is "
                              "taken for one of another language")
@@ -117,27 +117,25 @@ class FineTuneOptions(WorkOptions):
                              "model's lexicon; spell: by spelling where there is none, too; leave-out: utterances with "
                              "them are set aside")
     lexicon: str | None = opt("lexicon", None, "Lexicon (WORD PHONE ...) with the phones of the model, for new words",
-                              effect=HARMLESS)
+                              harmless=True)
     lm_text: str | None = opt("lm-text", None, "Sentences, one per line, for the language model, beside those of the "
-                              "data", effect=HARMLESS)
+                              "data", harmless=True)
     lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model, beside the old one's")
-    lm_order: int = opt("lm-order", 3, "Order of language models that are estimated")
+    lm_order: int = opt("lm-order", 3, "Order of language models that are estimated", least=1)
 
     layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; lower: the lower "
                       "half, which learns voices and rooms and forgets least; all: all, the lower ones more slowly")
-    learning_rate: float = opt("learning-rate", 0.0, "Learning rate at first; 0: chosen by held-out data")
-    num_epochs: float = opt("num-epochs", 2.0, "Passes over the data, at most")
-    l2_old: float = opt("l2-old", 0.01, "Strength of the pull towards the old parameters")
+    learning_rate: float = opt("learning-rate", 0.0, "Learning rate at first; 0: chosen by held-out data", least=0)
+    num_epochs: float = opt("num-epochs", 2.0, "Passes over the data, at most", least=0)
+    l2_old: float = opt("l2-old", 0.01, "Strength of the pull towards the old parameters", least=0)
     speed_perturb: bool = opt("speed-perturb", True, "Also train on copies at 0.9 and 1.1 times the speed")
     volume_perturb: bool = opt("volume-perturb", True, "Change the volume at random")
     minibatch_size: str = opt("minibatch-size", "32,16,8", "Chunks per minibatch")
     srand: int = opt("srand", 0, "Seed of all random choices")
-    nj: int = opt("nj", 2, "Jobs side by side", effect=HARMLESS)
-    use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", effect=HARMLESS)
+    nj: int = opt("nj", 2, "Jobs side by side", harmless=True, least=1)
+    use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", harmless=True)
 
     folders: ClassVar[tuple[str, ...]] = ("dir",)
-    least: ClassVar[dict[str, float]] = {**WorkOptions.least, "min_seconds": 0, "max_seconds": 0, "learning_rate": 0,
-                                         "num_epochs": 0, "l2_old": 0, "max_forgetting": 0, "lm_order": 1}
 
     def check(self) -> None:
         """UsageError if a value cannot be used, or a required one is missing. Fills in ``dir``."""

@@ -17,8 +17,8 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.scoring import Scored, score
 from nnet3py.io.streams import read_lines, write_text
-from nnet3py.report.html_page import list_of, page, table_of
 from nnet3py.report.tables import table
+from nnet3py.report.training_page import list_of, page, table_of
 
 Rows = Sequence[Sequence[object]]
 

@@ -15,11 +15,11 @@ from typing import IO, Any, ClassVar
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.components.updatable import UpdatableComponent
-from nnet3py.drivers.chain_commands import ChainCommands
-from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.chain_training import ChainTraining
+from nnet3py.drivers.commands import ChainCommands
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.training import Stage
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning.egs import NO_NORMALIZATION

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.gaussians.accumulators import MEANS, VARIANCES, WEIGHTS, GmmStats
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.full_gmm import FullGmm
+from nnet3py.gaussians.options import DiagOptions, FullOptions
 from nnet3py.gaussians.posteriors import log_likelihoods, log_sum
 from nnet3py.gaussians.symmetric import unpacked
 from nnet3py.random_sequence import CRandom, float32
@@ -25,27 +25,6 @@ _SPLIT_PERTURBATION = 0.1
 _NO_DATA = 1.0e-10                 # frames, and the weight of a Gaussian that has no data
 _FRAMES_PER_GAUSSIAN = 10          # at least, to begin with
 _BLOCK = 2000                      # frames whose posteriors are computed at a time: they stay in the processor's caches
-
-
-@dataclass(frozen=True)
-class DiagOptions:
-    """A Gaussian needs more than ``min_occupancy`` frames, and ``min_weight`` of all; otherwise it is removed."""
-
-    min_weight: float = 1.0e-5
-    min_occupancy: float = 10.0
-    min_variance: float = 0.001
-    remove_low_count: bool = True
-
-
-@dataclass(frozen=True)
-class FullOptions:
-    """As for diagonal covariances; eigenvalues are floored to ``variance_floor``, and the largest / max_condition."""
-
-    min_weight: float = 1.0e-5
-    min_occupancy: float = 100.0
-    variance_floor: float = 0.001
-    max_condition: float = 1.0e4
-    remove_low_count: bool = True
 
 
 class Estimated(NamedTuple):

@@ -14,8 +14,8 @@ from nnet3py.inspection.summary import HEADINGS, Summary, summary
 from nnet3py.network.nnet import Nnet
 from nnet3py.recognition.results import Result
 from nnet3py.report.draw_network import draw_network
-from nnet3py.report.html_page import table_of
 from nnet3py.report.tables import bytes_text
+from nnet3py.report.training_page import table_of
 from nnet3py.training.train import COLUMNS, History
 
 

@@ -13,7 +13,7 @@ from nnet3py.inspection.model import network_facts
 from nnet3py.network.model_file import AnyModelOrFile, network_or_file
 from nnet3py.network.structure import ComponentNode, DimRangeNode, component_arrays, component_form
 from nnet3py.provided import Shown
-from nnet3py.report.network_units import node_units, own_offsets
+from nnet3py.report.draw_network import node_units, own_offsets
 from nnet3py.report.tables import table
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from nnet3py.ivectors.online import OnlineIvectors as OnlineIvectors
     from nnet3py.ivectors.online import OnlineModels as OnlineModels
     from nnet3py.ivectors.online import ivectors_of_posteriors as ivectors_of_posteriors
+    from nnet3py.ivectors.options import EstimationOptions as EstimationOptions
+    from nnet3py.ivectors.options import StatsOptions as StatsOptions
     from nnet3py.ivectors.plda import Plda as Plda
     from nnet3py.ivectors.plda import PldaTraining as PldaTraining
-    from nnet3py.ivectors.training import EstimationOptions as EstimationOptions
     from nnet3py.ivectors.training import ExtractorStats as ExtractorStats
-    from nnet3py.ivectors.training import StatsOptions as StatsOptions
     from nnet3py.ivectors.training import estimate as estimate
     from nnet3py.ivectors.vectors import EqualErrorRate as EqualErrorRate
     from nnet3py.ivectors.vectors import Lda as Lda
@@ -40,9 +40,9 @@ _PUBLIC = {
     "AdaptationState": "nnet3py.ivectors.online",
     "ivectors_of_posteriors": "nnet3py.ivectors.online",
     "ExtractorStats": "nnet3py.ivectors.training",
-    "StatsOptions": "nnet3py.ivectors.training",
+    "StatsOptions": "nnet3py.ivectors.options",
     "estimate": "nnet3py.ivectors.training",
-    "EstimationOptions": "nnet3py.ivectors.training",
+    "EstimationOptions": "nnet3py.ivectors.options",
     "Plda": "nnet3py.ivectors.plda",
     "PldaTraining": "nnet3py.ivectors.plda",
     "linear_discriminants": "nnet3py.ivectors.vectors",

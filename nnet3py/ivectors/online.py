@@ -15,13 +15,13 @@ from nnet3py.cached_property import cached_property
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer, empty_stats
-from nnet3py.feat.cmvn_options import OnlineOptions
 from nnet3py.feat.frames import splice, transform
+from nnet3py.feat.options import OnlineOptions
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.posteriors import Chosen, log_likelihoods, pruned_posteriors
 from nnet3py.ivectors.extractor import IvectorExtractor, check_dimensions, check_online, check_posterior
-from nnet3py.ivectors.online_settings import OnlineSettings
+from nnet3py.ivectors.options import OnlineSettings
 
 logger = logging.getLogger(__name__)
 

@@ -12,27 +12,10 @@ from nnet3py.gaussians.symmetric import packed, unpacked
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.ivectors.eigen import symmetric_eigen
 from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, UtteranceTerms, objective_of
+from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.random_sequence import CRandom
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class StatsOptions:
-    """What is gathered of each utterance.
-
-    Attributes
-    ----------
-    update_variances : what new variances are estimated from
-    compute_auxf : the auxiliary function, for logs
-    num_samples_for_weights : i-vectors that are drawn for each utterance, for weights that depend on them
-    cache_size : how many utterances may wait, to be added together
-    """
-
-    update_variances: bool = True
-    compute_auxf: bool = True
-    num_samples_for_weights: int = 10
-    cache_size: int = 100
 
 
 @dataclass
@@ -214,22 +197,6 @@ def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribut
         total += float(gamma @ np.log(extractor.weights[used]))
     depends = objective_of(extractor, stats, distribution.mean, distribution.covariance, terms)
     return total + depends.acoustic + depends.prior
-
-
-@dataclass(frozen=True)
-class EstimationOptions:
-    """How an extractor is estimated.
-
-    Attributes
-    ----------
-    variance_floor_factor : the floor of variances, a part of the mean variance
-    gaussian_min_count : frames that a Gaussian needs to be changed
-    diagonalize : whether the prior's axes are chosen anew
-    """
-
-    variance_floor_factor: float = 0.1
-    gaussian_min_count: float = 100.0
-    diagonalize: bool = True
 
 
 def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: EstimationOptions) -> IvectorExtractor:

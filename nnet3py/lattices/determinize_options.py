@@ -1,8 +1,9 @@
-"""Options of lattice determinization. Light."""
+"""Options of determinizing lattices and of composing them with language models. Light."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnet3py.errors import Nnet3Error
 from nnet3py.option_fields import opt
 
 DELTA = 1.0 / 1024.0               # Kaldi's kDelta
@@ -38,3 +39,25 @@ class PhoneDeterminizeOptions:
     phone_determinize: bool = opt("phone-determinize", True, "Determinize on phones and words first, which is faster")
     word_determinize: bool = opt("word-determinize", True, "Determinize on words; false: only on phones")
     minimize: bool = opt("minimize", False, "Merge equal states after determinizing")
+
+
+@dataclass(frozen=True)
+class PrunedCompositionOptions:
+    """Limits of composing a lattice with a language model. Kaldi: ComposeLatticePrunedOptions.
+
+    Attributes
+    ----------
+    initial_num_arcs : number of arcs at which costs are computed again for the first time
+    """
+
+    beam: float = opt("lattice-compose-beam", 6.0, "How much worse than the best one a path may be")
+    max_arcs: int = opt("max-arcs", 100000, "The largest number of arcs in a result")
+    growth_ratio: float = opt("growth-ratio", 1.5,
+                              "Costs are computed again when there are that many times as many arcs")
+    initial_num_arcs: int = 100
+
+    def __post_init__(self) -> None:
+        """Raise Nnet3Error for invalid values."""
+        if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
+            raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
+                             f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")

@@ -11,16 +11,16 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError
 from nnet3py.fst.const_arpa import ConstArpa
 from nnet3py.io.object_files import read_object
 from nnet3py.lattices.composition import ComposedArcs, composed_lattice
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.states import arc_costs, final_costs, top_sorted
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
@@ -193,30 +193,6 @@ _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4
 _END = -1                        # stands for the end among the arcs of a state
 _LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # arcs, and words from them on, that a model may prepare for
 _DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that one is found soon
-
-
-@dataclass(frozen=True)
-class PrunedCompositionOptions:
-    """Limits of a pruned composition (Kaldi: ComposeLatticePrunedOptions).
-
-    Attributes
-    ----------
-    beam : float, nats by which a path may be worse than the best one
-    max_arcs : int, most arcs, once a complete path was found
-    growth_ratio : float; costs are computed again when there are that many times as many arcs
-    initial_num_arcs : int, number of arcs after which costs are computed again first
-    """
-
-    beam: float = 6.0
-    max_arcs: int = 100000
-    growth_ratio: float = 1.5
-    initial_num_arcs: int = 100
-
-    def __post_init__(self) -> None:
-        """Raise Nnet3Error for invalid values."""
-        if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
-            raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
-                             f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")
 
 
 class _Composed:

@@ -21,12 +21,15 @@ what its options say: they are declared once, for commands as well (``nnet3py/op
 ``sound.py`` reads. ``results.py``: ``Result`` with words, times, confidences, alternatives and the lattice.
 ``scheduler.py``: ``BatchScheduler``, threads that decode many such streams. What streams in several threads, whoever's,
 need of the network at the same moment is computed together (``LoopedComputer.compute_chunks``).
+Files of sound: ``transcribing.py`` makes a ``Transcript`` (``transcript.py``) of one, and keeps what is done of a long
+one by ``stream_state.py``; ``batch.py`` has many of them transcribed, and appends results to a file.
 Whole utterances: ``aligning.py``, where a known text is in a sound, and ``decode_arrays.py``, words of log-likelihoods
 or features.
 
 The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
 of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
 client may ask, ``served_models.py`` has the models by name and reads them again, ``server_metrics.py`` counts,
+``server_board.py`` shows the processes of a server what each of them has counted,
 ``server_http.py`` answers plain HTTP and gives the page ``server_page.html``. Streams are decoded behind the interface
 ``stream_threads.StreamService``, by the scheduler, so that nobody waits for someone else's sound.
 """

@@ -19,7 +19,8 @@ from nnet3py.cached_property import cached_property
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.config_line import did_you_mean
-from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
+from nnet3py.decoding.decoder import Decoded, Decoder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.lookahead_graph import LookaheadGraph, relabeled
 from nnet3py.decoding.spelling import Spelling
 from nnet3py.decoding.symbols import SymbolTable
@@ -33,7 +34,8 @@ from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph, read_phrase_graph
 from nnet3py.recognition.results import aligner
-from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.runtime.options import ComputeOptions
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_text import read_fst_file
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.ivectors.clustering import agglomerate_in_parts
 from nnet3py.ivectors.plda import dense_ratios
 from nnet3py.recognition.front_end import Sounds, read_sound, speech_frames
 from nnet3py.recognition.results import Result, Word
 from nnet3py.recognition.speaker import SpeakerModel
+from nnet3py.recognition.stream_options import DiarizationOptions
+from nnet3py.recognition.transcript import words_of_speakers
 
 _FRAME_SHIFT = 0.01            # seconds, of the frames by which speech is found
 _TARGET_ENERGY = 0.5           # of the variance of a recording's vectors that PLDA looks at; Kaldi's default
@@ -41,38 +41,8 @@ class Turn(NamedTuple):
     speaker: str
 
 
-@dataclass(frozen=True)
-class DiarizationOptions:
-    """How speakers are told apart.
-
-    Attributes
-    ----------
-    window, shift : seconds of speech for one vector, and from one to the next
-    threshold : how alike vectors of one speaker are at least: a cosine, or a log-likelihood ratio by PLDA; None: 0.5,
-        or 0 by PLDA
-    num_speakers : how many there are; 0: as many as the threshold gives
-    max_pause : shorter pauses, in seconds, do not end a turn
-    min_speech : shorter speech, in seconds, is passed over
-    """
-
-    window: float = 1.5
-    shift: float = 0.75
-    threshold: float | None = None
-    num_speakers: int = 0
-    max_pause: float = 0.3
-    min_speech: float = 0.2
-
-    def check(self) -> None:
-        """UsageError for values that make no sense."""
-        if not 0.1 <= self.window <= 60.0 or not 0.0 < self.shift <= self.window:
-            raise UsageError(f"window={self.window:g} and shift={self.shift:g}: expected 0.1 to 60 seconds, and a "
-                             "shift above 0 that is no longer")
-        if self.num_speakers < 0 or self.max_pause < 0.0 or self.min_speech < 0.0:
-            raise UsageError("num_speakers, max_pause and min_speech must not be below 0")
-
-
 def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: float | None = None,
-            options: DiarizationOptions = DiarizationOptions(), *, channel: int | None = None) -> list[Turn]:
+            options: DiarizationOptions | None = None, *, channel: int | None = None) -> list[Turn]:
     """Who spoke when in a sound.
 
     Parameters
@@ -80,7 +50,7 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
     model : the folder of a speaker model (mfcc.conf, final.ext.raw, mean.vec, transform.mat, and plda if it has one),
         or what was read of it
     sound, rate, channel : as :func:`nnet3py.features` takes them
-    options : of finding speech and of clustering
+    options : of finding speech and of clustering; None: defaults
 
     Returns
     -------
@@ -91,6 +61,7 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
     UsageError : options out of range
     Nnet3Error : the folder lacks files; the sound is no sound
     """
+    options = options or DiarizationOptions()
     options.check()
     if not isinstance(model, SpeakerModel):
         model = SpeakerModel.read(model)
@@ -154,21 +125,18 @@ def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tupl
 
 
 def with_speakers(result: Result, turns: Sequence[Turn]) -> Result:
-    """A result whose segments end where another speaker begins, each with its ``speaker_name``.
+    """Return a result whose segments end where another speaker begins, each with its ``speaker_name``.
 
     A word belongs to the turn with which it shares most time, or else to the one that is nearest.
     """
-    segments = []
-    for segment in result.segments:
-        speakers = [_speaker_of(word, turns) for word in segment.words]
-        for name, group in groupby(zip(speakers, segment.words, strict=True), key=itemgetter(0)):
-            words = tuple(word for _, word in group)
-            segments.append(replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name,
-                                    _segments=()))
+    segments = [replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name, _segments=())
+                for segment in result.segments
+                for name, words in words_of_speakers(segment.words, lambda word: speaker_of(word, turns))]
     return replace(result, _segments=tuple(segments))
 
 
-def _speaker_of(word: Word, turns: Sequence[Turn]) -> str:
+def speaker_of(word: Word, turns: Sequence[Turn]) -> str:
+    """Return the name of a word's speaker, by turns; empty if there are none."""
     return max(turns, key=lambda turn: min(turn.end, word.end) - max(turn.start, word.start)).speaker if turns else ""
 
 

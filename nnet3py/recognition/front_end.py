@@ -12,12 +12,13 @@ from nnet3py import option_file
 from nnet3py.advice import arguments_elsewhere
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.feat.options import VadOptions
 from nnet3py.feat.pitch import compute_pitch, pitch_options
 from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
 from nnet3py.feat.resample import resample
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.feat.speech_options import KIND_OPTIONS, conf_settings
-from nnet3py.feat.vad import VadOptions, voiced_frames
+from nnet3py.feat.vad import voiced_frames
 from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
@@ -30,7 +31,8 @@ from nnet3py.recognition.recognizer import folder_pipeline
 from nnet3py.recognition.samples import Block, samples_of
 from nnet3py.recognition.sound import open_sound
 from nnet3py.recognition.speaker import SpeakerModel
-from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
+from nnet3py.runtime.options import XvectorOptions
+from nnet3py.runtime.xvectors import XvectorComputer
 
 PITCH, RAW_PITCH = "pitch", "raw-pitch"
 KINDS = (*KIND_OPTIONS, PITCH, RAW_PITCH)

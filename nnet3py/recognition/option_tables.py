@@ -9,10 +9,10 @@ from typing import Any
 
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.feat.cmvn_options import OnlineOptions
-from nnet3py.feat.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
+from nnet3py.feat.options import OnlineOptions
+from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.feat.speech_options import OUTPUT_FORMAT, conf_settings
-from nnet3py.ivectors.online_settings import OnlineSettings
+from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import Setting, defaults, settings_of, with_values
 from nnet3py.recognition.stream_options import EndpointOptions, SilenceWeightingOptions
@@ -50,7 +50,7 @@ PIPELINE_SETTINGS = (
     Setting("online-pitch-config", "", "Options file of compute-and-process-kaldi-pitch-feats, for --add-pitch"),
     Setting("ivector-extraction-config", "", "Options file of ivector-extract-online2, for a network with i-vectors"),
     *settings_of(SilenceWeightingOptions, _WEIGHTING))
-PITCH_SETTINGS = (*PITCH_OPTIONS.values(), *PROCESS_PITCH_OPTIONS.values())
+PITCH_SETTINGS = (*settings_of(PitchOptions), *settings_of(ProcessPitchOptions))
 CMVN_SETTINGS = settings_of(OnlineOptions)
 _SPLICE_NAMES = ("left-context", "right-context")
 SPLICE_SETTINGS = tuple(setting for setting in settings_of(OnlineSettings) if setting.name in _SPLICE_NAMES)

@@ -8,7 +8,7 @@ import numpy as np
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer
-from nnet3py.feat.cmvn_options import OnlineOptions
+from nnet3py.feat.options import OnlineOptions
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.ivectors.online import AdaptationState, OnlineModels
 from nnet3py.recognition.feature_stream import FeatureStream, PitchSettings

@@ -14,7 +14,7 @@ from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels
-from nnet3py.ivectors.online_settings import OnlineSettings
+from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.option_fields import field_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.feature_stream import PitchSettings

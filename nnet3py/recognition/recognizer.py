@@ -4,8 +4,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.runtime.looped import LoopedComputer
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +124,11 @@ class Recognizer(Advising):
         what it raises. The other parameters are those of the class.
         """
         return cls(find_model(lang, name), graph, options=options, device=device, speaker_model=speaker_model)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the state of its streams can be kept (:mod:`~nnet3py.recognition.stream_state`): not on a GPU."""
+        return isinstance(self.looped._states.buffer, np.ndarray)
 
     @property
     def endpoint_options(self) -> EndpointOptions:
@@ -271,6 +279,47 @@ class Recognizer(Advising):
                 return Result.joined(_segments(stream, sound.blocks()))
         stream = self.stream(sample_rate, phrases=phrases, boost=boost, endpointing=endpointing)
         return Result.joined(_segments(stream, [sound]))
+
+    def transcribe_files(self, sounds: Iterable[str | os.PathLike[str]], *, num_jobs: int = 1,
+                         results: str | os.PathLike[str] | None = None, channel: int | None = None,
+                         endpointing: bool = True, phrases: Sequence[str] = (),
+                         boost: Mapping[str, float] | None = None) -> Iterator[Transcript]:
+        """Transcribe files of sound, and yield a transcript of each; what a file lacks is its transcript's ``error``.
+
+        Parameters
+        ----------
+        sounds : files, and folders, all of whose files of sound are meant
+        num_jobs : files at a time, in threads of this process; ``nnet3py transcribe --num-jobs`` shares them among
+            processes, which is faster where the network is small
+        results : file to which transcripts are appended as JSON lines when they are done. Files that it has for this
+            model are left out, and a long file goes on at most two minutes before where it was: so the same call does
+            the rest of what was interrupted. None: transcripts are only yielded
+        channel, endpointing, phrases, boost : as for :meth:`transcribe`
+
+        Transcripts are yielded in the order of the sounds; with ``results``, as they are done. Raises UsageError for
+        files and folders that are not there, Nnet3Error if another process writes ``results``.
+        """
+        from contextlib import nullcontext
+        from functools import partial
+
+        from nnet3py.recognition.batch import ResultsFile, here, in_order, in_threads
+        from nnet3py.recognition.sound_list import find_sounds
+        from nnet3py.recognition.transcribing import SoundOptions, model_name, transcribe_sound
+
+        if num_jobs < 1:
+            raise UsageError(f"num_jobs={num_jobs}: expected 1 or more")
+        waiting = find_sounds([os.fspath(sound) for sound in sounds], names_differ=False)
+        with ResultsFile(os.fspath(results), model_name(self.folder)) if results else nullcontext() as file:
+            if file is not None:
+                waiting = file.waiting(waiting)
+            wanted = SoundOptions(channel, endpointing, tuple(phrases), dict(boost or {}),
+                                  kept="" if file is None else file.kept)
+            run = here if num_jobs == 1 else in_threads(num_jobs)
+            done = run(partial(transcribe_sound, self, wanted), waiting, lambda sound, seconds, duration: None)
+            for sound, transcript in in_order(waiting, done) if file is None else done:
+                if file is not None and not transcript.error:
+                    file.add(sound, transcript)
+                yield transcript
 
 
 def folder_pipeline(folder: ModelFolder) -> PipelineModels:

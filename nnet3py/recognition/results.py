@@ -15,9 +15,10 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.composition import Composer, concatenation
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.paths import best_paths, path_of
 from nnet3py.lattices.phone_alignment import Alignment
-from nnet3py.lattices.pruned_composition import ConstArpaLm, PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.word_errors import minimum_bayes_risk

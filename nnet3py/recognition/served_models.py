@@ -124,10 +124,10 @@ class ModelLoader:
 
     def _served(self, name: str, path: str, before: ServedModel | None = None) -> ServedModel:
         """The model of a folder, or the one from before if its files are the same."""
-        stamp = _stamp(self._files(path))
-        if before is not None and stamp == before.stamp:
+        now = stamp(self._files(path))
+        if before is not None and now == before.stamp:
             return before
-        return ServedModel(name, self._read(path), stamp)
+        return ServedModel(name, self._read(path), now)
 
     def _in_order(self, models: dict[str, ServedModel]) -> ServedModels:
         """The default first."""
@@ -175,10 +175,10 @@ def _name(path: str) -> str:
     return os.path.basename(os.path.dirname(path) if os.path.isfile(path) else path)
 
 
-def _stamp(files: Iterable[str]) -> _Stamp:
-    """What changes if a file is written or replaced."""
-    stamp = []
+def stamp(files: Iterable[str]) -> _Stamp:
+    """Return what changes if a file is written or replaced. OSError if one is not there."""
+    states = []
     for file in files:
         state = os.stat(file)
-        stamp.append((file, state.st_size, state.st_mtime_ns, state.st_ino))
-    return frozenset(stamp)
+        states.append((file, state.st_size, state.st_mtime_ns, state.st_ino))
+    return frozenset(states)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 from nnet3py.recognition.served_models import Reloaded, ServedModels
+from nnet3py.recognition.server_board import Place
 from nnet3py.recognition.server_http import HttpAnswer, answer_to, is_local_name, origin_is_allowed, refusal
 from nnet3py.recognition.server_limits import MESSAGES_WAITING
-from nnet3py.recognition.server_metrics import Metrics
+from nnet3py.recognition.server_metrics import Metrics, text_of
 from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.recognition.server_protocol import CloseCode, StreamSettings
 from nnet3py.recognition.server_session import Session
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0          # that a client has to answer the closing of its connection
 _OPEN_SECONDS = 10.0         # for a client to say what it wants
 _PING_SECONDS = 20.0         # between signs of life, after which the system closes what has no other end any more
+_PUBLISH_SECONDS = 0.2       # between two times that other processes are told what is counted here
 _KINDS = {1007: "text", 1009: "size"}      # of errors at which websockets itself closes, by close code
 
 
@@ -42,6 +45,8 @@ class RecognitionServer:
     options : how to serve
     models : what clients may choose from
     read_again : reads the models again, in a thread, and raises nothing; None: they stay as they are
+    listener : socket whose ``accept`` gives connections; None: one is made for the options' host and port
+    place : where this process says what it counts, and the others of the same server do; None: there are no others
 
     Attributes
     ----------
@@ -55,23 +60,36 @@ class RecognitionServer:
     """
 
     def __init__(self, service: StreamService, options: ServerOptions, models: ServedModels | None = None,
-                 read_again: Callable[[], Reloaded] | None = None) -> None:
+                 read_again: Callable[[], Reloaded] | None = None, listener: socket.socket | None = None,
+                 place: Place | None = None) -> None:
         options.check()
         require_websockets()
         self.options, self.metrics, self.models = options, Metrics(), models or ServedModels()
         self._service, self._read_again = service, read_again
+        self._listener, self._place = listener, place
         self._reload_is_wanted = False
         self._reloading: asyncio.Task[None] | None = None
         self._is_local = is_local_name(options.host)
         self._connections: set[Any] = set()
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
+        self._limiting = asyncio.Event()        # set: connections have only a while to end
 
     def stop(self) -> None:
         """Accept no more connections, and end when those that are open have ended; called again: end them now."""
-        if self._stopping.is_set():
+        if self._limiting.is_set():
             self._hurrying.set()
+        self._limiting.set()
         self._stopping.set()
+
+    def retire(self) -> None:
+        """Accept no more connections, and end when those that are open have ended, however long that takes."""
+        self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._limiting.is_set()
 
     def reload(self) -> None:
         """Read models again whose files have changed, for connections that come then; returns at once.
@@ -99,8 +117,10 @@ class RecognitionServer:
         try:
             server = await self._listen()
             listening(self._address(server))
+            publishing = asyncio.ensure_future(self._publish_often())
             await self._stopping.wait()
             await self._drain(server)
+            publishing.cancel()
         finally:
             await asyncio.get_running_loop().run_in_executor(None, self._service.shut_down)
 
@@ -111,27 +131,36 @@ class RecognitionServer:
         quiet = logging.getLogger(__name__ + ".websockets")      # tells of garbage with tracebacks
         quiet.disabled = True
         try:
+            where: dict[str, Any] = {"host": options.host or None, "port": options.port}
+            if self._listener is not None:
+                where = {"sock": self._listener}
             return await serve(
-                self._handle, options.host or None, options.port, process_request=self._process_request,
+                self._handle, **where, process_request=self._process_request,
                 compression=None, server_header="nnet3py", open_timeout=_OPEN_SECONDS, ping_interval=_PING_SECONDS,
                 ping_timeout=None,       # an answer to it comes after all the sound that waits
                 close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
-                max_queue=MESSAGES_WAITING, logger=quiet, ssl=_tls_context(options))
+                max_queue=MESSAGES_WAITING, logger=quiet, ssl=tls_context(options))
         except OSError as error:
-            raise Nnet3Error(f"cannot listen on port {options.port} of {options.host or 'all interfaces'}: "
-                             f"{error.strerror or error}", "choose another with --port or --host") from None
+            raise cannot_listen(options, error) from None
 
     def _address(self, server: Any) -> str:
-        host, port = server.sockets[0].getsockname()[:2]
-        return f"{'https' if self.options.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
+        return "" if self._listener is not None else address_of(self.options, server.sockets[0])
+
+    async def _publish_often(self) -> None:
+        while self._place is not None:
+            await asyncio.sleep(_PUBLISH_SECONDS)
+            self._place.write(self.metrics.state())
 
     async def _drain(self, server: Any) -> None:
         """Let connections end, for a while; then end them."""
-        if self._connections:
+        if self._connections and self.is_stopping:
             logger.info("Stopping: %d connections have %g seconds to end; a second signal ends them at once.",
                         len(self._connections), self.options.drain_seconds)
         server.close(close_connections=False)
         ended = asyncio.ensure_future(server.wait_closed())
+        limited = asyncio.ensure_future(self._limiting.wait())
+        await asyncio.wait({ended, limited}, return_when=asyncio.FIRST_COMPLETED)
+        limited.cancel()
         hurried = asyncio.ensure_future(self._hurrying.wait())
         await asyncio.wait({ended, hurried}, timeout=self.options.drain_seconds, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
@@ -154,7 +183,7 @@ class RecognitionServer:
     def _http_answer(self, request: Any) -> HttpAnswer | None:
         headers = request.headers
         if "websocket" not in ",".join(headers.get_all("Upgrade")).lower():
-            return answer_to(request.path, self.health, self.metrics.text)
+            return answer_to(request.path, self.health, self._metrics_text)
         host = next(iter(headers.get_all("Host")), "")
         if not origin_is_allowed(headers.get_all("Origin"), host, self._is_local, self.options.allowed_origins):
             self.metrics.count("refused_total", label="origin")
@@ -165,16 +194,34 @@ class RecognitionServer:
         return None
 
     def _is_full(self) -> bool:
-        return len(self._connections) >= self.options.limits.max_connections
+        return self._num_connections() >= self.options.limits.max_connections
+
+    def _num_connections(self) -> int:
+        """Connections that are open, of all processes of the server."""
+        if self._place is None:
+            return len(self._connections)
+        return sum(state["connections"] for state in self._place.with_others(self.metrics.state()).values())
+
+    def _metrics_text(self) -> str:
+        if self._place is None:
+            return self.metrics.text()
+        states = self._place.with_others(self.metrics.state())
+        return text_of({str(slot): state for slot, state in states.items()})
+
+    def _count_connections(self) -> None:
+        self.metrics.connections = len(self._connections)
+        if self._place is not None:
+            self._place.write(self.metrics.state())
 
     def health(self) -> dict[str, object]:
         """What ``/health`` says: ``status`` is ``ok``, or ``stopping``."""
         from nnet3py import __version__
 
         default = self.models.default
+        several = {} if self._place is None else {"processes": self._place.num_processes}
         return {"status": "stopping" if self._stopping.is_set() else "ok", "model": default.name if default else "",
-                "models": list(self.models.by_name), "version": __version__, "connections": len(self._connections),
-                "sample_rate": self.options.sample_rate}
+                "models": list(self.models.by_name), "version": __version__, "connections": self._num_connections(),
+                "sample_rate": self.options.sample_rate, **several}
 
     async def _handle(self, connection: Any) -> None:
         """Have the conversation with one client; whatever goes wrong in it ends this connection only."""
@@ -186,7 +233,7 @@ class RecognitionServer:
             return
         self._connections.add(connection)
         self.metrics.count("connections_total")
-        self.metrics.connections = len(self._connections)
+        self._count_connections()
         session = Session(connection, self._service, StreamSettings(
             self.options.sample_rate, model=self.models.default), self.options.limits, self.metrics, self.models)
         try:
@@ -196,7 +243,7 @@ class RecognitionServer:
                 self.metrics.count("errors_total", label=_KINDS[closed.sent.code])
         finally:
             self._connections.discard(connection)
-            self.metrics.connections = len(self._connections)
+            self._count_connections()
 
     @staticmethod
     async def _converse(session: Session) -> None:
@@ -245,7 +292,20 @@ def require_websockets() -> None:
     load("websockets.asyncio.server", "the server needs", "serve", "websockets, 13.0 or newer")
 
 
-def _tls_context(options: ServerOptions) -> Any:
+def address_of(options: ServerOptions, listener: Any) -> str:
+    """Return the address of a server's page, for a socket that listens."""
+    host, port = listener.getsockname()[:2]
+    return f"{'https' if options.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def cannot_listen(options: ServerOptions, error: OSError) -> Nnet3Error:
+    """Return what to say if the port cannot be used."""
+    return Nnet3Error(f"cannot listen on port {options.port} of {options.host or 'all interfaces'}: "
+                      f"{error.strerror or error}", "choose another with --port or --host")
+
+
+def tls_context(options: ServerOptions) -> Any:
+    """Return an SSLContext of the options' certificate; None without one. Nnet3Error for files that are none."""
     if not options.certificate:
         return None
     import ssl

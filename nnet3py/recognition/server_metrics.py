@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
 
 from nnet3py.system import resident_bytes
 
@@ -15,6 +17,7 @@ _COUNTERS = {      # name: help, label
     "errors_total": ("Connections that an error ended, by kind.", "kind"),
     "streams_total": ("Streams of sound that began, by model.", "model"),
     "reloads_total": ("Times that models were read again at a signal, by outcome: ok, failed.", "outcome"),
+    "restarts_total": ("Processes that had ended and were started again (--num-processes).", ""),
     "messages_total": ("Messages of clients, by kind.", "kind"),
     "results_total": ("Results of segments that were sent.", ""),
     "words_total": ("Words in results.", ""),
@@ -46,28 +49,47 @@ class Metrics:
         self._times[bisect_left(_BOUNDS, seconds)] += 1
         self._sum += seconds
 
+    def state(self) -> dict[str, Any]:
+        """Return all of it as JSON can write it, for :func:`text_of`."""
+        return {"counts": self._counts, "times": self._times, "sum": self._sum, "connections": self.connections,
+                "memory": resident_bytes()}
+
     def text(self) -> str:
-        """All of it, in Prometheus' text format."""
-        lines = []
-        for name, (help_text, label) in _COUNTERS.items():
-            lines += [f"# HELP {_PREFIX}{name} {help_text}", f"# TYPE {_PREFIX}{name} counter"]
-            lines += [f'{_PREFIX}{name}{{{label}="{value}"}} {amount:.12g}' if label
-                      else f"{_PREFIX}{name} {amount:.12g}" for value, amount in sorted(self._counts[name].items())]
-        lines += self._histogram("answer_seconds", "Seconds from a block of sound to its answer.")
-        lines += _gauge(_PREFIX + "connections", "Connections that are open.", self.connections)
-        memory = resident_bytes()
-        if memory is not None:
-            lines += _gauge("process_resident_memory_bytes", "Memory that this process has.", memory)
-        return "\n".join(lines) + "\n"
+        """Return all of it in Prometheus' text format."""
+        return text_of({"": self.state()})
 
-    def _histogram(self, name: str, help_text: str) -> list[str]:
-        lines = [f"# HELP {_PREFIX}{name} {help_text}", f"# TYPE {_PREFIX}{name} histogram"]
+
+def text_of(states: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return states of processes in Prometheus' text format, each with the label ``process``; an empty one has none."""
+    lines = []
+    for name, (help_text, label) in _COUNTERS.items():
+        lines += _head(_PREFIX + name, "counter", help_text)
+        lines += [_sample(_PREFIX + name, amount, **{label: value} if label else {}, process=process)
+                  for process, state in states.items() for value, amount in sorted(state["counts"][name].items())]
+    name = _PREFIX + "answer_seconds"
+    lines += _head(name, "histogram", "Seconds from a block of sound to its answer.")
+    for process, state in states.items():
         total = 0
-        for bound, count in zip((*map(str, _BOUNDS), "+Inf"), self._times, strict=True):
+        for bound, count in zip((*map(str, _BOUNDS), "+Inf"), state["times"], strict=True):
             total += count
-            lines.append(f'{_PREFIX}{name}_bucket{{le="{bound}"}} {total}')
-        return [*lines, f"{_PREFIX}{name}_sum {self._sum:.9g}", f"{_PREFIX}{name}_count {total}"]
+            lines.append(_sample(name + "_bucket", total, le=bound, process=process))
+        lines += [_sample(name + "_sum", state["sum"], process=process), _sample(name + "_count", total,
+                                                                                 process=process)]
+    lines += _head(_PREFIX + "connections", "gauge", "Connections that are open.")
+    lines += [_sample(_PREFIX + "connections", state["connections"], process=process)
+              for process, state in states.items()]
+    memory = {process: state["memory"] for process, state in states.items() if state["memory"] is not None}
+    if memory:
+        name = "process_resident_memory_bytes"
+        lines += _head(name, "gauge", "Memory that this process has.")
+        lines += [_sample(name, size, process=process) for process, size in memory.items()]
+    return "\n".join(lines) + "\n"
 
 
-def _gauge(name: str, help_text: str, value: float) -> list[str]:
-    return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", f"{name} {value:.12g}"]
+def _head(name: str, kind: str, help_text: str) -> list[str]:
+    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+
+
+def _sample(name: str, value: float, **labels: str) -> str:
+    pairs = ",".join(f'{label}="{text}"' for label, text in labels.items() if text or label != "process")
+    return f"{name}{{{pairs}}} {value:.12g}" if pairs else f"{name} {value:.12g}"

@@ -21,11 +21,12 @@ class Listed(NamedTuple):
     name: str
 
 
-def find_sounds(paths: Iterable[str]) -> list[Listed]:
-    """Files, and all files of sound in folders and below, by their endings; each once, in order.
+def find_sounds(paths: Iterable[str], names_differ: bool = True) -> list[Listed]:
+    """Return files, and all files of sound in folders and below, by their endings; each once, in order.
 
     What is passed over in a folder is logged: how many files of each ending, and files that are listed already.
-    UsageError for what is not there, for folders without sounds, and if two results would have the same name.
+    UsageError for what is not there, for folders without sounds, and, if ``names_differ``, where two results would have
+    the same name.
     """
     sounds: dict[str, Listed] = {}
     for path in paths:
@@ -33,7 +34,28 @@ def find_sounds(paths: Iterable[str]) -> list[Listed]:
             first = sounds.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
             if first.path != listed.path:
                 logger.info("%s is passed over: it is the same file as %s", listed.path, first.path)
-    return _with_own_names(list(sounds.values()))
+    return _with_own_names(list(sounds.values())) if names_differ else list(sounds.values())
+
+
+def listed_sounds(lines: Iterable[str]) -> list[Listed]:
+    """Return the files that a list names, a line each, in order; each once, empty lines left out.
+
+    Results have the names of the files with their folders, as the list has them, so that files of the same name in
+    different folders differ. UsageError for an empty list, and if two results would have the same name all the same. A
+    file that is not there is noticed when its turn comes.
+    """
+    paths = list(dict.fromkeys(line.rstrip("\r") for line in lines if line.strip()))
+    if not paths:
+        raise UsageError("the list of files of sound is empty")
+    if STANDARD_INPUT in paths:
+        raise UsageError("a list of files of sound names standard input (-)", "name files")
+    return _with_own_names([Listed(path, _stem(_within(path))) for path in paths])
+
+
+def _within(path: str) -> str:
+    """A path without what leads out of a folder that it is joined to."""
+    parts = os.path.splitdrive(os.path.normpath(path))[1].split(os.sep)
+    return os.path.join(*(part for part in parts if part not in ("", os.pardir)))
 
 
 def _file(path: str) -> Listed:

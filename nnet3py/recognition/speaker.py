@@ -20,7 +20,8 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.option_file import read_conf
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.feature_stream import FeatureStream
-from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
+from nnet3py.runtime.options import XvectorOptions
+from nnet3py.runtime.xvectors import XvectorComputer
 
 _FILES = CONF, NETWORK, MEAN, TRANSFORM = "mfcc.conf", "final.ext.raw", "mean.vec", "transform.mat"
 PLDA = "plda"                  # a file that may be there

@@ -145,6 +145,16 @@ class Stream(Advising):
         return self._num_samples / self.sample_rate
 
     @property
+    def num_samples(self) -> int:
+        """Samples that came in, also those that are not decoded yet."""
+        return self._num_samples + len(self._waiting)
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether :func:`~nnet3py.recognition.stream_state.state_of` can say now where the stream stands."""
+        return self._decoder.has_new_search and not self._is_finished
+
+    @property
     def adaptation(self) -> SpeakerState:
         """What is known of the speaker now, for ``Recognizer.stream(adaptation=…)``. Segments of a stream share it."""
         return self._decoder.adaptation_state()

@@ -19,6 +19,8 @@ from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.runtime.looped import LoopedComputer, LoopedStream
 from nnet3py.transducers.fst import Fst
 
+_KEPT_SECONDS = 120.0      # that a search lasts: what it composed of a lookahead graph, and its pools, grow meanwhile
+
 
 class Chunk(NamedTuple):
     """What the network is to compute next for a stream.
@@ -67,7 +69,9 @@ class StreamDecoder:
                  network_stream: LoopedStream | None = None) -> None:
         _check_dimensions(pipeline, looped)
         self.pipeline, self._looped, self._model = pipeline, looped, model
+        self._graph = graph
         self.search = LatticeDecoder(graph, decoder_options)
+        self._search_since = 0             # the value of frame_offset when it was made
         self._network = network_stream
         if network_stream is not None:
             network_stream.restart()
@@ -217,10 +221,23 @@ class StreamDecoder:
         self._activated = (0, 0), None
 
     def begin_segment(self) -> None:
-        """Begin the search again where the stream stands."""
+        """Begin the search again where the stream stands.
+
+        After two minutes of sound with one search a new one takes its place, which gives memory back: a search keeps
+        the states and arcs that it composed of a lookahead graph.
+        """
         self.frame_offset += self.search.num_frames
-        self.search.init()
+        if (self.frame_offset - self._search_since) * self.frame_shift >= _KEPT_SECONDS:
+            self.search = LatticeDecoder(self._graph, self.search.options)
+            self._search_since = self.frame_offset
+        else:
+            self.search.init()
         self._weighting = self._new_weighting()
+
+    @property
+    def has_new_search(self) -> bool:
+        """Whether nothing was decoded with this search yet, so that another new one would go on in the same way."""
+        return self._search_since == self.frame_offset and not self.search.num_frames
 
     def adaptation_state(self) -> SpeakerState:
         """What the speaker's next stream begins with, if this one is over now."""

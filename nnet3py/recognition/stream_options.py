@@ -1,4 +1,4 @@
-"""The settings of a stream: when an utterance is over, and how much silence counts for i-vectors. Light."""
+"""Options of streams and of diarization: ends of utterances, weights of silence for i-vectors, speakers. Light."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -87,3 +87,32 @@ class SilenceWeightingOptions:
     def is_active(self) -> bool:
         """Whether weights are to be worked out at all."""
         return len(self.silence_phones) > 0 and self.silence_weight != 1.0
+
+
+@dataclass(frozen=True)
+class DiarizationOptions:
+    """Options of finding speakers.
+
+    Attributes
+    ----------
+    threshold : smallest similarity of vectors of one speaker: a cosine, or a log-likelihood ratio by PLDA; None: 0.5,
+        or 0 by PLDA
+    max_pause : seconds; shorter pauses do not end a turn
+    min_speech : seconds; shorter speech is passed over
+    """
+
+    window: float = opt("window", 1.5, "Seconds of speech of one vector")
+    shift: float = opt("shift", 0.75, "Seconds from one vector to the next")
+    threshold: float | None = opt("threshold", None, "How alike pieces of one speaker are at least: a cosine, or a "
+                                  "log-likelihood ratio by PLDA; empty: 0.5, or 0 by PLDA")
+    num_speakers: int = opt("num-speakers", 0, "How many speakers there are; 0: as many as the threshold gives")
+    max_pause: float = opt("max-pause", 0.3, "Longest pause within speech, in seconds")
+    min_speech: float = opt("min-speech", 0.2, "Shortest speech, in seconds")
+
+    def check(self) -> None:
+        """UsageError for values that make no sense."""
+        if not 0.1 <= self.window <= 60.0 or not 0.0 < self.shift <= self.window:
+            raise UsageError(f"window={self.window:g} and shift={self.shift:g}: expected 0.1 to 60 seconds, and a "
+                             "shift above 0 that is no longer")
+        if self.num_speakers < 0 or self.max_pause < 0.0 or self.min_speech < 0.0:
+            raise UsageError("num_speakers, max_pause and min_speech must not be below 0")

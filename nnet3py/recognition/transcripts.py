@@ -3,11 +3,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from nnet3py.recognition.results import Result
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 # A subtitle: two lines of that many characters, shown that many seconds, without longer pauses in it.
 LINE, LINES = 42, 2
@@ -38,7 +35,22 @@ class Timed(Protocol):
     def speaker_name(self) -> str: ...
 
 
-def as_text(name: str, result: Result) -> str:
+class Recognized(Timed, Protocol):
+    """Words that were recognized: a result, or a transcript."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+    @property
+    def speaker(self) -> Iterable[float] | None: ...
+    @property
+    def segments(self) -> Sequence[Recognized]: ...
+
+
+def as_text(name: str, result: Recognized) -> str:
     """The words of each segment in a line, after the speaker if known, without ``name``; or an empty line."""
     said = [segment for segment in result.segments if segment.words]
     return "\n".join(_spoken(segment.speaker_name) + segment.text for segment in said) + "\n"
@@ -48,17 +60,20 @@ def _spoken(speaker: str) -> str:
     return f"{speaker}: " if speaker else ""
 
 
-def as_json(name: str, result: Result) -> str:
-    """An object in one line: name, text, and segments with words."""
+def as_json(name: str, result: Recognized) -> str:
+    """Write an object in one line: name, text, and segments with words; of a transcript also file, duration, model."""
     return json.dumps(as_dict(name, result), ensure_ascii=False) + "\n"
 
 
-def as_dict(name: str, result: Result) -> dict[str, Any]:
-    """What the JSON says."""
-    return {"name": name, "text": result.text, "segments": [
+def as_dict(name: str, result: Recognized) -> dict[str, Any]:
+    """Return what the JSON says."""
+    of_sound = ("path", "file"), ("duration", "duration"), ("model", "model")
+    sound = {key: getattr(result, attribute) for attribute, key in of_sound if hasattr(result, attribute)}
+    return {"name": name, **sound, "text": result.text, "segments": [
         {"start": segment.start, "end": segment.end, "text": segment.text,
          **({"speaker_name": segment.speaker_name} if segment.speaker_name else {}),
-         "words": [{**word._asdict(), "confidence": round(word.confidence, 6)} for word in segment.words],
+         "words": [{"word": word.word, "start": word.start, "end": word.end, "confidence": round(word.confidence, 6)}
+                   for word in segment.words],
          **({} if segment.speaker is None else {"speaker": [round(float(value), 6) for value in segment.speaker]})}
         for segment in result.segments if segment.words]}
 
@@ -82,7 +97,7 @@ def as_vtt(name: str, result: Timed) -> str:
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(cue.text)}\n\n" for cue in cues(result))
 
 
-FORMATS: dict[str, Callable[[str, Result], str]] = {
+FORMATS: dict[str, Callable[[str, Recognized], str]] = {
     "text": as_text, "json": as_json, "srt": as_srt, "vtt": as_vtt, "ctm": as_ctm}
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt", "ctm": ".ctm"}
 

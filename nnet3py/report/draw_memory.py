@@ -1,7 +1,8 @@
-"""The drawing of a computation's memory: each matrix a bar, from the command that allocates it to its end."""
+"""Drawing of a computation's memory over its commands: lifetimes of matrices as bars, with tags and a list of names."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,15 +10,130 @@ import numpy as np
 
 from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.computation import CommandType
-from nnet3py.report.callouts import MOST_TAGS, Area, Callouts, draw_list
-from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes
 from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE, PALE, Drawing, text_width
-from nnet3py.report.tables import bytes_text
+from nnet3py.report.tables import BYTES, Lifetime, bytes_text, lifetimes
 from nnet3py.runtime.binding import plan_memory
 
 if TYPE_CHECKING:
     from nnet3py.compiler.computation import Computation
     from nnet3py.network.nnet import Nnet
+
+MOST_TAGS = 150         # more tags would hide the bars; the list has their places then
+TAG_SIZE = 9.0          # of the texts of tags
+_DISTANCES, _DIRECTIONS = (12.0, 20.0, 32.0, 46.0, 64.0, 84.0), 16
+_MARGIN = 3.0           # around texts, whose width is an estimate
+_LIST_SIZE, _LINE = 12.0, 17.0
+_COLUMNS, _COLUMN_GAP, _LEAST_LINES = 3, 20.0, 4
+
+Area = tuple[float, float, float, float]   # left, top, right, bottom
+Point = tuple[float, float]
+
+
+class Callouts:
+    """Tags inside a frame, each at the first place around its bar where it hides nothing.
+
+    Parameters
+    ----------
+    frame : area of the tags
+    taken : areas that no tag may cover
+    texts : areas of texts, which no line may cross
+    """
+
+    def __init__(self, frame: Area, taken: Sequence[Area], texts: Sequence[Area]) -> None:
+        self.frame = frame
+        self.texts = np.array(texts, float).reshape(-1, 4) + (-_MARGIN, 0.0, _MARGIN, 0.0)
+        self.taken = np.vstack([np.array(taken, float).reshape(-1, 4), self.texts])
+        self.lines: list[tuple[Point, Point]] = []
+
+    def place(self, drawing: Drawing, text: str, bar: Area) -> bool:
+        """Draw a tag for ``bar``; False if there is no place for it."""
+        width, height = text_width(text, TAG_SIZE) + 4, TAG_SIZE + 3
+        for distance in _DISTANCES:
+            for anchor in _anchors(bar):
+                for number in range(_DIRECTIONS):
+                    angle = 2 * math.pi * number / _DIRECTIONS
+                    x, y = anchor[0] + distance * math.cos(angle), anchor[1] - distance * math.sin(angle)
+                    area = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+                    line = (anchor, (min(max(anchor[0], area[0]), area[2]), min(max(anchor[1], area[1]), area[3])))
+                    if self._is_free(area, line):
+                        self._draw(drawing, text, area, line)
+                        return True
+        return False
+
+    def _is_free(self, area: Area, line: tuple[Point, Point]) -> bool:
+        left, top, right, bottom = self.frame
+        if area[0] < left or area[1] < top or area[2] > right or area[3] > bottom:
+            return False
+        hidden = (area[0] < self.taken[:, 2]) & (self.taken[:, 0] < area[2]) & (area[1] < self.taken[:, 3]) & (
+            self.taken[:, 1] < area[3])
+        if hidden.any() or crosses(line, self.texts).any():
+            return False
+        return not any(crosses(other, np.array([area]))[0] or _cross(line, other) for other in self.lines)
+
+    def _draw(self, drawing: Drawing, text: str, area: Area, line: tuple[Point, Point]) -> None:
+        drawing.line(line, INK, 0.7)
+        drawing.box(area[0], area[1], area[2] - area[0], area[3] - area[1], GRAY, "#ffffff", radius=2.0, border=0.7)
+        drawing.text((area[0] + area[2]) / 2, (area[1] + area[3]) / 2 + 0.35 * TAG_SIZE, text, TAG_SIZE, "middle")
+        self.taken = np.vstack([self.taken, area])
+        self.texts = np.vstack([self.texts, area])
+        self.lines.append(line)
+
+
+def draw_list(drawing: Drawing, title: str, entries: Iterable[str], width: float) -> None:
+    """Write a titled list in columns below everything else, from x = 0."""
+    room = (width + _COLUMN_GAP) / _COLUMNS - _COLUMN_GAP
+    lines = [line for entry in entries for line in wrapped(entry, room)]
+    if not lines:
+        return
+    top = drawing.bounds[3] + 34
+    drawing.text(0, top, title, _LIST_SIZE + 1, bold=True)
+    height = max(-(-len(lines) // _COLUMNS), _LEAST_LINES)
+    for number, line in enumerate(lines):
+        column, row = divmod(number, height)
+        drawing.text(column * (room + _COLUMN_GAP), top + _LINE * (row + 1.2), line, _LIST_SIZE)
+
+
+def wrapped(text: str, room: float) -> list[str]:
+    """Break a text into lines that fit into ``room``; all but the first are indented."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
+        if text_width(longer, _LIST_SIZE) > room and lines[-1].strip():
+            lines.append("\N{NO-BREAK SPACE}" * 4 + word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _anchors(bar: Area) -> list[Point]:
+    """Return the middle of a bar, and points near its ends."""
+    left, top, right, bottom = bar
+    inset = min(4.0, (right - left) / 2)
+    return [(x, (top + bottom) / 2) for x in ((left + right) / 2, left + inset, right - inset)]
+
+
+def crosses(line: tuple[Point, Point], areas: np.ndarray) -> np.ndarray:
+    """Return whether a straight line enters each of ``areas``, float (areas, 4): bool (areas,)."""
+    (x, y), (dx, dy) = line[0], (line[1][0] - line[0][0], line[1][1] - line[0][1])
+    enter, leave = np.zeros(len(areas)), np.ones(len(areas))
+    inside = np.ones(len(areas), bool)
+    for start, step, low, high in ((x, dx, areas[:, 0], areas[:, 2]), (y, dy, areas[:, 1], areas[:, 3])):
+        if step == 0.0:
+            inside &= (low < start) & (start < high)
+        else:
+            first, last = (low - start) / step, (high - start) / step
+            enter, leave = np.maximum(enter, np.minimum(first, last)), np.minimum(leave, np.maximum(first, last))
+    return inside & (enter < leave)
+
+
+def _cross(first: tuple[Point, Point], second: tuple[Point, Point]) -> bool:
+    """Return whether two straight lines cross."""
+    def side(a: Point, b: Point, c: Point) -> float:
+        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+    (a, b), (c, d) = first, second
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
 
 WIDTH = 680.0
 _HEIGHT, _MOST_HEIGHT = 520.0, 900.0       # the second where most bars would have no room for a name otherwise
@@ -28,7 +144,7 @@ _TICKS = 8
 
 
 def draw_memory(computation: Computation, nnet: Nnet, title: str = "Memory") -> Drawing:
-    """Commands go across; upwards is the place of each matrix in the block of memory that the runtime lays out."""
+    """Draw a bar for each matrix: commands from left to right, bytes of the runtime's memory block upwards."""
     return _Picture(computation, nnet).draw(title)
 
 
@@ -56,7 +172,7 @@ class _Picture:
                 bottom)
 
     def draw(self, title: str) -> Drawing:
-        """The drawing."""
+        """Draw the picture."""
         drawing = Drawing(title)
         self._axes(drawing)
         for c in self._markers():      # lines lie under the bars, so that none goes through a label
@@ -74,7 +190,7 @@ class _Picture:
         return drawing
 
     def _markers(self) -> list[int]:
-        """The commands at which the backward pass begins."""
+        """Return the commands at which the backward pass begins."""
         return [c for c, command in enumerate(self.computation.commands)
                 if command.type == CommandType.NO_OPERATION_MARKER]
 
@@ -95,7 +211,7 @@ class _Picture:
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
     def _names(self, drawing: Drawing) -> None:
-        """A name in each bar that has room for it, else beside it or as a tag; shortened ones are in the list below."""
+        """Write a name in each bar that has room, else beside it or as a tag; the list below has shortened names."""
         shown: dict[int, str] = {}
         beside = []
         for life, area in zip(self.lives, self.bars, strict=True):
@@ -119,7 +235,7 @@ class _Picture:
         draw_list(drawing, "By number (∂: derivative of)", self._listed(shown), WIDTH)
 
     def _listed(self, shown: Mapping[int, str]) -> list[str]:
-        """What is in the bars that show only their number, or nothing; the latter with their commands."""
+        """Return texts about bars that show a number or nothing; for the latter with their commands."""
         groups: dict[str, list[str]] = {}
         for life in sorted(self.lives, key=lambda life: life.matrix):
             short = f"m{life.matrix}"
@@ -129,7 +245,7 @@ class _Picture:
         return [f"{', '.join(matrices)}: {words}" for words, matrices in groups.items()]
 
     def _name_beside(self, drawing: Drawing, life: Lifetime, area: Area) -> str:
-        """Write the name to the right or left of a bar; returns it, or nothing if there is no room."""
+        """Write the name to the right or left of a bar; return it, or "" if there is no room."""
         middle = (area[1] + area[3]) / 2
         for name in _wordings(life):
             width = text_width(name, _SMALLEST)
@@ -143,7 +259,7 @@ class _Picture:
         return ""
 
     def _peak(self, drawing: Drawing) -> None:
-        """A line at the command with the most memory in use, and above the bars how the use rises and falls."""
+        """Draw a line at the command with the most memory in use, and the memory in use above the bars."""
         used = np.zeros(self.num_commands, np.int64)
         for life in self.lives:
             used[life.begin:life.end] += life.num_bytes
@@ -178,7 +294,7 @@ def _bar(drawing: Drawing, life: Lifetime, area: Area) -> None:
 
 
 def _wordings(life: Lifetime) -> list[str]:
-    """The names that a bar may have, the longest first; a derivative is never called by its node alone."""
+    """Return possible names of a bar, the longest first; a derivative is never named by its node alone."""
     if life.kind == "derivative" or life.contents.startswith("derivative"):
         return [f"m{life.matrix} derivative of {life.nodes}", f"m{life.matrix} ∂{life.nodes}", f"m{life.matrix}"]
     return [f"m{life.matrix} {life.nodes}", f"m{life.matrix}"]
@@ -189,7 +305,7 @@ def _overlap(first: Area, second: Area) -> bool:
 
 
 def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
-    """The command after the last use of each matrix that is swapped away: the plan gives its place away then."""
+    """Return the command after the last use of each matrix that is swapped away and gives up its place."""
     matrix_of = [sub.matrix for sub in computation.submatrices]
     givers = {matrix_of[command.args[1]] for command in computation.commands if command.type == CommandType.SWAP_MATRIX}
     if not givers:
@@ -200,7 +316,7 @@ def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
 
 
 def _step(total: int) -> int:
-    """A round number that divides ``total`` into at most _TICKS parts."""
+    """Return a round number that divides ``total`` into at most _TICKS parts."""
     step = 1
     while total / step > _TICKS:
         step = step * 5 // 2 if str(step).startswith("2") else step * 2      # 1, 2, 5, 10, …

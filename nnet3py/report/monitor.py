@@ -1,4 +1,4 @@
-"""What goes wrong in a training, seen from its logs: one line for each thing found, with what to try."""
+"""Problems of a training, found in its logs: one line for each, with advice."""
 from __future__ import annotations
 
 import math
@@ -24,7 +24,7 @@ _MEDIAN = 6                  # its place among the 13 percentiles of a summary
 
 
 class Problem(NamedTuple):
-    """Something wrong: what it is (the same as long as it lasts), where, and what to say about it."""
+    """Problem of a training: kind (the same as long as it lasts), place, and message."""
 
     kind: str
     place: str
@@ -32,13 +32,13 @@ class Problem(NamedTuple):
 
 
 class Monitor:
-    """Looks at a training after each iteration and tells each problem once."""
+    """Monitor of a training, which reports each problem once."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()
 
     def check(self, iterations: Sequence[Iteration]) -> list[str]:
-        """The problems of ``iterations``, all up to now in order, that were not told before; one per line."""
+        """Return new problems after ``iterations`` (all up to now, in order), one per line."""
         lines = []
         for problem in find_problems(iterations):
             if (problem.kind, problem.place) not in self._told:
@@ -48,7 +48,7 @@ class Monitor:
 
 
 def find_problems(iterations: Sequence[Iteration]) -> list[Problem]:
-    """Everything that is wrong at the last of ``iterations``; an empty list for a healthy training."""
+    """Return all problems at the last of ``iterations``; an empty list for a healthy training."""
     if not iterations:
         return []
     last = iterations[-1]
@@ -69,7 +69,7 @@ def _failed(iteration: Iteration) -> Iterator[Problem]:
 
 
 def _job_objective(iteration: Iteration) -> float:
-    """The mean over the jobs of an iteration; NaN if one of them is, and where none has finished."""
+    """Return the mean objective over the jobs of an iteration; NaN if a job has NaN or none has finished."""
     values = [job.objectives["output"] for job in iteration.jobs.values() if "output" in job.objectives]
     return sum(values) / len(values) if values else math.nan
 
@@ -140,7 +140,7 @@ def _saturated(component: ComponentLine) -> Iterator[Problem]:
 
 
 def mean_derivatives(component: ComponentLine) -> Iterator[tuple[str, Summary]]:
-    """The mean derivatives of a sigmoid or tanh, or of those inside a recurrent cell."""
+    """Yield the mean derivatives of a sigmoid or tanh, or of those inside a recurrent cell."""
     own = component.summary("deriv-avg")
     if own is not None and component.type in _LARGEST_DERIVATIVE:
         yield component.type, own

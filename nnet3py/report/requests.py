@@ -1,4 +1,4 @@
-"""Computation requests from few words: a file, ranges of times, or the natural request of a network."""
+"""Computation requests from a text, from ranges of times, or as in training with a network."""
 from __future__ import annotations
 
 import re
@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([^:,\s]+):([+-]?\d{1,10})(?::([+-]?\d{1,10})(?::(\d{1,10}
 
 
 def parse_request(text: str, path: str = "") -> ComputationRequest:
-    """The request in a text with a line for each input, output and flag.
+    """Read a request from a text with a line for each input, output and flag.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def _io_line(words: list[str], where: str, path: str) -> IoSpecification:
 
 def range_request(inputs: str, outputs: str, num_sequences: int, train: bool = False, input_derivs: Sequence[str] = (),
                   store_stats: bool = False) -> ComputationRequest:
-    """A request of whole ranges of times, the same in every sequence.
+    """Make a request of ranges of times, the same in every sequence.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _request(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray], num_
 
 
 def _rows(num_sequences: int, times: np.ndarray) -> np.ndarray:
-    """All times of sequence 0, then of sequence 1, …: int64 (rows, 3)."""
+    """Return all times of sequence 0, then of sequence 1, …: int64 (rows, 3)."""
     rows = np.zeros((num_sequences * len(times), 3), np.int64)
     rows[:, 0] = np.repeat(np.arange(num_sequences), len(times))
     rows[:, 1] = np.tile(times, num_sequences)
@@ -131,7 +131,7 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
                     train: bool = False, outputs: Sequence[str] = ("output",), input_derivs: Sequence[str] = (),
                     store_stats: bool = False, extra_left_context: int = 0,
                     extra_right_context: int = 0) -> ComputationRequest:
-    """The request of chunks of ``frames`` frames, with the context that the network needs, as in training.
+    """Make the request of chunks of ``frames`` frames, with the context that the network needs, as in training.
 
     An ``ivector`` is given at the times at which the network looks at it, which is t = 0 in most.
 
@@ -155,7 +155,7 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
 
 
 def _times_used(nnet: Nnet, name: str, times: np.ndarray, wanted: np.ndarray, outputs: Sequence[str]) -> np.ndarray:
-    """At which times the outputs look at input ``name``, if it is given at all of them and around."""
+    """Return the times at which the outputs use input ``name``."""
     margin = np.arange(times[0] - nnet.modulus(), times[-1] + nnet.modulus() + 1)
     request = ComputationRequest([IoSpecification("input", _rows(1, times)), IoSpecification(name, _rows(1, margin))],
                                  [IoSpecification(output, _rows(1, wanted)) for output in outputs])

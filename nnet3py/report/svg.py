@@ -1,15 +1,16 @@
-"""A small writer of SVG drawings: boxes, lines, arrows and text on a white page, in few colors."""
+"""SVG drawings (boxes, lines, arrows, text in few colors), and the layout of graphs in layers."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 INK, GRAY, PALE = "#22303c", "#8a96a3", "#eef1f4"
 BLUE, GREEN, ORANGE, VIOLET = "#2f6db3", "#2e8b57", "#c8641e", "#8b5fbf"
-FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GRAY: PALE}     # of a box with such a border
+FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GRAY: PALE}     # by color of the border
 
 _WIDTH, _BOLD_WIDTH, _MONO_WIDTH = 0.58, 0.63, 0.61    # of a character, in units of the size: on the safe side
 _HEAD = 8.0     # length of an arrow's head
@@ -18,12 +19,12 @@ Point = tuple[float, float]
 
 
 def text_width(text: str, size: float, bold: bool = False, mono: bool = False) -> float:
-    """How much room a text takes, not less than it really does in common fonts."""
+    """Estimate the width of a text, not less than in common fonts."""
     return len(text) * size * (_MONO_WIDTH if mono else _BOLD_WIDTH if bold else _WIDTH)
 
 
 def fitted(text: str, room: float, size: float, bold: bool = False, mono: bool = False) -> str:
-    """``text``, cut so that it fits into ``room``; empty if not even three characters do."""
+    """Cut a text to fit into ``room``; "" if not even three characters fit."""
     if text_width(text, size, bold, mono) <= room:
         return text
     length = int(room / text_width("x", size, bold, mono)) - 1
@@ -55,7 +56,7 @@ class Drawing:
 
     def box(self, x: float, y: float, width: float, height: float, color: str = BLUE, fill: str | None = None,
             radius: float = 6.0, border: float = 1.5, tip: str = "") -> None:
-        """A rectangle with its upper left corner at (x, y); ``tip`` shows when the mouse is on it."""
+        """Draw a rectangle with its upper left corner at (x, y); ``tip`` shows when the mouse is on it."""
         self._cover((x, y), (x + width, y + height))
         inner = f"<title>{escape(tip)}</title>" if tip else ""
         self.shapes.append(
@@ -65,7 +66,7 @@ class Drawing:
 
     def text(self, x: float, y: float, text: str, size: float = 14.0, anchor: str = "start", color: str = INK,
              bold: bool = False, mono: bool = False) -> None:
-        """A line of text whose baseline is at y; ``anchor`` is start, middle or end."""
+        """Write a line of text with its baseline at y; ``anchor`` is start, middle or end."""
         width = text_width(text, size, bold, mono)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         area = (left, y - 0.8 * size, left + width, y + 0.25 * size)
@@ -77,7 +78,7 @@ class Drawing:
 
     def line(self, points: Sequence[Point], color: str = GRAY, width: float = 1.5, dashed: bool = False,
              arrow: bool = False) -> None:
-        """A line through ``points``, with an arrow's head at the last one on request."""
+        """Draw a line through ``points``, with an arrow's head at the last one on request."""
         ends = list(points)
         if arrow:
             self._head(ends[-2], ends[-1], color, width)
@@ -87,7 +88,7 @@ class Drawing:
 
     def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GRAY, width: float = 1.5,
               dashed: bool = False, arrow: bool = False) -> None:
-        """A cubic Bézier curve, with an arrow's head at its end on request."""
+        """Draw a cubic Bézier curve, with an arrow's head at its end on request."""
         last = end
         if arrow:
             self._head(control2, end, color, width)
@@ -117,19 +118,19 @@ class Drawing:
             " ".join(f"{_n(x)},{_n(y)}" for x, y in points), color))
 
     def legend(self, entries: Sequence[tuple[str, str]], x: float, y: float, size: float = 14.0) -> None:
-        """Little boxes of colors with words beside them, in one row from (x, y)."""
+        """Draw boxes of colors with words beside them, in one row from (x, y)."""
         for color, words in entries:
             self.box(x, y - 0.8 * size, 1.3 * size, size, color, radius=3.0)
             self.text(x + 1.8 * size, y, words, size)
             x += 3.2 * size + text_width(words, size)
 
     def svg(self, margin: float = 20.0) -> str:
-        """The file's text."""
+        """Return the text of the SVG file."""
         return _page(self.title, self.bounds, self.shapes, margin)
 
 
 def stacked(title: str, drawings: Sequence[Drawing], gap: float = 60.0, margin: float = 20.0) -> str:
-    """One file's text of several drawings, one below the other."""
+    """Return the text of one SVG file with several drawings, one below the other."""
     shapes, y, right = [], 0.0, 0.0
     for drawing in drawings:
         left, top, far, bottom = drawing.bounds
@@ -150,7 +151,7 @@ def _page(title: str, bounds: tuple[float, float, float, float], shapes: Sequenc
 
 
 def _shortened(before: Point, tip: Point) -> Point:
-    """The end of the line under an arrow's head, so that the line does not stick out at its tip."""
+    """Return the end of the line under an arrow's head, so that the line does not stick out at its tip."""
     dx, dy = tip[0] - before[0], tip[1] - before[1]
     length = math.hypot(dx, dy) or 1.0
     return tip[0] - 0.7 * _HEAD * dx / length, tip[1] - 0.7 * _HEAD * dy / length
@@ -159,3 +160,193 @@ def _shortened(before: Point, tip: Point) -> Point:
 def _n(value: float) -> str:
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
+
+
+Edge = tuple[int, int]
+_SWEEPS = 12
+
+
+@dataclass
+class Layout:
+    """Layout of a graph in layers. Coordinates are of centers; y grows from layer to layer.
+
+    Attributes
+    ----------
+    x, y : centers of the vertices
+    routes : points that each edge passes, with its two ends
+    backward : edges that lead upwards, in cycles
+    """
+
+    x: list[float] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)
+    routes: dict[Edge, list[tuple[float, float]]] = field(default_factory=dict)
+    backward: set[Edge] = field(default_factory=set)
+
+
+def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: float = 36.0,
+            gap_y: float = 48.0) -> Layout:
+    """Lay out vertices of (width, height) ``sizes``; ``edges`` are (from, to), without loops and duplicates."""
+    backward = backward_edges(len(sizes), edges)
+    down = [(b, a) if (a, b) in backward else (a, b) for a, b in edges]
+    layer = _longest_paths(len(sizes), down)
+    widths = [width for width, _ in sizes]
+    chains: list[list[int]] = []       # of each edge, downwards: its ends and a placeholder in each layer between
+    for a, b in down:
+        chain = [a]
+        for between in range(layer[a] + 1, layer[b]):
+            layer.append(between)
+            widths.append(12.0)
+            chain.append(len(widths) - 1)
+        chains.append([*chain, b])
+    links = [link for chain in chains for link in zip(chain[:-1], chain[1:], strict=True)]
+    rows = _ordered_rows(layer, links)
+    x = _positions(rows, widths, links, gap_x)
+    heights = [max((sizes[v][1] for v in row if v < len(sizes)), default=0.0) for row in rows]
+    center, at = [], 0.0
+    for height in heights:
+        center.append(at + height / 2)
+        at += height + gap_y
+    y = [center[layer[v]] for v in range(len(widths))]
+    result = Layout(x[:len(sizes)], y[:len(sizes)], {}, backward)
+    for edge, chain in zip(edges, chains, strict=True):
+        route = [(x[v], y[v]) for v in chain]
+        result.routes[edge] = route[::-1] if edge in backward else route
+    return result
+
+
+def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
+    """Return the edges that a depth-first search finds leading back; without them there is no cycle."""
+    followers: list[list[int]] = [[] for _ in range(count)]
+    for a, b in edges:
+        followers[a].append(b)
+    state, backward = [0] * count, set()
+    for root in range(count):
+        if state[root]:
+            continue
+        state[root] = 1
+        path = [(root, iter(followers[root]))]
+        while path:
+            vertex, rest = path[-1]
+            for follower in rest:
+                if state[follower] == 1:
+                    backward.add((vertex, follower))
+                elif not state[follower]:
+                    state[follower] = 1
+                    path.append((follower, iter(followers[follower])))
+                    break
+            else:
+                state[vertex] = 2
+                path.pop()
+    return backward
+
+
+def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
+    """Return the edges beside which a longer way leads to the same vertex; ``backward`` edges do not count."""
+    after: dict[int, set[int]] = {}
+    waiting: dict[int, int] = {}            # vertex -> edges out of it to vertices that are not done
+    before: dict[int, list[int]] = {}
+    for a, b in edges:
+        if (a, b) not in backward:
+            after.setdefault(a, set()).add(b)
+            before.setdefault(b, []).append(a)
+            waiting[a] = waiting.get(a, 0) + 1
+    ready = [vertex for vertex in before if vertex not in after]
+    reached: dict[int, set[int]] = {}       # by one edge or more
+    for vertex in ready:                    # grows while it is walked through
+        direct = after.get(vertex, set())
+        reached[vertex] = direct.union(*(reached[follower] for follower in direct))
+        for a in before.get(vertex, ()):
+            waiting[a] -= 1
+            if not waiting[a]:
+                ready.append(a)
+    return {(a, b) for a, followers in after.items() for b in followers
+            if any(b in reached[other] for other in followers if other != b)}
+
+
+def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
+    """Return the layer of each vertex: below all its predecessors; sources stand just above their first user."""
+    before: list[list[int]] = [[] for _ in range(count)]
+    after: list[list[int]] = [[] for _ in range(count)]
+    for a, b in edges:
+        before[b].append(a)
+        after[a].append(b)
+    waiting = [len(incoming) for incoming in before]
+    ready = [v for v in range(count) if not waiting[v]]
+    layer = [0] * count
+    for vertex in ready:             # grows while it is walked through
+        for follower in after[vertex]:
+            layer[follower] = max(layer[follower], layer[vertex] + 1)
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                ready.append(follower)
+    for vertex in range(count):
+        if not before[vertex] and after[vertex]:
+            layer[vertex] = min(layer[follower] for follower in after[vertex]) - 1
+    return layer
+
+
+def _ordered_rows(layer: Sequence[int], links: Sequence[Edge]) -> list[list[int]]:
+    """Return the vertices of each layer from left to right, near the middle of their neighbors."""
+    rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
+    for vertex, number in enumerate(layer):
+        rows[number].append(vertex)
+    above, below = _neighbors(len(layer), links)
+    place = [0.0] * len(layer)
+    for row in rows:
+        for position, vertex in enumerate(row):
+            place[vertex] = position - (len(row) - 1) / 2
+    for sweep in range(_SWEEPS):
+        order, near = (rows, above) if sweep % 2 == 0 else (rows[::-1], below)
+        for row in order:
+            wish = {v: _mean([place[u] for u in near[v]], place[v]) for v in row}
+            row.sort(key=lambda v: (wish[v], place[v]))
+            for position, vertex in enumerate(row):
+                place[vertex] = position - (len(row) - 1) / 2
+    return rows
+
+
+def _neighbors(count: int, links: Sequence[Edge]) -> tuple[list[list[int]], list[list[int]]]:
+    above: list[list[int]] = [[] for _ in range(count)]
+    below: list[list[int]] = [[] for _ in range(count)]
+    for a, b in links:
+        below[a].append(b)
+        above[b].append(a)
+    return above, below
+
+
+def _positions(rows: list[list[int]], widths: Sequence[float], links: Sequence[Edge], gap: float) -> list[float]:
+    """Return x of each vertex, near the mean of its neighbors, in the given order, without overlaps."""
+    above, below = _neighbors(len(widths), links)
+    x = [0.0] * len(widths)
+    for row in rows:
+        _spread(row, dict.fromkeys(row, 0.0), widths, gap, x)
+    for sweep in range(_SWEEPS):
+        near = (above, below, None)[sweep % 3]
+        for row in rows if sweep % 2 == 0 else rows[::-1]:
+            wish = {v: _mean([x[u] for u in (near[v] if near is not None else above[v] + below[v])], x[v]) for v in row}
+            _spread(row, wish, widths, gap, x)
+    return x
+
+
+def _spread(row: list[int], wish: dict[int, float], widths: Sequence[float], gap: float, x: list[float]) -> None:
+    """Set x of a row as near to the wishes as order and widths allow (least squares by pooling neighbors)."""
+    offset, offsets = 0.0, []
+    for i, vertex in enumerate(row):
+        if i:
+            offset += (widths[row[i - 1]] + widths[vertex]) / 2 + gap
+        offsets.append(offset)
+    pools: list[tuple[float, int]] = []       # sum of the wishes less the offsets, count
+    for vertex, shift in zip(row, offsets, strict=True):
+        pools.append((wish[vertex] - shift, 1))
+        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+            total, count = pools.pop()
+            pools[-1] = pools[-1][0] + total, pools[-1][1] + count
+    place = 0
+    for total, count in pools:
+        for _ in range(count):
+            x[row[place]] = total / count + offsets[place]
+            place += 1
+
+
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise

@@ -1,17 +1,20 @@
-"""The report of a compilation as text: the passes, the listing, the matrices, memory, operations."""
+"""Report of a compilation as text: costs of commands, lifetimes and memory of matrices, passes, listing."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from nnet3py.compiler.computation import COMMANDS, CommandPrinter, CommandType
+import numpy as np
+
+from nnet3py.compiler.computation import BACKPROPS, COMMANDS, WITHOUT_CALL, CommandPrinter, CommandType, Role
 from nnet3py.compiler.fuse import fusion_steps
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize.passes import optimization_steps
+from nnet3py.components.base import Component, Properties
 from nnet3py.errors import UsageError
-from nnet3py.report.costs import Costs, shares
-from nnet3py.report.lifetimes import lifetimes, peak_memory
+from nnet3py.index import distinct, format_indexes
 
 if TYPE_CHECKING:
     from nnet3py.compiler.computation import Command, Computation
@@ -19,13 +22,214 @@ if TYPE_CHECKING:
     from nnet3py.compiler.request import ComputationRequest
     from nnet3py.network.nnet import Nnet
 
+_WITHOUT_WORK = WITHOUT_CALL | {CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT}
+_WRITTEN = (Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPROPAGATED)
+
+
+def _attention(component: Any) -> int:
+    shape = component.shape
+    return shape.num_heads * shape.positions * (shape.key_dim + shape.value_dim)
+
+
+# The multiplications of the forward product, for a row of the output; types that are not here have no products.
+_PER_ROW: dict[str, Callable[[Any], int]] = {
+    **dict.fromkeys(("AffineComponent", "NaturalGradientAffineComponent", "FixedAffineComponent", "TdnnComponent",
+                     "BlockAffineComponent"), lambda c: c.linear_params.size),
+    "LinearComponent": lambda c: c.params.size,
+    **dict.fromkeys(("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent"),
+                    lambda c: c.num_repeats * c.linear_params.size),
+    "TimeHeightConvolutionComponent": lambda c: c.model.height_out * c.linear_params.size,
+    "ConvolutionComponent": lambda c: c.output_dim * c.filter_params.shape[1],
+    "GruNonlinearityComponent": lambda c: c.w_h.size,
+    "RestrictedAttentionComponent": _attention,
+    "CompositeComponent": lambda c: sum(multiplications_per_row(child) for child in c.children),
+}
+
+
+def multiplications_per_row(component: Component) -> int:
+    """Return the multiplications in matrix products of ``propagate`` per row of output, padding included."""
+    count = _PER_ROW.get(type(component).__name__)
+    return int(count(component)) if count else 0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of each command, int64 (commands,): ``operations`` of matrix products, ``elements`` written.
+
+    A product of m × k and k × n elements has 2mnk operations. Natural gradient is not counted. A fused command writes
+    once what several of its parts write.
+    """
+
+    operations: np.ndarray
+    elements: np.ndarray
+
+    @classmethod
+    def of(cls, computation: Computation, nnet: Nnet) -> Costs:
+        """Count the costs of a computation without running it."""
+        per_row = [multiplications_per_row(component) for component in nnet.components]
+        parts = [computation.parts_of(command) for command in computation.commands]
+        operations = [sum(_operations(computation, nnet, part, per_row) for part in each) for each in parts]
+        elements = [_elements(computation, each) for each in parts]
+        return cls(np.array(operations, np.int64), np.array(elements, np.int64))
+
+
+def _operations(computation: Computation, nnet: Nnet, command: Command, per_row: list[int]) -> int:
+    if command.type == CommandType.PROPAGATE:
+        return 2 * computation.submatrices[command.args[3]].num_rows * per_row[command.args[0]]
+    if command.type not in BACKPROPS:
+        return 0
+    component = nnet.components[command.args[0]]
+    updates = (command.type == CommandType.BACKPROP and computation.need_model_derivative
+               and component.has(Properties.UPDATABLE))
+    products = int(command.args[5] > 0) + int(updates)     # the derivative of the input, that of the parameters
+    return 2 * computation.submatrices[command.args[4]].num_rows * per_row[command.args[0]] * products
+
+
+def _elements(computation: Computation, parts: Sequence[Command]) -> int:
+    written, total = set(), 0
+    for part in parts:
+        if part.type in _WITHOUT_WORK:
+            continue
+        for role, argument in zip(COMMANDS[part.type].roles, part.args, strict=False):
+            if role in _WRITTEN and argument > 0:
+                written.add(computation.submatrices[argument])
+            elif role == Role.CHANGED_PAIRS:
+                real = int((computation.indexes_multi[argument][:, 0] >= 0).sum())
+                total += real * computation.submatrices[part.args[0]].num_cols
+    return total + sum(sub.num_rows * sub.num_cols for sub in written)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part of a component, or of a kind of row operation, in a computation: number of commands, costs."""
+
+    name: str
+    kind: str
+    commands: int
+    operations: int
+    elements: int
+
+
+def shares(computation: Computation, nnet: Nnet) -> list[Share]:
+    """Return the costs by component (in order of the network), then by kind of row operation.
+
+    The parts of fused commands are counted one by one, since they belong to several components.
+    """
+    computation = computation.unfused()
+    costs = Costs.of(computation, nnet)
+    groups: dict[tuple[int, str, str], list[int]] = {}
+    for c, command in enumerate(computation.commands):
+        if command.type == CommandType.PROPAGATE or command.type in BACKPROPS:
+            component = nnet.components[command.args[0]]
+            key = command.args[0], nnet.component_names[command.args[0]], type(component).__name__
+        elif costs.elements[c] or command.type == CommandType.SET_CONST:
+            key = len(nnet.components) + int(command.type), COMMANDS[command.type].name, "row operation"
+        else:
+            continue
+        groups.setdefault(key, []).append(c)
+    return [Share(name, kind, len(rows), int(costs.operations[rows].sum()), int(costs.elements[rows].sum()))
+            for (_, name, kind), rows in sorted(groups.items())]
+
+
+BYTES = 4      # of a float32
+_NAMES = 3     # nodes of a matrix that are named
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """Matrix between the commands that allocate (or accept) and free it; ``end`` is one past the last without one.
+
+    ``kind`` is ``input``, ``output``, ``value`` or ``derivative``; ``contents`` says which rows of which nodes.
+    """
+
+    matrix: int
+    num_rows: int
+    num_cols: int
+    begin: int
+    end: int
+    kind: str
+    nodes: str
+    contents: str
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the matrix: 4 · rows · columns."""
+        return BYTES * self.num_rows * self.num_cols
+
+
+def lifetimes(computation: Computation, nnet: Nnet) -> list[Lifetime]:
+    """Return the lifetimes of all matrices, ordered by their first command."""
+    matrix_of = [sub.matrix for sub in computation.submatrices]
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    exchanged: dict[int, str] = {}
+    for c, command in enumerate(computation.commands):
+        first = matrix_of[command.args[0]] if command.args[0] > 0 else 0
+        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
+            begin.setdefault(first, c)
+        elif command.type == CommandType.DEALLOC_MATRIX:
+            end[first] = c
+        elif command.type == CommandType.SWAP_MATRIX:       # the first takes the memory of the second
+            begin.setdefault(first, c)
+            end[matrix_of[command.args[1]]] = c
+        if command.type == CommandType.ACCEPT_INPUT:
+            exchanged[first] = "input"
+        elif command.type == CommandType.PROVIDE_OUTPUT:
+            exchanged.setdefault(first, "output")
+    return [_lifetime(computation, nnet, m, begin[m], end.get(m, len(computation.commands)), exchanged.get(m))
+            for m in sorted(begin, key=lambda m: (begin[m], m))]
+
+
+def _lifetime(computation: Computation, nnet: Nnet, m: int, begin: int, end: int, exchanged: str | None) -> Lifetime:
+    info = computation.matrices[m]
+    nodes, contents, kind = "", "", "value"
+    if m < len(computation.debug_info):
+        rows = computation.debug_info[m]
+        kind = "derivative" if rows.is_deriv else "value"
+        named = [nnet.node_names[node] for node in distinct(rows.nodes).tolist()]
+        nodes = ", ".join(named[:_NAMES]) + (", …" if len(named) > _NAMES else "")
+        contents = f"{'derivative' if rows.is_deriv else 'value'} of {nodes} {format_indexes(rows.indexes)}"
+    return Lifetime(m, info.num_rows, info.num_cols, begin, end, exchanged or kind, nodes, contents)
+
+
+def memory_in_use(computation: Computation) -> np.ndarray:
+    """Return the bytes of all matrices that exist after each command: int64 (commands,)."""
+    sizes = np.array([BYTES * info.num_rows * info.num_cols for info in computation.matrices], np.int64)
+    change = np.zeros(len(computation.commands), np.int64)
+    alive = set()
+    for c, command in enumerate(computation.commands):
+        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
+            m = computation.submatrices[command.args[0]].matrix
+            if m not in alive:
+                alive.add(m)
+                change[c] += sizes[m]
+        elif command.type == CommandType.DEALLOC_MATRIX:
+            m = computation.submatrices[command.args[0]].matrix
+            alive.discard(m)
+            change[c] -= sizes[m]
+        elif command.type == CommandType.SWAP_MATRIX:
+            taker, giver = (computation.submatrices[s].matrix for s in command.args[:2])
+            alive.discard(giver)
+            alive.add(taker)
+            change[c] += sizes[taker] - sizes[giver]
+    return np.cumsum(change)
+
+
+def peak_memory(computation: Computation) -> tuple[int, int]:
+    """Return the largest number of bytes in use, and the first command at which so many are."""
+    used = memory_in_use(computation)
+    if not len(used):
+        return 0, 0
+    return int(used.max()), int(used.argmax())
+
+
 UNOPTIMIZED = "unoptimized"     # the name of the computation before all passes
 
 Step = tuple[str, "Computation"]
 
 
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
-    """The unoptimized computation of the whole request, then what each pass makes of it, by the passes' option names.
+    """Yield the unoptimized computation, then the result of each pass, with the option names of passes.
 
     The last one is what runs.
 
@@ -44,7 +248,7 @@ def compilation_steps(nnet: Nnet, request: ComputationRequest, options: Optimize
 
 
 def chosen_passes(text: str, steps: Sequence[Step]) -> list[str]:
-    """The steps' names in ``text``, with commas; ``all`` stands for all. Raises UsageError for one that did not run."""
+    """Read names of steps with commas, ``all`` for all; UsageError for a step that did not run."""
     names = list(dict.fromkeys(name for name, _ in steps))
     chosen = [word.strip() for word in text.split(",") if word.strip()]
     if chosen == ["all"]:
@@ -56,7 +260,7 @@ def chosen_passes(text: str, steps: Sequence[Step]) -> list[str]:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns that line up, with two blanks between: numbers to the right, words to the left."""
+    """Align columns of texts, two blanks apart: numbers to the right, words to the left."""
     texts = [list(headings), *([str(value) for value in row] for row in rows)]
     is_number = [bool(rows) and all(isinstance(row[i], int | float) or _is_measure(str(row[i])) for row in rows)
                  for i in range(len(headings))]
@@ -76,12 +280,12 @@ _UNITS = ("", "k", "M", "G", "T", "bytes", "kB", "MB", "GB", "TB")
 
 
 def bytes_text(count: int) -> str:
-    """``768 bytes``, ``17.4 kB``, ``4.8 GB``; a kB has 1000 bytes."""
+    """Return bytes as text: ``768 bytes``, ``17.4 kB``, ``4.8 GB``; a kB has 1000 bytes."""
     return _scaled(count, ("bytes", "kB", "MB", "GB", "TB"))
 
 
 def count_text(count: int) -> str:
-    """``768``, ``17.4 k``, ``131.7 G``."""
+    """Return a number as text: ``768``, ``17.4 k``, ``131.7 G``."""
     return _scaled(count, ("", "k", "M", "G", "T"))
 
 
@@ -93,7 +297,7 @@ def _scaled(count: int, units: Sequence[str]) -> str:
 
 
 def passes_table(steps: Sequence[Step], nnet: Nnet) -> str:
-    """A line for each step: how many commands and matrices there are after it, the peak memory, and the work."""
+    """Return a table of the steps: commands, matrices, peak memory and operations after each."""
     rows = []
     for name, computation in steps:
         costs = Costs.of(computation, nnet)
@@ -104,7 +308,7 @@ def passes_table(steps: Sequence[Step], nnet: Nnet) -> str:
 
 
 def kinds_table(steps: Sequence[Step]) -> str:
-    """How many commands of each kind there are before and after optimization."""
+    """Return a table of the number of commands of each kind before and after optimization."""
     counts = [Counter(_kind(computation, command) for command in computation.commands)
               for _, computation in (steps[0], steps[-1])]
     rows = [(name, counts[0][kind, name], counts[1][kind, name]) for kind, name in sorted(counts[0] | counts[1])]
@@ -113,13 +317,13 @@ def kinds_table(steps: Sequence[Step]) -> str:
 
 
 def _kind(computation: Computation, command: Command) -> tuple[CommandType, str]:
-    """A command's type, and its name; that of the pass for a fused one."""
+    """Return type and name of a command; for a fused one the name of the fusion."""
     is_fused = command.type == CommandType.FUSED
     return command.type, computation.parts[command.args[0]].fusion if is_fused else COMMANDS[command.type].name
 
 
 def matrices_table(computation: Computation, nnet: Nnet) -> str:
-    """Every matrix, by the command at which its life begins: its size, its life, its contents."""
+    """Return a table of all matrices in order of their first commands: size, lifetime, contents."""
     rows = [(f"m{life.matrix}", f"{life.num_rows} x {life.num_cols}", bytes_text(life.num_bytes),
              f"c{life.begin}", f"c{life.end}" if life.end < len(computation.commands) else "end", life.kind,
              life.contents.partition(" of ")[2] if life.kind in ("value", "derivative") else life.contents)
@@ -128,7 +332,7 @@ def matrices_table(computation: Computation, nnet: Nnet) -> str:
 
 
 def shares_table(computation: Computation, nnet: Nnet) -> str:
-    """Operations by component and by kind of row operation; components without commands are left out."""
+    """Return a table of operations by component and by kind of row operation."""
     share_rows = shares(computation, nnet)
     rows = [(share.name, share.kind, share.commands, count_text(share.operations), count_text(share.elements))
             for share in share_rows]
@@ -139,7 +343,7 @@ def shares_table(computation: Computation, nnet: Nnet) -> str:
 
 
 def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
-    """The listings after the steps of the names ``chosen``, each under a heading; a pass may run several times."""
+    """Return the listings after the ``chosen`` steps, each under a heading; a pass may run several times."""
     texts = []
     for number, (name, computation) in enumerate(steps):
         if name in chosen:
@@ -150,7 +354,7 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
 
 
 def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
-    """The commands that ``after`` has lost (``-``) and gained (``+``), without their numbers, a blank line per gap."""
+    """Return the commands that ``after`` lost (``-``) and gained (``+``), a blank line for each gap."""
     from difflib import SequenceMatcher  # slow to load
 
     old, new = ([CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")
@@ -165,7 +369,7 @@ def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
 
 def report(nnet: Nnet, request: ComputationRequest, steps: Sequence[Step], chosen: Sequence[str] = (),
            summary: bool = False) -> str:
-    """The whole report: request, passes, listings (of the steps ``chosen``, then the last), matrices, peak, costs.
+    """Return the whole report: request, passes, listings (``chosen`` steps, then the last), matrices, costs.
 
     With ``summary`` the last listing and the matrices are left out.
     """

@@ -1,4 +1,4 @@
-"""A training as TensorBoard shows it: files of events, written with tensorboardX (the extra ``tensorboard``).
+"""Event files of a training for TensorBoard, written with tensorboardX (the extra ``tensorboard``).
 
 tensorboardX rather than tensorboard: the writer need not be the viewer, and it brings 4 MB with it rather than 80.
 """
@@ -13,16 +13,14 @@ from typing import NamedTuple
 
 from nnet3py.errors import UsageError
 from nnet3py.extras import load
-from nnet3py.report.training_axes import Trainings
-from nnet3py.report.training_folder import seconds_before
-from nnet3py.report.training_logs import Iteration, diagnosed_outputs, series
-from nnet3py.report.training_plots import component_values, effective_rates
+from nnet3py.report.training_logs import Iteration, diagnosed_outputs, seconds_before, series
+from nnet3py.report.training_plots import Trainings, component_values, effective_rates
 
 _EVENTS = "events.out.tfevents."     # what names of its files begin with
 
 
 class Scalar(NamedTuple):
-    """A point of a curve; those of the same ``tag`` share a chart, with a line for each ``run``."""
+    """Point of a curve; points with the same ``tag`` share a chart, with a line for each ``run``."""
 
     run: str
     tag: str
@@ -31,12 +29,12 @@ class Scalar(NamedTuple):
 
 
 def write_events(trainings: Trainings, output: Path, end: float) -> Path:
-    """Write ``LABEL/train`` and ``LABEL/valid`` into ``output``, which is made, in place of those written before.
+    """Write ``LABEL/train`` and ``LABEL/valid`` into ``output`` in place of older events; create the folder.
 
     Parameters
     ----------
-    output : what ``tensorboard --logdir`` is given; returned
-    end : when the last iteration began, in seconds since 1970; times before follow from what the jobs took
+    output : folder for ``tensorboard --logdir``; returned
+    end : time at which the last iteration began, in seconds since 1970; earlier times follow from durations of jobs
 
     Raises Nnet3Error where tensorboardX is not installed, UsageError if the folder cannot be made.
     """
@@ -66,7 +64,7 @@ def write_events(trainings: Trainings, output: Path, end: float) -> Path:
 
 
 def scalars(iterations: Sequence[Iteration]) -> Iterator[Scalar]:
-    """All curves of a training: those of held-out data in the run ``valid``, all others in ``train``."""
+    """Return all curves of a training: held-out data in the run ``valid``, all others in ``train``."""
     for kind in ("objective", "accuracy"):
         for output in diagnosed_outputs(iterations, kind):
             for data in ("train", "valid"):
@@ -86,7 +84,7 @@ def scalars(iterations: Sequence[Iteration]) -> Iterator[Scalar]:
 
 
 def _replace_events(folder: Path, new: Path) -> None:
-    """Move the files of ``new`` into ``folder``, in place of those that were there before."""
+    """Move the files of ``new`` into ``folder``, in place of older events."""
     before = {path.name for path in folder.glob(f"{_EVENTS}*")}
     names = [path.name for path in new.iterdir()]
     for name in names:

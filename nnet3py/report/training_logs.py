@@ -1,17 +1,21 @@
-"""What the logs of a training say: objectives, accuracies, changes of parameters, statistics of components.
+"""Logs and folder of a training: objectives, accuracies, changes of parameters, statistics; command, options, results.
 
 Logs are laid out as by Kaldi's training scripts, so folders that Kaldi made are read as well:
-``log/train.I.J.log`` (iteration I, job J), ``log/compute_prob_{train,valid}.I.log`` and ``log/progress.I.log``.
+``log/train.I.J.log`` (iteration I, job J), ``log/compute_prob_{train,valid}.I.log`` and ``log/progress.I.log``. Such
+folders have no record of a driver's options; these are left out then.
 """
 from __future__ import annotations
 
+import datetime
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from nnet3py import system
 from nnet3py.errors import UsageError
 
 _NUMBER = r"[-+0-9.e]+|-?inf|-?nan"
@@ -33,11 +37,11 @@ _LOG_FILE = re.compile(r"(train|compute_prob_train|compute_prob_valid|progress)\
 
 
 class NoLogs(UsageError):
-    """A folder in which nothing was trained yet."""
+    """Error: a folder has no logs of training yet."""
 
 
 class Summary(NamedTuple):
-    """A vector as component lines shorten it: its 13 percentiles (0 to 100), mean and standard deviation."""
+    """Vector as component lines shorten it: 13 percentiles (0 to 100), mean and standard deviation."""
 
     percentiles: tuple[float, ...]
     mean: float
@@ -46,33 +50,33 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class ComponentLine:
-    """One ``component name=…`` line of nnet3-info; a field is a number, a summary, a text, or fields of a part."""
+    """Line ``component name=…`` of nnet3-info; a field is a number, a summary, a text, or fields of a part."""
 
     name: str
     type: str
     fields: dict[str, float | str | Summary | dict]
 
     def number(self, key: str) -> float:
-        """The field as a number; NaN where there is none."""
+        """Return the field as a number; NaN where there is none."""
         value = self.fields.get(key)
         return value if isinstance(value, float) else math.nan
 
     def summary(self, key: str) -> Summary | None:
-        """The field as a summary; None where there is none (vectors of fewer than 10 values have none)."""
+        """Return the field as a summary; None where there is none (vectors of fewer than 10 values have none)."""
         value = self.fields.get(key)
         return value if isinstance(value, Summary) else None
 
 
 @dataclass
 class TrainLog:
-    """What one training job logged.
+    """Log of a training job.
 
     Attributes
     ----------
     objectives : output -> objective per frame, auxiliary terms included
     frames : output -> frames (their weights' sum)
-    max_change : component -> per cent of minibatches whose change was cut; "" for that of the whole network
-    seconds, threads : of the job, by its launcher; NaN and 0 where the log does not say
+    max_change : component -> per cent of minibatches with a limited change; "" for the whole network
+    seconds, threads : duration and threads of the job by its launcher; NaN and 0 if unknown
     learning_rate : the effective rate times the number of jobs, from the command; NaN where it does not say
     """
 
@@ -86,7 +90,7 @@ class TrainLog:
 
 @dataclass
 class ProgressLog:
-    """What ``progress.I.log`` says of model I: components, and how parameters changed since model I-1."""
+    """Contents of ``progress.I.log``: components of model I, and changes of parameters since model I-1."""
 
     components: dict[str, ComponentLine] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)          # num-parameters, left-context, right-context, …
@@ -97,13 +101,13 @@ class ProgressLog:
 
 @dataclass
 class Iteration:
-    """All that is known of one iteration: I of ``train.I.J.log``, whose diagnostics are of the model before it.
+    """Logs of an iteration: I of ``train.I.J.log``, whose diagnostics are of the model before it.
 
     Attributes
     ----------
     jobs : job number -> its log
-    train, valid : (output, "objective" or "accuracy") -> per frame, of model I before the iteration's training
-    progress : of model I; None where there is none
+    train, valid : (output, "objective" or "accuracy") -> value per frame of model I, before the iteration
+    progress : progress of model I; None without its log
     """
 
     number: int
@@ -114,14 +118,14 @@ class Iteration:
 
 
 def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -> list[tuple[int, float]]:
-    """(iteration, value) where diagnostics have one; ``data`` is "train" or "valid", ``kind`` as in their keys."""
+    """Return (iteration, value) pairs of diagnostics; ``data`` is "train" or "valid", ``kind`` as in their keys."""
     pairs = ((iteration.number, (iteration.train if data == "train" else iteration.valid).get((output, kind)))
              for iteration in iterations)
     return [(number, value) for number, value in pairs if value is not None]
 
 
 def diagnosed_outputs(iterations: Sequence[Iteration], kind: str) -> list[str]:
-    """The outputs that diagnostics have an "objective" or "accuracy" of, in order of appearance.
+    """Return the outputs with an "objective" or "accuracy" in diagnostics, in order of appearance.
 
     ``output`` comes first: it is the one that counts, others regularize or belong to other languages.
     """
@@ -144,7 +148,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def read_train_log(path: Path) -> TrainLog:
-    """Read ``train.I.J.log``; of a log that is still being written, or of a failed job, what is there."""
+    """Read ``train.I.J.log``; of an unfinished log, or a failed job, as far as it goes."""
     log = TrainLog()
     for line in _lines(path):
         if matched := _TRAIN.search(line):
@@ -178,7 +182,7 @@ def read_compute_prob_log(path: Path) -> dict[tuple[str, str], float]:
 
 
 def read_progress_log(path: Path) -> ProgressLog:
-    """Read ``progress.I.log``: what nnet3-info and nnet3-show-progress printed."""
+    """Read ``progress.I.log``, the output of nnet3-info and nnet3-show-progress."""
     log = ProgressLog()
     kinds = {"Parameter": log.changes, "Relative": log.relative_changes, "Norms": log.norms}
     for line in _lines(path):
@@ -193,7 +197,7 @@ def read_progress_log(path: Path) -> ProgressLog:
 
 
 def parse_component_line(line: str) -> ComponentLine | None:
-    """A component's line of nnet3-info; None for any other line."""
+    """Read a component's line of nnet3-info; None for any other line."""
     matched = _COMPONENT.match(line)
     return ComponentLine(matched[1], matched[2], _fields(matched[3])) if matched else None
 
@@ -217,7 +221,7 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
 
 
 def read_iterations(folder: Path) -> list[Iteration]:
-    """Everything that the logs of a training in ``folder`` say, by iteration. Raises NoLogs if there are none."""
+    """Read all logs of a training, by iteration; NoLogs if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
         matched = _LOG_FILE.fullmatch(path.name)
@@ -237,3 +241,147 @@ def read_iterations(folder: Path) -> list[Iteration]:
         raise NoLogs(f"{folder} has no logs of a training (log/train.I.J.log, log/compute_prob_valid.I.log)",
                      "give the folder that a training driver wrote, such as exp/tdnn")
     return [iterations[number] for number in sorted(iterations)]
+
+
+LOCK, RECORD = ".lock", "driver_options.json"              # files of a driver
+COMMAND, PLAN, FINISHED, EGS_INFO = "command", "plan", "finished", "egs info"       # in its record
+_NO_OPTIONS = (COMMAND, PLAN, FINISHED, EGS_INFO)
+
+_TIME = re.compile(r"^# (?:Started at|Ended \(code -?\d+\) at) \w+ (\w+ +\d+ [\d:]+) \S+ (\d+)", re.MULTILINE)
+_WORD_ERRORS = re.compile(r"^%WER ([0-9.]+) \[ (\d+) / (\d+)", re.MULTILINE)
+_WORD_ERROR_FILES = ("wer*", "scoring*/best_wer", "scoring*/wer*")      # in a folder decode*
+_SHORT = 100_000       # bytes; files of word error rates are much shorter
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Overview of a training.
+
+    Attributes
+    ----------
+    is_running, is_finished : whether a driver trains in the folder now; whether the final model exists
+    command : command line of the driver; "" without a record
+    options : options of the driver by name
+    archives : archives of the whole training, counted once for each pass; NaN if unknown
+    epochs, iterations : length of the whole training; NaN and 0 if unknown
+    seconds : time from the first job's start to the last job's end so far, with pauses; NaN if unknown
+    final : data ("train" or "valid") -> (output, "objective" or "accuracy") -> value per frame of the final model
+    word_errors : decoding folder -> (per cent, errors, words), the best of its files
+    """
+
+    is_running: bool
+    is_finished: bool
+    command: str
+    options: dict[str, str]
+    archives: float
+    epochs: float
+    iterations: int
+    seconds: float
+    final: dict[str, dict[tuple[str, str], float]]
+    word_errors: dict[str, tuple[float, int, int]]
+
+    def epochs_before(self, iterations: Sequence[Iteration]) -> dict[int, float]:
+        """Return the passes over the data before each iteration; empty if unknown."""
+        if not self.archives > 0:
+            return {}
+        counts = _before(iterations, [float(len(iteration.jobs)) for iteration in iterations])
+        return {number: count * self.epochs / self.archives for number, count in counts.items()}
+
+
+def seconds_before(iterations: Sequence[Iteration]) -> dict[int, float]:
+    """Return the seconds of training jobs before each iteration (slowest job of each); empty if unknown."""
+    seconds = [max((job.seconds for job in iteration.jobs.values()), default=0.0) for iteration in iterations]
+    if any(math.isnan(value) for value in seconds[:-1]) or not sum(seconds[:-1]):
+        return {}
+    return _before(iterations, seconds)
+
+
+def _before(iterations: Sequence[Iteration], amounts: Sequence[float]) -> dict[int, float]:
+    """Return the sum of the amounts before each iteration."""
+    sums, total = {}, 0.0
+    for iteration, amount in zip(iterations, amounts, strict=True):
+        sums[iteration.number] = total
+        total += amount
+    return sums
+
+
+def is_running(folder: Path) -> bool:
+    """Return whether a driver of this package trains in the folder now."""
+    try:
+        with open(folder / LOCK, "r+", encoding="utf-8") as stream:
+            return bool(stream.read().strip()) and not system.lock_open_file(stream.fileno())
+    except OSError:        # no lock, or none that may be written
+        return False
+
+
+def read_overview(folder: Path) -> Overview:
+    """Read everything but the iterations; missing or unreadable files are left out."""
+    record = _record(folder)
+    plan = record.get(PLAN)
+    plan = plan if isinstance(plan, dict) else {}
+    running = is_running(folder)
+    has_final = any((folder / f"final.{ending}").exists() for ending in ("mdl", "raw"))
+    return Overview(running, has_final and not running, str(record.get(COMMAND, "")),
+                    {name: _shown(value) for name, value in record.items()
+                     if name not in _NO_OPTIONS and not name.startswith("configs/")},
+                    float(plan.get("archives", math.nan)), float(plan.get("epochs", math.nan)),
+                    int(plan.get("iterations", 0)), _seconds(folder), _final(folder), _word_errors(folder))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _seconds(folder: Path) -> float:
+    """Return the time between the earliest and the latest time in logs of jobs."""
+    times = []
+    for path in (folder / "log").glob("train.*.log"):
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            head = stream.read(1000)
+            tail = _tail(path)
+        for day, year in _TIME.findall(head + "\n" + tail):
+            try:
+                times.append(datetime.datetime.strptime(f"{day} {year}", "%b %d %H:%M:%S %Y"))
+            except ValueError:         # a month in another language
+                return math.nan
+    return (max(times) - min(times)).total_seconds() if times else math.nan
+
+
+def _tail(path: Path) -> str:
+    with open(path, "rb") as stream:
+        stream.seek(max(0, stream.seek(0, 2) - 1000))
+        return stream.read().decode("utf-8", "replace")
+
+
+def _final(folder: Path) -> dict[str, dict[tuple[str, str], float]]:
+    """Read the scores of the final model, or of the combined one, which differs only in its priors."""
+    values = {}
+    for data in ("train", "valid"):
+        for which in ("final", "combined"):
+            path = folder / "log" / f"compute_prob_{data}.{which}.log"
+            scores = read_compute_prob_log(path) if path.exists() else {}
+            if scores:
+                values[data] = scores
+                break
+    return values
+
+
+def _word_errors(folder: Path) -> dict[str, tuple[float, int, int]]:
+    best = {}
+    for decoding in sorted(folder.glob("decode*")):
+        rates = [(float(rate), int(errors), int(words)) for pattern in _WORD_ERROR_FILES
+                 for path in decoding.glob(pattern) if path.is_file() and path.stat().st_size < _SHORT
+                 for rate, errors, words in _WORD_ERRORS.findall(path.read_text(encoding="utf-8", errors="replace"))]
+        if rates:
+            best[decoding.name] = min(rates)
+    return best

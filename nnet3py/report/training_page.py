@@ -1,4 +1,7 @@
-"""The report of a training: one page of HTML with everything in it, and its plots as files beside it."""
+"""Report of a training: one HTML page that holds everything, and its plots as files beside it.
+
+Style, lists and tables of pages are shared with other reports (fine-tuning, notebooks).
+"""
 from __future__ import annotations
 
 import csv
@@ -15,13 +18,67 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
 from nnet3py.report.draw_network import draw_network
-from nnet3py.report.html_page import HEAD, STYLE, list_of
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.tensorboard import write_events
-from nnet3py.report.training_axes import AXES, EPOCH, ITERATION, Trainings, split_name
-from nnet3py.report.training_folder import Overview, is_running, read_overview, seconds_before
-from nnet3py.report.training_logs import Iteration, NoLogs, diagnosed_outputs, read_iterations, series
-from nnet3py.report.training_plots import save, training_plots, why_no_plots
+from nnet3py.report.training_logs import (
+    Iteration,
+    NoLogs,
+    Overview,
+    diagnosed_outputs,
+    is_running,
+    read_iterations,
+    read_overview,
+    seconds_before,
+    series,
+)
+from nnet3py.report.training_plots import (
+    AXES,
+    EPOCH,
+    ITERATION,
+    Trainings,
+    save,
+    split_name,
+    training_plots,
+    why_no_plots,
+)
+
+STYLE = """
+body { font: 15px/1.5 Helvetica, Arial, 'DejaVu Sans', sans-serif; color: #22303c; background: #fff;
+       max-width: 62rem; margin: 2rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
+p.where { color: #66727e; margin-top: 0 }
+table { border-collapse: collapse } th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top }
+th { color: #66727e; font-weight: normal } td.number { text-align: right; font-variant-numeric: tabular-nums }
+ul.warnings li { margin: .3rem 0 } figure { margin: 1rem 0; overflow-x: auto } svg { max-width: 100%; height: auto }
+thead th { border-bottom: 1px solid #cfd6dc; text-align: right }
+"""
+
+# Narrow screens are told that the page is made for them; else they show it at a desktop's width, and tiny.
+HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+
+
+def page(title: str, where: str, parts: Sequence[str]) -> str:
+    """Return a page of parts, which are HTML; title and the line below it are text."""
+    return "\n".join(["<!DOCTYPE html>",
+                      f'<html lang="en"><head>{HEAD}<title>{html.escape(title)}</title>',
+                      f"<style>{STYLE}</style></head><body>", f"<h1>{html.escape(title)}</h1>",
+                      f'<p class="where">{html.escape(where)}</p>', *parts, "</body></html>\n"])
+
+
+def list_of(lines: Sequence[str]) -> str:
+    """Return an HTML list of texts; a sentence if there are none."""
+    if not lines:
+        return "<p>None.</p>"
+    return '<ul class="warnings">' + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def table_of(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return an HTML table of texts; all columns but the first are aligned to the right."""
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + f"<th>{html.escape(str(row[0]))}</th>" + "".join(
+        f'<td class="number">{html.escape(str(value))}</td>' for value in row[1:]) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
 
 Overviews = Mapping[str, Overview]     # label -> what its folder says
 _RELOAD = 15           # seconds after which the page of a training that runs is loaded again
@@ -29,14 +86,15 @@ _PAUSE = 4             # the least time between two reports, in times that writi
 _SHOWN_WARNINGS = 5    # more are folded away
 
 _ABOUT = {
-    "objective": "What is maximized, of each iteration's model before it trains. Held-out data that fall behind "
-                 "training data: the network learns by heart.",
+    "objective": "The training objective of each iteration's model, before it trains. If held-out data fall "
+                 "behind training data, the network overfits.",
     "accuracy": "Part of the frames whose most probable class is the right one.",
     "learning-rate": "The rate of a job, divided by the number of jobs whose models are averaged.",
     "relative-change": "Change in an iteration by the parameters' size. Healthy: some per cent, and less at the end.",
     "norm": "2-norm of the parameters. One that only grows: try l2-regularize.",
     "max-change": "Near 100 % throughout: the learning rate is too high there, or the max-change too small.",
-    "self-repair": "Units whose mean derivative is beyond its limits are pushed back. Many for long: trouble.",
+    "self-repair": "Units whose mean derivative is beyond its limits are pushed back. A persistently high share means "
+                   "trouble.",
     "output-derivative": "Root mean square of the derivatives that arrive. Much smaller in the layers far from the "
                          "output: these hardly learn.",
     "clipping": "Derivatives that were too large and cut. More than half: they explode.",
@@ -103,7 +161,7 @@ def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = Fals
 
 def follow(folders: Sequence[Path], output: Path, tensorboard: bool = False,
            sleep: Callable[[float], None] = time.sleep) -> Path:
-    """:func:`write_report`, repeated as long as the first of the trainings runs.
+    """Repeat :func:`write_report` as long as the first of the trainings runs.
 
     Raises UsageError as it does, but waits for the first logs of a training that runs.
     """
@@ -121,7 +179,7 @@ def follow(folders: Sequence[Path], output: Path, tensorboard: bool = False,
 
 
 def training_table(trainings: Trainings) -> str:
-    """What the curves show as comma-separated values: a row for each training and iteration, blank where unknown.
+    """Return the values of the curves as CSV: a row for each training and iteration, blank where unknown.
 
     Columns: training, iteration, jobs, learning_rate (effective), seconds (of the slowest job), then SET_KIND_OUTPUT,
     such as ``valid_objective_output``, per frame.
@@ -145,7 +203,7 @@ def training_table(trainings: Trainings) -> str:
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """The folders' last names, or the whole paths where two share one."""
+    """Return the last names of folders, or whole paths where two are the same."""
     names = [folder.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
@@ -156,7 +214,7 @@ def _warnings(iterations: Sequence[Iteration]) -> list[str]:
 
 
 def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str:
-    """The drawing of the last model in the folder, layers collapsed; a sentence where there is none."""
+    """Draw the last model in the folder, by layers; a sentence where there is none."""
     names = ["final.mdl", "final.raw", *(f"{number}.{ending}" for number in _numbers(iterations)
                                          for ending in ("mdl", "raw"))]
     for name in names:
@@ -195,7 +253,7 @@ def _page(folder: Path, trainings: Trainings, overviews: Overviews, drawings: Ma
 
 
 def _figures(drawings: Mapping[str, str]) -> str:
-    """The plots with their captions; where some are drawn over several axes, a choice between these."""
+    """Return the plots with captions, and buttons to choose the axis if plots have several."""
     if not drawings:
         return f"<p>{html.escape(why_no_plots())}</p>"
     names = {name: split_name(name) for name in drawings}
@@ -216,14 +274,14 @@ def _figures(drawings: Mapping[str, str]) -> str:
 
 
 def _axis_choice(axes: Sequence[str]) -> str:
-    """A button for each axis; the style of the page shows the figures of the one that is pressed."""
+    """Return a button for each axis; the style of the page shows the figures of the pressed one."""
     return "Over " + "".join(
         f'<input type="radio" name="axis" id="axis-{axis}"{" checked" * (axis == axes[0])}>'
         f'<label class="axis" for="axis-{axis}"> {axis if axis.endswith("s") else axis + "s"}</label>' for axis in axes)
 
 
 def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:
-    """Whether the training runs, and how far it is."""
+    """Return a paragraph on whether the training runs and how far it is."""
     done = sum(1 for iteration in iterations for job in iteration.jobs.values() if job.objectives)
     part = min(done / overview.archives, 1.0) if overview.archives > 0 else math.nan
     if overview.is_finished:
@@ -241,7 +299,7 @@ def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:
 
 
 def _how(overview: Overview) -> str:
-    """The command, and the options folded away; nothing where they are not known."""
+    """Return the command and the folded options; nothing if they are unknown."""
     parts = []
     if overview.command:
         parts.append(f"<h2>Command</h2><pre>{html.escape(_lines(overview.command))}</pre>")
@@ -253,7 +311,7 @@ def _how(overview: Overview) -> str:
 
 
 def _lines(command: str) -> str:
-    """A command with one option per line, still valid for a shell; unchanged if it cannot be taken apart."""
+    """Return a command with one option per line, still valid for a shell; unchanged if it cannot be split."""
     try:
         return " \\\n  ".join(map(shlex.quote, shlex.split(command)))
     except ValueError:
@@ -261,14 +319,14 @@ def _lines(command: str) -> str:
 
 
 def _folded_list(lines: Sequence[str]) -> str:
-    """The first lines; if there are many, the rest is shown by a click."""
+    """Return the first lines; the rest is unfolded by a click."""
     rest = lines[_SHOWN_WARNINGS:]
     more = f"<details><summary>{len(rest)} more</summary>{list_of(rest)}</details>" if rest else ""
     return list_of(lines[:_SHOWN_WARNINGS]) + more
 
 
 def _inline(svg: str, prefix: str = "network") -> str:
-    """An SVG document as an element of a page; its ids are made different from those of the other drawings."""
+    """Return an SVG document as an element of a page, with ids that differ from those of other drawings."""
     svg = svg[svg.index("<svg"):]
     names = set(re.findall(r'\bid="([^"]+)"', svg))
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
@@ -277,7 +335,7 @@ def _inline(svg: str, prefix: str = "network") -> str:
 
 
 def _summary(trainings: Trainings, overviews: Overviews) -> str:
-    """A table with a column for each training; without a heading if there is one."""
+    """Return a table with a column for each training, without a heading if there is one."""
     results = [_results(iterations, overviews[label]) for label, iterations in trainings.items()]
     efforts = [_effort(iterations, overviews[label]) for label, iterations in trainings.items()]
     names = list(dict.fromkeys(name for facts in (*results, *efforts) for name in facts))
@@ -291,7 +349,7 @@ def _summary(trainings: Trainings, overviews: Overviews) -> str:
 
 
 def _results(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:
-    """What was reached: words, then frames, on held-out data before training data."""
+    """Return the results: word errors, then frames, on held-out data before training data."""
     facts = {f"word error rate, {name}": f"{rate:.2f} % ({errors:,} of {words:,})"
              for name, (rate, errors, words) in overview.word_errors.items()}
     kinds = ("objective", "accuracy")
@@ -308,7 +366,7 @@ def _results(iterations: Sequence[Iteration], overview: Overview) -> dict[str, s
 
 
 def _effort(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:
-    """Time, passes, frames, machines, size."""
+    """Return time, epochs, frames, machines and size."""
     jobs = [job for iteration in iterations for job in iteration.jobs.values()]
     facts = {"duration": _duration(overview.seconds)} if math.isfinite(overview.seconds) else {}
     seconds = [max((job.seconds for job in iteration.jobs.values()), default=math.nan) for iteration in iterations

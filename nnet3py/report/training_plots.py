@@ -1,8 +1,12 @@
-"""Plots of what a training's logs say, made with matplotlib (the extra ``plot``)."""
+"""Plots of a training's logs, made with matplotlib (the extra ``plot``), over iterations, epochs or time.
+
+Iterations of trainings with different numbers of jobs, or different data, cannot be compared; epochs and hours can.
+"""
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,26 +14,131 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 from nnet3py.report.monitor import mean_derivatives
 from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE
-from nnet3py.report.training_axes import (
-    Axis,
-    Epochs,
-    Trainings,
-    Values,
-    choose_axes,
-    figure_name,
-    leave_out_the_start,
-    whole_iterations,
-)
-from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, series
+from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, seconds_before, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Trainings = Mapping[str, Sequence[Iteration]]      # label -> its iterations
+Values = dict[str, dict[int, float]]               # row -> iteration -> value
+Epochs = Mapping[str, Mapping[int, float]]         # label -> iteration -> passes before it; empty: unknown
+
+ITERATION, EPOCH = "iteration", "epoch"
+_UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))   # from so many seconds on
+AXES = (EPOCH, ITERATION, *(unit for _, _, unit in _UNITS))
+_BY = "-by-"
+_TICKS = 5
+_FEW_POINTS, _MANY_POINTS = 3, 9                   # from so many on the first one, or tenth, may be left out of a plot
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Horizontal axis of a plot.
+
+    Attributes
+    ----------
+    name : one of AXES
+    places : label of a training -> iteration -> place on the axis; empty for an axis of iterations
+    rows : values in lines below the numbers of iterations
+    """
+
+    name: str
+    places: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    rows: Values = field(default_factory=dict)
+
+    def points(self, label: str, values: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+        """Return (place, value) pairs for (iteration, value) pairs; iterations of unknown place are left out."""
+        if not self.places:
+            return [(float(number), value) for number, value in values]
+        places = self.places[label]
+        return [(places[number], value) for number, value in values if number in places]
+
+    def label(self, axes: Any) -> None:
+        """Label matplotlib's ``axes``."""
+        if self.places:
+            axes.set_xlabel("epochs" if self.name == EPOCH else f"{self.name} in training jobs")
+        elif not self.rows:
+            whole_iterations(axes)
+            axes.set_xlabel(ITERATION)
+        else:
+            whole_iterations(axes)
+            _label_rows(axes, self.rows)
+
+
+def choose_axes(trainings: Trainings, epochs: Epochs) -> list[Axis]:
+    """Return the axes: one for one training; for several all known ones of epochs, iterations, time."""
+    seconds = {label: seconds_before(iterations) for label, iterations in trainings.items()}
+    longest = max((value for times in seconds.values() for value in times.values()), default=0.0)
+    size, unit = next((size, unit) for least, size, unit in _UNITS if longest >= least)
+    times = {label: {number: value / size for number, value in before.items()} for label, before in seconds.items()}
+    if len(trainings) == 1:
+        [label] = trainings
+        rows = {name: dict(row) for name, row in ((EPOCH, epochs.get(label, {})), (unit, times[label])) if row}
+        return [Axis(ITERATION, rows=rows)]
+    axes = [Axis(EPOCH, epochs)] if all(epochs.get(label) for label in trainings) else []
+    axes.append(Axis(ITERATION))
+    if all(times.values()):
+        axes.append(Axis(unit, times))
+    return axes
+
+
+def figure_name(name: str, axis: Axis, axes: Sequence[Axis]) -> str:
+    """Return the name of a plot over ``axis``; for the first of ``axes`` the plot's name alone."""
+    return name if axis is axes[0] else f"{name}{_BY}{axis.name}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split the name of a figure into plot and axis, which is "" if the name has none."""
+    plot, _, axis = name.rpartition(_BY)
+    return (plot, axis) if axis in AXES else (name, "")
+
+
+def whole_iterations(axes: Any) -> None:
+    """Keep ticks at half iterations away from ``axes``."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(_TICKS, integer=True, min_n_ticks=1))
+
+
+def _label_rows(axes: Any, rows: Values) -> None:
+    """Write iterations below the axis, and the values of ``rows`` in lines below."""
+    limits = axes.get_xlim()
+    labeled = set.intersection(*(set(row) for row in rows.values()))
+    ticks = [round(tick) for tick in axes.xaxis.get_major_locator().tick_values(*limits) if round(tick) in labeled]
+    axes.set_xticks(ticks, ["\n".join([str(tick), *(_short(row[tick], row) for row in rows.values())])
+                            for tick in ticks])
+    axes.set_xlim(limits)
+    axes.annotate("\n".join([ITERATION, *rows]), (0.0, 0.0), (-14.0, -7.0), "axes fraction", "offset points",
+                  ha="right", va="top", color=INK)
+
+
+def _short(value: float, row: Mapping[int, float]) -> str:
+    """Return numbers as text with one decimal, or two where the whole row is small."""
+    text = f"{value:.2f}" if max(row.values()) < 2.0 else f"{value:.1f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def leave_out_the_start(axes: Any) -> None:
+    """Let the axis of values start at later values if the first ones would take most of it, and say so.
+
+    Beside the untrained model all later ones look alike. In long trainings the first tenth is left out, too.
+    """
+    lines = [line.get_ydata() for line in axes.lines]
+    if max(map(len, lines), default=0) < _FEW_POINTS:
+        return
+    lowest, high = min(line.min() for line in lines), max(line.max() for line in lines)
+    settled = [line[-(-(len(line) - 1) // 10) if len(line) >= _MANY_POINTS else 1:] for line in lines]
+    low = min(part.min() for part in settled if part.size)
+    if high - lowest > 2 * (high - low) > 0:
+        axes.set_ylim(low - 0.3 * (high - low), high + 0.1 * (high - low))
+        axes.annotate(f"begins at {lowest:.3g}, below", (0.0, 1.0), (6.0, -4.0), "axes fraction", "offset points",
+                      va="top", color=GRAY)         # where lines that rise leave room
+
 
 _COLORS = (BLUE, ORANGE, GREEN, "#8b5fbf", "#b3435f", "#5b7f8c")
 _WIDTH, _HEIGHT = 4.8, 3.3                         # inches: two side by side on a page, one on a narrow screen
 _ROW, _FRAME = 0.26, 1.3                           # inches: a row of a map, and what is around the rows
 _GRID_COLUMNS, _GRID_HEIGHT = 2, 1.4
-_TICKS = 5                                         # along an axis of iterations
 _SUBS, _FEW_SUBS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 3.0)      # numbers in each decade along a logarithmic axis
 _WIDE = 20.0                                       # a range in which the second are enough
 _PERCENTILE_5, _MEDIAN, _PERCENTILE_95 = 3, 6, 9   # places in a summary
@@ -40,10 +149,10 @@ _STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GRAY, "ax
 
 
 def training_plots(trainings: Trainings, epochs: Epochs | None = None) -> dict[str, Figure]:
-    """By name, in the order in which to look at them; what the logs do not have is left out.
+    """Make the plots by name, in the order in which to look at them, as far as the logs have values.
 
     Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. The former are drawn
-    over each axis that :func:`~nnet3py.report.training_axes.choose_axes` finds; ``split_name`` there says which.
+    over each axis that :func:`~nnet3py.report.training_plots.choose_axes` finds; ``split_name`` there says which.
     Raises Nnet3Error where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
@@ -66,7 +175,7 @@ def training_plots(trainings: Trainings, epochs: Epochs | None = None) -> dict[s
 
 
 def save(figure: Figure, folder: Path, name: str) -> str:
-    """Write ``NAME.svg`` and ``NAME.png`` into ``folder``; returns the SVG's text."""
+    """Write ``NAME.svg`` and ``NAME.png`` into ``folder``; return the text of the SVG."""
     with _style():
         figure.savefig(folder / f"{name}.png", dpi=110)
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
@@ -78,7 +187,7 @@ def _style() -> Any:
 
 
 def why_no_plots() -> str:
-    """What to install where matplotlib is missing; nothing where it is there."""
+    """Return what to install where matplotlib is missing; "" where it is installed."""
     try:
         _matplotlib()
     except Nnet3Error as error:
@@ -98,7 +207,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """0.0015 and not 1.5 × 10⁻³ along a logarithmic axis, unless its numbers are very small or large."""
+    """Show 0.0015 and not 1.5 × 10⁻³ along a logarithmic axis, unless numbers are very small or large."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -108,7 +217,7 @@ def _plain_numbers(axis: Any) -> None:
 
 
 def _curves(trainings: Trainings, output: str, kind: str, axis: Axis) -> Figure:
-    """Training data as thin, held-out data as thick lines."""
+    """Plot training data as thin, held-out data as thick lines."""
     with _style():
         figure = _figure(_WIDTH, _HEIGHT)
         axes = figure.subplots()
@@ -150,13 +259,13 @@ def _learning_rates(trainings: Trainings, axis: Axis) -> Figure | None:
 
 
 def effective_rates(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:
-    """(iteration, learning rate of a job divided by the number of jobs), where the logs say it."""
+    """Return (iteration, learning rate of a job divided by the number of jobs) pairs, as far as logs have them."""
     return [(iteration.number, job.learning_rate / len(iteration.jobs)) for iteration in iterations
             for job in list(iteration.jobs.values())[:1] if job.learning_rate > 0]
 
 
 def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
-    """What maps show. Name -> (title, values by component, whether colors are for logarithms)."""
+    """Return the values of maps: name -> (title, values by component, whether colors are logarithmic)."""
     return {
         "relative-change": ("Relative change of parameters",
                             _of_progress(iterations, lambda log: log.relative_changes), True),
@@ -172,7 +281,7 @@ def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Va
 
 
 def _max_change(iterations: Sequence[Iteration]) -> Values:
-    """Means over an iteration's jobs; a limit that its log does not name was never active."""
+    """Return means over an iteration's jobs; a limit that is not in its log was never active."""
     limits = {iteration.number: [job.max_change for job in iteration.jobs.values() if job.objectives]
               for iteration in iterations}
     names = sorted({name for jobs in limits.values() for job in jobs for name in job})
@@ -190,7 +299,7 @@ def _of_progress(iterations: Sequence[Iteration], pick: Callable[[Any], dict[str
 
 
 def _of_components(iterations: Sequence[Iteration], pick: Callable[[Mapping[str, Any]], float]) -> Values:
-    """One value of each component that has it, and of each part inside a recurrent cell."""
+    """Return one value of each component that has it, and of each part inside a recurrent cell."""
     values: Values = {}
     for iteration in iterations:
         for component in iteration.progress.components.values() if iteration.progress is not None else ():
@@ -217,7 +326,7 @@ def _mean(fields: Mapping[str, Any], key: str) -> float:
 
 
 def _map(title: str, values: Values, log: bool) -> Figure:
-    """A row for each component, a column for each iteration, the value as a color."""
+    """Plot a map: a row for each component, a column for each iteration, values as colors."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
@@ -248,7 +357,7 @@ def _map(title: str, values: Values, log: bool) -> Figure:
 
 
 def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Summary]]:
-    """The summaries of each nonlinearity's values or derivatives, by iteration."""
+    """Return the summaries of each nonlinearity's values or derivatives, by iteration."""
     summaries: dict[str, dict[int, Summary]] = {}
     for iteration in iterations:
         for component in iteration.progress.components.values() if iteration.progress is not None else ():
@@ -262,7 +371,7 @@ def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Sum
 
 
 def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
-    """A small plot for each nonlinearity: the median unit, and the band that holds nine units of ten."""
+    """Plot the median unit of each nonlinearity, and the band that holds nine units of ten."""
     rows = -(-len(bands) // _GRID_COLUMNS)
     with _style():
         figure = _figure(_WIDTH, 0.5 + _GRID_HEIGHT * rows)

@@ -15,7 +15,8 @@ from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
 from nnet3py.io.streams import read_text
-from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm, PrunedCompositionOptions
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import ConstArpaLm, DeterministicLm, FstLm
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.network.model_file import read_nnet
 from nnet3py.option_fields import with_values

@@ -13,13 +13,8 @@ import numpy as np
 
 from nnet3py.lattices.composition import ComposedArcs, composed_lattice
 from nnet3py.lattices.determinize import determinize
-from nnet3py.lattices.pruned_composition import (
-    DeterministicLm,
-    Likely,
-    LmDifference,
-    PrunedComposition,
-    PrunedCompositionOptions,
-)
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.lattices.pruned_composition import DeterministicLm, Likely, LmDifference, PrunedComposition
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import LatticeError, top_sorted
 from nnet3py.rnnlm.network import History, RnnlmNetwork
@@ -184,7 +179,7 @@ class _Node:
 
 
 class HistoryLm:
-    """An RNN language model as a :class:`~nnet3py.lattices.deterministic_lm.DeterministicLm`, for one lattice.
+    """An RNN language model as a :class:`~nnet3py.lattices.pruned_composition.DeterministicLm`, for one lattice.
 
     Parameters
     ----------

@@ -12,22 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.index import sequence_indexes
 from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import ComputerCache
-from nnet3py.runtime.cutting import (
-    BatchOptions,
-    Chunk,
-    ComputeOptions,
-    Cutter,
-    EqualChunks,
-    NetworkIo,
-    Shape,
-    Utterance,
-)
+from nnet3py.runtime.cutting import Chunk, Cutter, EqualChunks, NetworkIo, Shape, Utterance
+from nnet3py.runtime.options import BatchOptions, ComputeOptions
 
 __all__ = ["BatchComputer", "BatchOptions", "MinibatchComputer", "Utterance"]
 
@@ -69,7 +62,7 @@ class MinibatchComputer:
         self.options, self.cutter = options, cutter
         self.left_context, self.right_context = cutter.left_context, cutter.right_context
         self._io = NetworkIo(nnet, priors, options.acoustic_scale)
-        self.compiler = options.compiler.compiler(nnet, options.optimize)
+        self.compiler = CachingCompiler.with_options(nnet, options.optimize, options.compiler)
         self._computers = ComputerCache(nnet, self.compiler, device=device, debug=options.debug,
                                         capacity=options.compiler.cache_capacity)
         self._max_pending = max_pending

@@ -26,7 +26,8 @@ from nnet3py.network.model_file import AnyModelOrFile, network_of, network_or_fi
 from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.batch import MinibatchComputer
-from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, ComputeOptions, Utterance
+from nnet3py.runtime.cutting import ChunkAfterChunk, Utterance
+from nnet3py.runtime.options import MAX_PENDING, ComputeOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,17 +8,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.compiler.build_graph import compute_simple_nnet_context
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.general import check_finite
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.recurrence import is_local, is_recurrent, lookahead_is_at_most
+from nnet3py.runtime.options import BatchOptions, ComputeOptions
 
 logger = logging.getLogger(__name__)
 
@@ -27,54 +26,6 @@ CPU_ROWS = 2048           # input rows of a minibatch of a network without recur
 RECURRENT_CHUNKS = 64     # chunks of a minibatch with recurrence: products of fewer rows are slow
 LENGTHS_PER_OCTAVE = 8    # lengths of chunks that may be lengthened, between one power of two and the next
 RECURRENT_LENGTHS = 4     # lengths of such chunks in all for a network with recurrence, so that minibatches are full
-MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wait for a full minibatch
-
-
-@dataclass
-class ComputeOptions:
-    """Options of ``nnet3-compute``: how utterances are cut and outputs scaled. Lengths in frames.
-
-    Attributes
-    ----------
-    extra_left_context, extra_right_context : context of each chunk beyond what the network needs
-    extra_left_context_initial, extra_right_context_final : the same of the first and of the last chunk; -1: as of
-        others
-    frame_subsampling_factor : frames for each row of output
-    frames_per_chunk : frames of output at a time
-    acoustic_scale : factor of the output
-    debug : whether to log every command as it runs
-    optimize, compiler : how computations are compiled, and where they are kept
-    """
-
-    extra_left_context: int = 0
-    extra_right_context: int = 0
-    extra_left_context_initial: int = -1
-    extra_right_context_final: int = -1
-    frame_subsampling_factor: int = 1
-    frames_per_chunk: int = 50
-    acoustic_scale: float = 1.0
-    debug: bool = False
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name, value, least in (
-                ("extra-left-context", self.extra_left_context, 0),
-                ("extra-right-context", self.extra_right_context, 0),
-                ("frame-subsampling-factor", self.frame_subsampling_factor, 1),
-                ("frames-per-chunk", self.frames_per_chunk, 1)):
-            if value < least:
-                raise UsageError(f"--{name}={value} must be {least} or more")
-
-    def extra_context(self, is_first: bool, is_last: bool) -> tuple[int, int]:
-        """Return a chunk's left and right context beyond what the network needs, in frames.
-
-        A chunk may be both first and last.
-        """
-        initial, final = self.extra_left_context_initial, self.extra_right_context_final
-        return (initial if is_first and initial >= 0 else self.extra_left_context,
-                final if is_last and final >= 0 else self.extra_right_context)
 
 
 class Utterance(NamedTuple):
@@ -238,26 +189,6 @@ class ChunkAfterChunk(Cutter):
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
         frame = begin + (end - self.options.frame_subsampling_factor - begin) // 2
         return frame, frame
-
-
-@dataclass
-class BatchOptions:
-    """Options of ``nnet3-compute-batch``: how chunks are cut and gathered, with its names and defaults."""
-
-    minibatch_size: int = 128
-    edge_minibatch_size: int = 32                # of first and last chunks, if these have another context
-    ensure_exact_final_context: bool = False     # whether a short utterance is a chunk of its own length
-    partial_minibatch_factor: float = 0.5        # sizes of minibatches that are not full: powers of it times the full
-    max_pending: int = MAX_PENDING               # float32 numbers of features and outputs that may wait
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name, size in (("minibatch-size", self.minibatch_size), ("edge-minibatch-size", self.edge_minibatch_size)):
-            if size < 1:
-                raise UsageError(f"--{name}={size} must be 1 or more")
-        if not 0.0 <= self.partial_minibatch_factor < 1.0:
-            raise UsageError(f"--partial-minibatch-factor={self.partial_minibatch_factor:g} must be 0 or more, and "
-                             "less than 1")
 
 
 class EqualChunks(Cutter):

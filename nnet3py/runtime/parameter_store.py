@@ -1,4 +1,4 @@
-"""Where a network's arrays lie for the operations of a device: one :class:`ParameterStore` for each network and device.
+"""Storage of a network's arrays for the operations of a device: a :class:`ParameterStore` for each network and device.
 
 All that is bound to a network takes its components from the network's store, and trainers change parameters through
 the store, so that they need not know the device. On the CPU a :class:`HostStore` is the network itself. A
@@ -67,7 +67,7 @@ def _placed(host: Component) -> list[_Placed]:
 
 
 def _leaves(group: Sequence[_Placed]) -> Iterator[_Placed]:
-    """Those that hold arrays: a component without children."""
+    """Yield the components that hold arrays, which have no children."""
     return (placed for placed in group if not placed.host.children)
 
 
@@ -172,7 +172,7 @@ class ParameterStore(ABC):
     @property
     @abstractmethod
     def components(self) -> list[Component]:
-        """One component for each of the network's, in its order; it computes with the device's arrays."""
+        """Components that compute with the device's arrays, one for each of the network's, in its order."""
 
     @property
     def version(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,27 +22,9 @@ from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import ComputerCache
 from nnet3py.runtime.cutting import CPU_ROWS, NetworkIo, Utterance
+from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
 
 MAX_PENDING = 256      # utterances that may wait for a minibatch of full chunks
-
-
-@dataclass(frozen=True)
-class XvectorOptions:
-    """Options of ``nnet3-xvector-compute``: how utterances are cut. Lengths in frames."""
-
-    chunk_size: int = -1            # -1: an utterance is one chunk
-    min_chunk_size: int = 100
-    pad_input: bool = True          # whether shorter chunks are padded on both sides; else they are left out
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        if self.chunk_size < 1 and self.chunk_size != -1:
-            raise UsageError(f"--chunk-size={self.chunk_size} must be 1 or more, or -1")
-        if self.min_chunk_size < 1:
-            raise UsageError(f"--min-chunk-size={self.min_chunk_size} must be 1 or more")
-        if not self.pad_input and 0 < self.chunk_size < self.min_chunk_size:
-            raise UsageError(f"--chunk-size={self.chunk_size} is less than --min-chunk-size={self.min_chunk_size}",
-                             "no chunk would be long enough: use --pad-input=true or another size")
 
 
 class _ChunkComputer:
@@ -116,7 +98,7 @@ class XvectorComputer(_UtteranceQueue):
                  training_mode: bool = False) -> None:
         self.options, nnet = options or XvectorOptions(), for_inference(nnet, training_mode)
         self.options.check()
-        self.compiler = (compiler or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
+        self.compiler = CachingCompiler.with_options(nnet, optimize, compiler)
         super().__init__(_ChunkComputer(nnet, self.compiler, device, debug))
         # Full chunks that wait, and their weights.
         self._full: list[tuple[_PendingUtterance, np.ndarray, np.float32]] = []
@@ -232,18 +214,6 @@ def pooling_context(nnet: Nnet) -> tuple[int, int]:
     return compute_simple_nnet_context(measured)
 
 
-@dataclass(frozen=True)
-class BatchedXvectorOptions:
-    """Options of ``nnet3-xvector-compute-batched``: how chunks are cut and gathered."""
-
-    chunk_size: int = 150
-    batch_size: int = 32
-    pad_input: bool = True          # whether shorter utterances are padded with their last frame; else left out
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    debug: bool = False             # whether to log every command as it runs
-
-
 class BatchedXvectorComputer(_UtteranceQueue):
     """A computer of the vectors of utterances from chunks of one length, those of many utterances at a time.
 
@@ -269,7 +239,7 @@ class BatchedXvectorComputer(_UtteranceQueue):
         if self.options.chunk_size <= self._context:
             raise UsageError(f"--chunk-size={self.options.chunk_size} must be more than the network's context, "
                              f"{self.left_context} + {self.right_context} frames")
-        self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
+        self.compiler = CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
         super().__init__(_ChunkComputer(nnet, self.compiler, device, self.options.debug))
         self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._chunks.io.input_dim),
                                dtype=np.float32)

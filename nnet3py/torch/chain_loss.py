@@ -17,7 +17,8 @@ from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
 from nnet3py.egs.chain_example import NnetChainSupervision, Supervision, merge_supervisions
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.torch.memory import ReusedMemory, matrix_of, operations_for, wait
-from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
+from nnet3py.training.chain_objective import ChainObjectiveComputation
+from nnet3py.training.options import ChainOptions
 from nnet3py.transducers.fst import Fst
 
 if TYPE_CHECKING:

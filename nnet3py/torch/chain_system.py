@@ -11,9 +11,9 @@ from nnet3py.cached_property import cached_property
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.den_fst import check_system
 from nnet3py.chain.normalization import Normalizer, normalization_fst
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.chain.supervision import (
     SupervisionMaker,
-    SupervisionOptions,
     end_to_end_supervision,
     proto_from_lattice,
     proto_from_phones,

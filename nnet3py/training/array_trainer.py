@@ -30,8 +30,9 @@ from nnet3py.training.objectives import (
     kaldi_derivative,
     loss_objective,
 )
+from nnet3py.training.options import TrainerOptions, TrainerSettings
 from nnet3py.training.targets import as_array, is_array
-from nnet3py.training.trainer import MinibatchTrainer, NodeRows, TrainerOptions, TrainerSettings
+from nnet3py.training.trainer import MinibatchTrainer, NodeRows
 from nnet3py.training.training_data import ArrayInputs, supervision_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from nnet3py.network.whole_model import component_dot_products, format_per_compo
 
 if TYPE_CHECKING:
     from nnet3py.egs.example import NnetExample
-    from nnet3py.training.diagnostics import DiagnosticOptions
+    from nnet3py.training.options import DiagnosticOptions
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,12 +17,13 @@ from nnet3py.chain.denominator import LIMIT, DenominatorComputation, scratch_dou
 from nnet3py.chain.numerator import check_supervision, queued_numerator
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision, Supervision
 from nnet3py.egs.example import NnetIo
-from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
+from nnet3py.errors import Nnet3Error, ShapeError, within
 from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.example_computation import HIDDEN, XENT
+from nnet3py.training.options import ChainOptions
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -37,41 +37,6 @@ RANGE_CHECK_INTERVAL = 100   # on average, minibatches between two checks of the
 
 _PLACE = kaldi_place("ComputeChainObjfAndDeriv", "chain-training.cc", 278)
 _RANGE = kaldi_place("DenominatorComputation", "chain-denominator.cc", 67)
-
-
-@dataclass
-class ChainOptions:
-    """Options of the LF-MMI objective. Names and defaults are those of Kaldi's ``ChainTrainingOptions``.
-
-    Attributes
-    ----------
-    l2_regularize : factor of half the squares of the output
-    out_of_range_regularize : factor of the penalty on output beyond -30 to 30
-    leaky_hmm_coefficient : probability of a jump to any state of the denominator graph, above 0 and below 1
-    xent_regularize : factor of the cross-entropy of the output NAME-xent; 0: there is no such output
-    lwf_scale, lwf_den_scale : factors of posteriors that come with examples, for learning without forgetting
-    numerator_graph_threads : no effect: the same threads compute numerators and all else
-    """
-
-    l2_regularize: float = 0.0
-    out_of_range_regularize: float = 0.01
-    leaky_hmm_coefficient: float = 1.0e-05
-    xent_regularize: float = 0.0
-    lwf_scale: float = 0.0
-    lwf_den_scale: float = 0.0
-    numerator_graph_threads: int = -1
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name in ("l2_regularize", "out_of_range_regularize", "xent_regularize", "lwf_scale", "lwf_den_scale"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise UsageError(f"--{name.replace('_', '-')}={value:g} must be 0 or more")
-        if not 0.0 < self.leaky_hmm_coefficient < 1.0:
-            raise UsageError(f"--leaky-hmm-coefficient={self.leaky_hmm_coefficient:g} must be above 0 and below 1",
-                             "1e-05 is the default, and 0.1 what most recipes use")
-        if self.numerator_graph_threads < -1:
-            raise UsageError(f"--numerator-graph-threads={self.numerator_graph_threads} must be 0 (all cores) or more")
 
 
 class ChainObjective(NamedTuple):

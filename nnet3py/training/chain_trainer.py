@@ -22,10 +22,11 @@ from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer, ComputerCache
-from nnet3py.training.chain_objective import LWF_POSTERIORS, ChainOptions, ChainOutputs, Graphs, OutputSums
+from nnet3py.training.chain_objective import LWF_POSTERIORS, ChainOutputs, Graphs, OutputSums
 from nnet3py.training.example_computation import HIDDEN, chain_request
 from nnet3py.training.objectives import per_frame
-from nnet3py.training.trainer import MinibatchTrainer, NodeRows, TrainerOptions
+from nnet3py.training.options import ChainOptions, TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, NodeRows
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class ChainDiagnostics:
     def __init__(self, nnet: Nnet, graphs: Graphs, options: ChainDiagnosticOptions | None = None,
                  compiler: CachingCompiler | None = None) -> None:
         self.nnet, self.options = nnet, options or ChainDiagnosticOptions()
-        self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
+        self.compiler = compiler or CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
         self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._chain = ChainOutputs(self._computers.ops, graphs, self.options.chain)
@@ -150,7 +151,7 @@ class PosteriorAdder:
                  clip_threshold: float = 0.0, compiler_options: CompilerOptions | None = None,
                  optimize: OptimizeOptions | None = None, device: str = "cpu") -> None:
         self.nnet, self._denominator, self._apply_exp, self._clip = nnet, denominator, apply_exp, clip_threshold
-        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
+        self.compiler = CachingCompiler.with_options(nnet, optimize, compiler_options)
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def add(self, eg: NnetChainExample) -> NnetChainExample:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import UsageError, within
 from nnet3py.formats.general import GeneralMatrix, SparseMatrix, to_dense
@@ -28,6 +28,7 @@ from nnet3py.network.whole_model import (
 from nnet3py.runtime.computer import ComputerCache
 from nnet3py.training.example_computation import example_request
 from nnet3py.training.objectives import OutputObjectives
+from nnet3py.training.options import CombineOptions, DiagnosticOptions
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -37,19 +38,6 @@ logger = logging.getLogger(__name__)
 
 
 _PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts that report accuracies search for it
-
-
-@dataclass
-class DiagnosticOptions:
-    """Options of :class:`NnetDiagnostics`; names and defaults are those of ``nnet3-compute-prob``."""
-
-    compute_accuracy: bool = True
-    compute_per_dim_accuracy: bool = False
-    store_component_stats: bool = False
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    debug: bool = False            # log every command as it runs
-    device: str = "cpu"
 
 
 @dataclass
@@ -89,7 +77,7 @@ class NnetDiagnostics:
                  compiler: CachingCompiler | None = None, objectives: OutputObjectives | None = None) -> None:
         self.nnet, self.options, self.gradient = nnet, options or DiagnosticOptions(), gradient
         self._objectives = objectives or OutputObjectives(nnet)
-        self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
+        self.compiler = compiler or CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
         self._computers = ComputerCache(nnet, self.compiler, update=gradient, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self.outputs: dict[str, OutputDiagnostics] = {}
@@ -182,23 +170,6 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 _MAIN = kaldi_place("main", "nnet3-combine.cc", 190)
 _RECOMPUTE = kaldi_place("RecomputeStats", "nnet-utils.cc", 552)
-
-
-@dataclass
-class CombineOptions:
-    """Options of :func:`combine_nnets`; names and defaults are those of ``nnet3-combine``."""
-
-    max_objective_evaluations: int = 30
-    batchnorm_test_mode: bool = False
-    dropout_test_mode: bool = True
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    device: str = "cpu"
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        if self.max_objective_evaluations < 1:
-            raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
 
 
 class Diagnostics(Protocol):
@@ -309,7 +280,7 @@ class _Evaluator:
             set_batchnorm_test_mode(self._form, True)
         if options.dropout_test_mode:
             set_dropout_test_mode(self._form, True)
-        self.compiler = options.compiler.compiler(self._form, options.optimize)
+        self.compiler = CachingCompiler.with_options(self._form, options.optimize, options.compiler)
 
     def objective(self, nnet: Nnet) -> float:
         """Return the objective per frame over all outputs; minus infinity if it is not finite."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.discriminative.objective import (
     FAILED_OBJECTIVE,
@@ -30,7 +30,8 @@ from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.runtime.computer import Computer, ComputerCache
 from nnet3py.training.example_computation import XENT, chain_request
-from nnet3py.training.trainer import MinibatchTrainer, NodeRows, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, NodeRows
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -203,7 +204,7 @@ class DiscriminativeDiagnostics:
 
     def __init__(self, model: AcousticModel, options: DiscriminativeDiagnosticOptions | None = None) -> None:
         self.nnet, self.options = model.nnet, options or DiscriminativeDiagnosticOptions()
-        self.compiler = self.options.compiler.compiler(model.nnet, self.options.optimize)
+        self.compiler = CachingCompiler.with_options(model.nnet, self.options.optimize, self.options.compiler)
         self._computers = ComputerCache(model.nnet, self.compiler, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self._outputs = DiscriminativeOutputs(DiscriminativeObjective(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
@@ -90,7 +90,7 @@ class ExampleOutputs:
 
     def __init__(self, nnet: Nnet, device: str = "cpu", compiler_options: CompilerOptions | None = None) -> None:
         self.nnet = nnet
-        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, OptimizeOptions())
+        self.compiler = CachingCompiler.with_options(nnet, options=compiler_options)
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from nnet3py.compiler.build_graph import compute_simple_nnet_context
 from nnet3py.egs.example import NnetExample
-from nnet3py.egs.make import ExampleMaker, SplitOptions, UtteranceSplitter
+from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
 from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
+from nnet3py.egs.options import SplitOptions
 from nnet3py.egs.raw_example import shuffle
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix
@@ -23,6 +23,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
 from nnet3py.formats.posteriors import Posterior, posterior_of_alignment
 from nnet3py.io.tables import RandomAccessReader, SequentialReader
 from nnet3py.network.nnet import Nnet
+from nnet3py.training.options import MinibatchOptions
 
 logger = logging.getLogger(__name__)
 
@@ -67,26 +68,6 @@ if TYPE_CHECKING:        # torch may be missing
     LossFunction: TypeAlias = (
         Callable[[NDArray[np.float32], np.ndarray], tuple[float, np.ndarray]]
         | Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | torch.nn.Module)
-
-
-@dataclass
-class MinibatchOptions:
-    """Options for making minibatches of utterances.
-
-    Attributes
-    ----------
-    left_context, right_context : frames before the first and after the last frame with targets; -1: the context that
-        the network needs
-    num_frames : frames with targets in an example, the usual length first: ``"8"``, ``"150,110,90"``
-    minibatch_size : the number of examples in a minibatch, ``"64"``, ``"1:64"``
-    dense_targets : targets in tables are matrices (frames, dim), not integer vectors (frames,)
-    """
-
-    left_context: int = -1
-    right_context: int = -1
-    num_frames: str = "8"
-    minibatch_size: str = "64"
-    dense_targets: bool = False
 
 
 class ExampleMinibatches:

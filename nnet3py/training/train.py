@@ -20,10 +20,11 @@ from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
 from nnet3py.provided import Shown
-from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
-from nnet3py.training.minibatches import Minibatches, MinibatchOptions
+from nnet3py.training.diagnostics import NnetDiagnostics
+from nnet3py.training.minibatches import Minibatches
 from nnet3py.training.objectives import LossLike, OutputObjectives
-from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.options import DiagnosticOptions, MinibatchOptions, TrainerOptions
+from nnet3py.training.trainer import NnetTrainer
 from nnet3py.training.training_data import training_data
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class _Validator:
             self._form = nnet.copy()
             set_batchnorm_test_mode(self._form, True)
             set_dropout_test_mode(self._form, True)
-            self._compiler = self._options.compiler.compiler(self._form, self._options.optimize)
+            self._compiler = CachingCompiler.with_options(self._form, self._options.optimize, self._options.compiler)
         tested = self._form.copy()
         tested.scale(0.0)
         tested.add(1.0, nnet)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.components.base import with_children
 from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
 from nnet3py.components.updatable import UpdatableComponent, is_updatable
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import to_dense
 from nnet3py.log import count_repeats_anew, kaldi_place, warn_of_repeats
 from nnet3py.network.model_file import AnyModel, network_of
@@ -38,6 +38,7 @@ from nnet3py.runtime.parameter_store import on_device
 from nnet3py.training.example_computation import example_request
 from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
 from nnet3py.training.objectives import LossLike, Objective, ObjectiveStats, OutputObjectives
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.trainer_state import (
     State,
     draws_of,
@@ -49,78 +50,6 @@ from nnet3py.training.trainer_state import (
 )
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class TrainerOptions:
-    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's.
-
-    Attributes
-    ----------
-    srand : seed of dropout and the like, and of the order of data
-    store_component_stats, zero_component_stats : gather statistics of nonlinearities; set them to zero at first
-    print_interval : minibatches from one log line to the next
-    max_param_change : limit on the 2-norm of a minibatch's change of all parameters; 0: no limit
-    momentum : factor with which a change goes on in the next minibatch, 0 or more and below 1
-    l2_regularize_factor : factor of the components' own l2 regularization; 1 / the number of jobs that run side by side
-    batchnorm_stats_scale : factor of batch normalization's statistics after each minibatch, from 0 to 1
-    backstitch_training_scale : size of the step back, as a fraction of the step; 0: no backstitch
-    backstitch_training_interval : minibatches from one with backstitch to the next
-    optimize, compiler : options of the optimizer and of the compiler of computations
-    debug : log every command as it runs
-    device : "cpu" or "cuda"
-    """
-
-    srand: int = 0
-    store_component_stats: bool = True
-    zero_component_stats: bool = True
-    print_interval: int = 100
-    max_param_change: float = 2.0
-    momentum: float = 0.0
-    l2_regularize_factor: float = 1.0
-    batchnorm_stats_scale: float = 0.8
-    backstitch_training_scale: float = 0.0
-    backstitch_training_interval: int = 1
-    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    debug: bool = False
-    device: str = "cpu"
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        backstitch, interval = self.backstitch_training_scale, self.backstitch_training_interval
-        batchnorm = self.batchnorm_stats_scale
-        rules = (
-            (self.momentum >= 0.0, "momentum", self.momentum, "0 or more"),
-            (self.max_param_change >= 0.0, "max-param-change", self.max_param_change, "0 (no limit) or more"),
-            (interval > 0, "backstitch-training-interval", interval, "1 or more"),
-            (backstitch >= 0.0, "backstitch-training-scale", backstitch, "0 or more"),
-            (0.0 <= batchnorm <= 1.0, "batchnorm-stats-scale", batchnorm, "between 0 and 1"),
-            (self.print_interval > 0, "print-interval", self.print_interval, "1 or more"),
-            (self.momentum == 0.0 or backstitch == 0.0, "momentum", self.momentum, "0 with backstitch"),
-        )
-        for holds, name, value, wanted in rules:
-            if not holds:
-                raise UsageError(f"--{name}={value:g} must be {wanted}")
-
-
-class TrainerSettings(TypedDict, total=False):
-    """The attributes of :class:`TrainerOptions` by name: keyword arguments of :class:`nnet3py.Trainer`."""
-
-    srand: int
-    store_component_stats: bool
-    zero_component_stats: bool
-    print_interval: int
-    max_param_change: float
-    momentum: float
-    l2_regularize_factor: float
-    batchnorm_stats_scale: float
-    backstitch_training_scale: float
-    backstitch_training_interval: int
-    optimize: OptimizeOptions
-    compiler: CompilerOptions
-    debug: bool
-    device: str
 
 
 class NodeRows(Protocol):
@@ -182,7 +111,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             zero_component_stats(nnet)
         self.delta = nnet.copy()
         self.delta.scale(0.0)
-        self.compiler = options.compiler.compiler(nnet, options.optimize)
+        self.compiler = CachingCompiler.with_options(nnet, options.optimize, options.compiler)
         self._bind()
         self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
         self._seed = int(self._draws.integers(0, 100001))

@@ -25,12 +25,12 @@ from nnet3py.random_sequence import philox
 from nnet3py.training.minibatches import (
     ExampleMinibatches,
     Minibatches,
-    MinibatchOptions,
     TableMinibatches,
     example_maker,
     is_minibatch,
 )
 from nnet3py.training.objectives import Frames
+from nnet3py.training.options import MinibatchOptions
 from nnet3py.training.targets import (
     are_classes,
     as_array,

@@ -5,7 +5,6 @@ Kaldi: ``TransitionModel::MleUpdate``, and ``nnet3-am-train-transitions``.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,27 +12,12 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.log import kaldi_place
+from nnet3py.training.options import TransitionOptions
 
 logger = logging.getLogger(__name__)
 
 _PLACE = kaldi_place("MleUpdate", "transition-model.cc", 528)
 _FLOORING_PASSES = 3
-
-
-@dataclass
-class TransitionOptions:
-    """Options of :func:`train_transitions`; names and defaults are those of ``nnet3-am-train-transitions``.
-
-    Attributes
-    ----------
-    transition_floor : least probability of a transition
-    transition_min_count : transition-states seen less often keep their probabilities
-    share_for_pdfs : transition-states with the same pdf share their probabilities
-    """
-
-    transition_floor: float = 0.01
-    transition_min_count: float = 5.0
-    share_for_pdfs: bool = False
 
 
 class Improvement(NamedTuple):

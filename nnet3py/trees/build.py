@@ -17,6 +17,7 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import Constant, ContextDependency, Map, Root, Split, Table, stub_tree
 from nnet3py.trees.clustering import Questions, QuestionsForKey, bottom_up, refine
+from nnet3py.trees.options import BuildOptions
 from nnet3py.trees.stats import ABSENT, TreeStats, check_not_empty, objective, sum_float32
 
 _BOTH = 2      # the clusters of a question: no, yes
@@ -184,28 +185,6 @@ class _Grower:
 logger = logging.getLogger(__name__)
 
 _MULTIPLE = 8          # leaves, when their number is rounded to a multiple
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """Options of building a tree; the defaults are those of build-tree.
-
-    Attributes
-    ----------
-    width, position : int, phones in the window, and position of the phone itself
-    threshold : float, a split must gain more
-    max_leaves : int; 0: no limit
-    cluster_threshold : float, leaves closer than this are merged; negative: the smallest gain of a split; 0: none are
-        merged
-    round_num_leaves : bool, merge leaves until their number is a multiple of 8
-    """
-
-    width: int = 3
-    position: int = 1
-    threshold: float = 300.0
-    max_leaves: int = 0
-    cluster_threshold: float = -1.0
-    round_num_leaves: bool = True
 
 
 def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:

@@ -45,7 +45,8 @@ VARIANTS = ("m1", "m2", "m3", "m4", "m5", "m6", "m8", "f1", "f2", "f3", "f4", "k
 TEST_VARIANTS = ("m7", "f5", "Andrea", "michael", "Denis", "steph2", "robert", "mike", "klatt5", "marcelo", "caleb",
                  "norbert")
 FLITE_VOICES, FLITE_TEST_VOICES = ("slt", "awb", "slt", "kal16"), ("rms",)
-START_VOICES = ("en-us+m3", "en-us+f2", "en-us+f4", "en-gb+m1", "en-gb+f3")     # without noise
+START_VOICES = ("en-us+m3", "en-us+f2", "en-us+f4", "en-gb+m1", "en-gb+f3")
+CLEAN_PARTS = ("start", "clean")         # without rooms, microphones, and noise
 FLITE_SHARE = 0.35                       # of the speakers
 LEXICON_VOICES = ("en-us", "en-gb")
 CARRIER = ("see", "book")                # words around those that sound otherwise in a sentence
@@ -232,7 +233,7 @@ def utterances(part: str, its_speakers: list[Speaker], count: int, grammar: Gram
             sentences = [grammar.sentence() for _ in range(1 + (rng.random() < TWO_SENTENCES))]
             sounds = [speaker.speak(sentence, scratch) for sentence in sentences]
             yield (f"{speaker.name}-{number:03d}", speaker.name, " ".join(map(transcript, sentences)),
-                   recorded(sounds, other, rng, part == "start"))
+                   recorded(sounds, other, rng, part in CLEAN_PARTS))
             other = sounds[0]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recognize a data directory with a model folder: word error rate, new words, and the same by the vosk wheel.
 
-    local/score.py MODEL_FOLDER DATA [--new-words FILE] [--vosk]
+    local/score.py MODEL_FOLDER DATA [--new-words FILE] [--vosk] [--beam BEAM --max-active STATES]
 
 Each recording is a stream of its own, in blocks of a quarter of a second, through nnet3py.vosk, and without dither (in
 a copy of the folder made of links), so that results can be compared.
@@ -43,15 +43,16 @@ for key in sounds.files:
 """
 
 
-def without_dither(model: Path, folder: Path) -> Path:
-    """A copy of a model folder made of links, with dither switched off."""
+def without_dither(model: Path, folder: Path, options: Sequence[str]) -> Path:
+    """A copy of a model folder made of links, with dither switched off and other options of the search added."""
     for path in model.rglob("*"):
         place = folder / path.relative_to(model)
         if path.is_dir():
             place.mkdir(parents=True, exist_ok=True)
-        elif path.name == "mfcc.conf":
+        elif path.name in ("mfcc.conf", "model.conf"):
+            more = ["--dither=0"] if path.name == "mfcc.conf" else options
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(path.read_text().rstrip("\n") + "\n--dither=0\n")
+            place.write_text("\n".join([path.read_text().rstrip("\n"), *more, ""]))
         else:
             place.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(path.resolve(), place)
@@ -87,7 +88,10 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="Kaldi's data directory")
     parser.add_argument("--new-words", type=Path, help="file of words, one per line, that are counted apart")
     parser.add_argument("--vosk", action="store_true", help="also by the wheel vosk, and how often both hear the same")
+    parser.add_argument("--beam", type=float, help="of the search, in place of the model's")
+    parser.add_argument("--max-active", type=int, help="states that the search keeps, in place of the model's")
     args = parser.parse_args()
+    options = [f"--{name}={value}" for name, value in (("beam", args.beam), ("max-active", args.max_active)) if value]
     new = args.new_words.read_text(encoding="utf-8").split() if args.new_words else []
     references = read_transcripts(f"{args.data}/text")
     sounds, rate = {}, 0.0
@@ -95,13 +99,16 @@ def main() -> None:
         for key, wave in reader:
             sounds[key], rate = np.ascontiguousarray(wave.samples[0], dtype=np.int16), wave.rate
     with tempfile.TemporaryDirectory() as scratch:
-        model = without_dither(args.model, Path(scratch) / "model")
+        model = without_dither(args.model, Path(scratch) / "model", options)
         texts = heard("import nnet3py.vosk as vosk", model, sounds, rate, Path(scratch))
         print(f"nnet3py: {rates(references, texts, new)}", flush=True)
         if args.vosk:
             others = heard("import vosk", model, sounds, rate, Path(scratch))
-            same = sum(texts[key] == others[key] for key in texts)
-            print(f"vosk: {rates(references, others, new)}; the same words in {same} of {len(texts)} sentences")
+            unlike = [key for key in texts if texts[key] != others[key]]
+            same = f"the same words in {len(texts) - len(unlike)} of {len(texts)} sentences"
+            print(f"vosk: {rates(references, others, new)}; {same}")
+            for key in unlike:
+                print(f"{key}: nnet3py {texts[key]!r}, vosk {others[key]!r}", file=sys.stderr)
 
 
 if __name__ == "__main__":

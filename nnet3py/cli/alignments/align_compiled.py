@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
-from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options
+from nnet3py.cli.nnet.utterances import IVEC, SIMPLE, IvectorSource, check_ivector_options, compute_options
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE, without
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.option_groups import DEVICE, without
+from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.decoding.decoder_options import TrainingGraphOptions
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,11 +26,7 @@ _LATTICE_BEAM = 0.01  # only the best path of the lattice is used
 
 
 _GRAPH_OPTIONS = (
-    option("transition-scale", float, 0.0, "Factor of the costs of transitions that are not self-loops"),
-    option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
-    option("reorder", bool, True, "Self-loops come after the transition that leaves their state, not before it"),
-    option("rm-eps", bool, False, "Remove epsilons where that makes the graph no larger; effective only with "
-           "disambiguation symbols"),
+    *declared(settings_of(TrainingGraphOptions)),
     option("batch-size", int, 250, "No effect: graphs are made one by one"),
     option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
 )
@@ -77,7 +75,7 @@ def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
 def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of: Callable[[Any], Fst]) -> int:
     """Make a graph of each entry of a table; returns how many were made."""
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.decoding.graph import TrainingGraphOptions, make_training_graph, read_fst_file
+    from nnet3py.decoding.graph import make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.hmm.tree import ContextDependency
@@ -91,7 +89,7 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
     if not all(number.isdecimal() for number in disambig):
         raise UsageError(f"expected numbers in {options.read_disambig_syms}, found '{' '.join(disambig)[:40]}'")
     symbols = [int(number) for number in disambig]
-    how = TrainingGraphOptions(options.transition_scale, options.self_loop_scale, options.reorder, options.rm_eps)
+    how = fields_from(options, TrainingGraphOptions())
 
     def graph(key: str, value: Any) -> Fst | None:
         try:
@@ -215,7 +213,8 @@ class _Aligner:
     def _search(self, key: str, graph: Fst, likes: np.ndarray) -> _Aligned | None:
         import numpy as np
 
-        from nnet3py.decoding.decoder import Decoder, DecoderOptions
+        from nnet3py.decoding.decoder import Decoder
+        from nnet3py.decoding.decoder_options import DecoderOptions
         from nnet3py.decoding.graph import with_transition_costs
 
         options = self._options

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
+from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.training.train_setup import CHAIN, TRAINER
 from nnet3py.errors import UsageError, within
 
 

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, CHAIN, DEVICE
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.option_groups import BINARY, DEVICE
+from nnet3py.cli.process.options import Options, declared, fields_from
+from nnet3py.cli.training.train_setup import CHAIN, chain_options
+from nnet3py.option_fields import settings_of
+from nnet3py.training.options import CombineOptions
 
 if TYPE_CHECKING:
     from nnet3py.compiler.cache import CachingCompiler
@@ -17,9 +20,7 @@ _XENT_FOR_STATISTICS = 0.1     # its only effect is that the outputs NAME-xent a
 
 _OPTIONS = (
     BINARY,
-    option("max-objective-evaluations", int, 30, "The most averages to try, besides the first model alone"),
-    option("batchnorm-test-mode", bool, False, "Try averages with their stored batch-norm statistics"),
-    option("dropout-test-mode", bool, True, "Try averages without dropout"),
+    *declared(settings_of(CombineOptions)),
     *CHAIN, *DEVICE,
 )
 
@@ -56,20 +57,20 @@ def combine2(args: list[str], options: Options) -> int:
 
 
 def _combine(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.chain.setup import chain_options, examples
+    from nnet3py.cli.chain.setup import examples
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
-    from nnet3py.training.diagnostics import CombineOptions, combine_nnets
+    from nnet3py.training.diagnostics import combine_nnets
     from nnet3py.training.example_computation import XENT
+    from nnet3py.training.options import CombineOptions
 
     den_fst, *sources, egs_name, target = args
     objective = chain_options(options)
-    settings = CombineOptions(
-        max_objective_evaluations=options.max_objective_evaluations, batchnorm_test_mode=options.batchnorm_test_mode,
-        dropout_test_mode=options.dropout_test_mode, compiler=compiler_options(options), device=set_up(options))
+    settings = fields_from(options, CombineOptions(
+        compiler=compiler_options(options), device=set_up(options)))
     settings.check()
     first = read_nnet(sources[0])
     graphs = (graph_folder if by_language else one_graph)(first, den_fst)

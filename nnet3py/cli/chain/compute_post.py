@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import (
+    IVEC,
+    SIMPLE,
     IvectorSource,
     check_ivector_options,
     compute_one,
@@ -12,7 +14,7 @@ from nnet3py.cli.nnet.utterances import (
     model_for_test,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.process.option_groups import DEVICE, with_default
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import ShapeError
 

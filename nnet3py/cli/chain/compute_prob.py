@@ -4,8 +4,9 @@ from __future__ import annotations
 import os
 
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import CHAIN, DEVICE, PROB
+from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.training.train_setup import CHAIN, PROB, chain_options
 
 _PROB = tuple(
     declared.but(help="No effect: chain outputs have no accuracy") if "accuracy" in declared.name else declared
@@ -26,7 +27,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
 ])
 def compute_prob(args: list[str], options: Options) -> int:
     """Print the objective; 1 if no output had any weight."""
-    from nnet3py.cli.chain.setup import chain_options, examples
+    from nnet3py.cli.chain.setup import examples
     from nnet3py.cli.process.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.chain.normalization import NORMALIZATION_SCALE, read_normalizer
+from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import EGGEN, EGS_OF_FEATURES
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, within
 
@@ -143,12 +143,9 @@ def _skipped(why: str) -> list[Any]:
 
 def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
     """Cuts utterances as the ``EGGEN`` group says; UsageError or Nnet3Error for values that make no sense."""
-    from nnet3py.egs.make import SplitOptions, UtteranceSplitter
+    from nnet3py.egs.make import UtteranceSplitter
 
-    if options.online_ivector_period <= 0:
-        raise Nnet3Error("--online-ivector-period must be positive")
-    cut = {option_.name.replace("-", "_"): options[option_.name] for option_ in EGGEN}
-    return UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut), seed)
+    return UtteranceSplitter(split_options(options), seed)
 
 
 @kaldi_command("nnet3-chain-e2e-get-egs", usage="""

@@ -4,8 +4,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3py import log
+from nnet3py.chain.options import PhoneLmOptions
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
@@ -28,20 +30,17 @@ e.g.: ali-to-phones final.mdl ark:ali.ark ark:- | chain-est-phone-lm --num-extra
 See also: chain-make-den-fst
 """, arguments=(2, 2), options=[
     option("binary", bool, True, "No effect: the graph is written in binary", idle="the graph is written in binary"),
-    option("ngram-order", int, 4, "Phones of the longest n-gram, at least 2"),
-    option("num-extra-lm-states", int, 1000, "States wanted besides those that are never merged"),
-    option("no-prune-ngram-order", int, 3, "n-grams of this order and shorter ones are all kept"),
+    *declared(settings_of(PhoneLmOptions)),
 ])
 def est_phone_lm(args: list[str], options: Options) -> int:
     """Estimate the phone language model."""
-    from nnet3py.chain.phone_lm import PhoneLmEstimator, PhoneLmOptions
+    from nnet3py.chain.phone_lm import PhoneLmEstimator
     from nnet3py.errors import within
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader
     from nnet3py.transducers.fst_text import write_fst_file
 
-    estimator = PhoneLmEstimator(PhoneLmOptions(options.ngram_order, options.num_extra_lm_states,
-                                                options.no_prune_ngram_order))
+    estimator = PhoneLmEstimator(fields_from(options, PhoneLmOptions()))
     with SequentialReader(args[0], INT_VECTOR) as reader:
         for key, phones in reader:
             with within(f"utterance {key}"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 from typing import Any
 
 from nnet3py import log
+from nnet3py.chain.options import SupervisionOptions
 from nnet3py.cli.chain.normalization import NORMALIZATION_SCALE, read_normalizer
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error, within
+from nnet3py.option_fields import settings_of
 
 
 @kaldi_command("chain-get-supervision", usage="""
@@ -24,19 +26,15 @@ e.g.: ali-to-phones --write-lengths=true final.mdl ark:ali.ark ark:- | \\
 See also: nnet3-chain-get-egs
 """, arguments=(4, 4), options=[
     option("lattice-input", bool, False, "The input is lattices, not phones with lengths"),
-    option("left-tolerance", int, 5, "Frames of the alignment by which a phone may begin earlier"),
-    option("right-tolerance", int, 5, "Frames of the alignment by which a phone may end later"),
-    option("frame-subsampling-factor", int, 1, "Frames of the alignment per frame of the network's output"),
-    option("lm-scale", float, 0.0, "Factor of the graph costs of lattices that stay in the supervision, 0 to less "
-           "than 1"),
-    option("convert-to-pdfs", bool, True, "Labels are pdfs; false: transition-ids, for unconstrained examples"),
+    *declared(settings_of(SupervisionOptions)),
     option("weight", float, 1.0, "No effect, as in Kaldi: the weight written is 1; see nnet3-chain-copy-egs --weights",
            idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets others"),
 ])
 def get_supervision(args: list[str], options: Options) -> int:
     """Make supervisions; utterances that cannot be used are counted and reported."""
     from nnet3py.chain.acceptor import SupervisionError
-    from nnet3py.chain.supervision import SupervisionMaker, SupervisionOptions, proto_from_lattice, proto_from_phones
+    from nnet3py.chain.options import SupervisionOptions
+    from nnet3py.chain.supervision import SupervisionMaker, proto_from_lattice, proto_from_phones
     from nnet3py.egs.chain_example import SUPERVISION
     from nnet3py.formats.holders import INT_PAIR_VECTOR
     from nnet3py.hmm.transition_model import TransitionModel
@@ -45,8 +43,7 @@ def get_supervision(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
-    how = SupervisionOptions(options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor,
-                             options.lm_scale, options.convert_to_pdfs)
+    how = fields_from(options, SupervisionOptions())
     tree = read_object(args[0], ContextDependency.read)
     maker = SupervisionMaker(tree, read_object(args[1], TransitionModel.read), options.convert_to_pdfs)
     holder: Any = COMPACT_LATTICES if options.lattice_input else INT_PAIR_VECTOR

@@ -5,8 +5,9 @@ from contextlib import closing
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
+from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.training.train_setup import CHAIN, TRAINER
 from nnet3py.errors import within
 
 _OPTIONS = (
@@ -46,8 +47,8 @@ def train2(args: list[str], options: Options) -> int:
 
 
 def _train(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.chain.setup import chain_options, examples
-    from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
+    from nnet3py.cli.chain.setup import examples
+    from nnet3py.cli.training.train_setup import chain_options, finish, read_cache, trainer_options
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.example import num_merged
     from nnet3py.io.tables import SequentialReader

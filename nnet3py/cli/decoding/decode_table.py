@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options
 from nnet3py.cli.process.option_groups import without
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
@@ -167,7 +167,7 @@ class _Search:
     def __init__(self, options: Options, model: TransitionModel, keep_decoder: bool) -> None:
         self._options, self._model, self._keep_decoder = options, model, keep_decoder
         self._decoder_options = decoder_options(options)
-        self._determinize_options = with_values(PhoneDeterminizeOptions(), options.as_dict())
+        self._determinize_options = fields_from(options, PhoneDeterminizeOptions())
         self._kept: tuple[Graph, Decoder] | None = None
 
     def __call__(self, task: _Task | None) -> _Found | None:

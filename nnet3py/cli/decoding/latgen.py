@@ -8,8 +8,9 @@ from nnet3py.cli.decoding.decode_table import (
     decode_table,
     decoder_inputs,
 )
+from nnet3py.cli.nnet.utterances import IVEC, SIMPLE
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE
+from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options, option
 
 _MAPPED = [*DECODER, option("acoustic-scale", float, 0.1, "Factor by which log-likelihoods are multiplied")]

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.cli.decoding.decode_table import DECODER, LATTICES_HELP, decode_table
-from nnet3py.cli.nnet.utterance_batches import BATCH, MissingData, batch_options, warn_of, with_ivectors
-from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options
+from nnet3py.cli.nnet.utterance_batches import BATCH, MissingData, warn_of, with_ivectors
+from nnet3py.cli.nnet.utterances import IVEC, SIMPLE, IvectorSource, check_ivector_options, compute_options
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE
-from nnet3py.cli.process.options import Options
+from nnet3py.cli.process.option_groups import DEVICE
+from nnet3py.cli.process.options import Options, fields_from
 from nnet3py.errors import Nnet3Error
+from nnet3py.runtime.options import BatchOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,8 +43,8 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
     check_ivector_options(options)
     device = set_up(options)
     model = read_model(args[0])
-    computer = BatchComputer(prepare_for_test(model.nnet), compute_options(options), batch_options(options),
-                             model.priors, device)
+    computer = BatchComputer(prepare_for_test(model.nnet), compute_options(options),
+                             fields_from(options, BatchOptions()), model.priors, device)
     graph = DecodingGraph.read(args[1], model.transition_model)
 
     def inputs() -> Iterator[tuple[str, DecodingGraph | None, Any]]:

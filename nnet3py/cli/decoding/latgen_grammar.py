@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3py.cli.decoding.decode_table import DECODER, LATTICES_HELP, decode_features
+from nnet3py.cli.nnet.utterances import IVEC, SIMPLE
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE
+from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from nnet3py.cli.decoding.decode_table import DECODER, LATTICES_HELP, decode_features
 from nnet3py.cli.decoding.looped_options import LOOPED, looped_computer
+from nnet3py.cli.nnet.utterances import IVEC
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC
+from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options, option
 
 _STREAMS_HELP = """

@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3py.cli.decoding.decode_table import Computes
-from nnet3py.cli.process.option_groups import SIMPLE, without
+from nnet3py.cli.nnet.utterances import SIMPLE
+from nnet3py.cli.process.option_groups import without
 from nnet3py.cli.process.options import Options, declared
 from nnet3py.recognition.option_tables import LOOPED_SETTINGS
 

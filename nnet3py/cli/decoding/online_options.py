@@ -11,10 +11,9 @@ from nnet3py.cli.feat.speech_options import CMVN, FEATURE_OPTIONS
 from nnet3py.cli.ivectors.inputs import derive
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
 from nnet3py.cli.process.option_groups import DEVICE, without
-from nnet3py.cli.process.options import OptionError, Options, declared, option
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
 from nnet3py.cli.process.parser import options_of_file
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.option_fields import with_values
 from nnet3py.recognition.option_tables import (
     ENDPOINT_SETTINGS,
     PIPELINE_SETTINGS,
@@ -93,7 +92,7 @@ class OnlineDecoding:
         self.endpoints = endpoint_options(options.as_dict())
         self._search = decoder_options(options)
         self._search.check()
-        self.determinize = with_values(PhoneDeterminizeOptions(), options.as_dict())
+        self.determinize = fields_from(options, PhoneDeterminizeOptions())
         device = set_up(options)
         acoustic = read_model(model)
         self.transition_model = acoustic.transition_model

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from nnet3py.cli.drivers.staged_work import RESUMES, run_work
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.field_options import driver_options
-from nnet3py.cli.process.options import Options
-from nnet3py.drivers.preparation_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
+from nnet3py.cli.process.options import Options, declared
+from nnet3py.drivers.staged_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
+from nnet3py.option_fields import settings_of
 
 
 @kaldi_command("train-ivector-extractor", usage=f"""
@@ -24,10 +24,10 @@ Usage:  train-ivector-extractor [options]
 e.g.:
 train-ivector-extractor --feat-dir=data/train_hires --dir=exp/nnet3/extractor --nj=10
 See also: extract-ivectors, ivector-extract-online2
-""", arguments=(0, 0), options=driver_options(ExtractorOptions), detached_values=True)
+""", arguments=(0, 0), options=declared(settings_of(ExtractorOptions)), detached_values=True)
 def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
     """Train an extractor."""
-    return run_work("ivector_extractor", "train_ivector_extractor", ExtractorOptions, options)
+    return run_work("ivectors", "train_ivector_extractor", ExtractorOptions, options)
 
 
 @kaldi_command("extract-ivectors", usage=f"""
@@ -42,10 +42,10 @@ e.g.:
 extract-ivectors --feat-dir=data/train_hires --extractor-dir=exp/nnet3/extractor --dir=exp/nnet3/ivectors_train \\
   --utts-per-spk-max=2
 See also: train-ivector-extractor, ivector-extract-online2, train-chain
-""", arguments=(0, 0), options=driver_options(IvectorOptions), detached_values=True)
+""", arguments=(0, 0), options=declared(settings_of(IvectorOptions)), detached_values=True)
 def extract_ivectors(args: Sequence[str], options: Options) -> int:
     """Extract i-vectors."""
-    return run_work("ivector_extraction", "extract_ivectors", IvectorOptions, options)
+    return run_work("ivectors", "extract_ivectors", IvectorOptions, options)
 
 
 @kaldi_command("nnet3-build-tree", usage=f"""
@@ -63,10 +63,10 @@ e.g.:
 nnet3-build-tree --frame-subsampling-factor=3 --context-opts="--context-width=2 --central-position=1" \\
   --num-leaves=3500 --feat-dir=data/train --lang=data/lang_chain --ali-dir=exp/tri_ali --dir=exp/chain/tree
 See also: build-tree, tree-info, draw-tree, train-chain
-""", arguments=(0, 0), options=driver_options(TreeOptions), detached_values=True)
+""", arguments=(0, 0), options=declared(settings_of(TreeOptions)), detached_values=True)
 def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
     """Build a tree."""
-    return run_work("tree", "build_tree", TreeOptions, options)
+    return run_work("trees", "build_tree", TreeOptions, options)
 
 
 @kaldi_command("prepare-e2e", usage=f"""
@@ -82,7 +82,7 @@ Usage:  prepare-e2e [options]
 e.g.:
 prepare-e2e --feat-dir=data/train --lang=data/lang_chain --dir=exp/e2e_tree --nj=2
 See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
-""", arguments=(0, 0), options=driver_options(FlatStartOptions), detached_values=True)
+""", arguments=(0, 0), options=declared(settings_of(FlatStartOptions)), detached_values=True)
 def prepare_e2e(args: Sequence[str], options: Options) -> int:
     """Prepare a flat start."""
-    return run_work("flat_start", "prepare_e2e", FlatStartOptions, options)
+    return run_work("trees", "prepare_e2e", FlatStartOptions, options)

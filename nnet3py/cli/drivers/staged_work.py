@@ -4,8 +4,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from nnet3py.cli.process.field_options import fields_from
-from nnet3py.cli.process.options import Options
+from nnet3py.cli.process.options import Options, fields_from
 
 RESUMES = """
 Interrupted work goes on where it stopped when the command is given again; --stage=N begins at stage
@@ -15,7 +14,7 @@ has a log in log/ of the folder."""
 
 def run_work(module: str, driver: str, declared: Any, options: Options) -> int:
     """Do the work ``driver`` of a module of :mod:`nnet3py.drivers` with the options of a command; returns 0."""
-    values = fields_from(declared, options)
+    values = fields_from(options, declared())
     values.check()
     from importlib import import_module
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 from nnet3py.cli.drivers.staged_work import run_work
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.field_options import driver_options
-from nnet3py.cli.process.options import Options
-from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+from nnet3py.cli.process.options import Options, declared
+from nnet3py.drivers.options import ChainOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+from nnet3py.option_fields import settings_of
 
 _COMMON = """
 The folder given by --dir must hold configs/, as xconfig-to-configs writes it. Models, logs and reports are written
@@ -30,8 +29,8 @@ def _usage(name: str, first: str, example: str, script: str = "") -> str:
 @kaldi_command("train-dnn", usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/tdnn/configs\n"
     "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 \\\n"
-    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(DnnOptions),
-    detached_values=True)
+    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
+    options=declared(settings_of(DnnOptions)), detached_values=True)
 def train_dnn(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model without recurrence."""
     return run_work("frame_level", "train_dnn", DnnOptions, options)
@@ -41,7 +40,7 @@ def train_dnn(args: Sequence[str], options: Options) -> int:
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/lstm/configs\n"
     "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 \\\n"
     "  --egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
-    options=driver_options(RnnOptions), detached_values=True)
+    options=declared(settings_of(RnnOptions)), detached_values=True)
 def train_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent acoustic model."""
     return run_work("frame_level", "train_rnn", RnnOptions, options)
@@ -50,8 +49,8 @@ def train_rnn(args: Sequence[str], options: Options) -> int:
 @kaldi_command("train-raw-dnn", usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
-    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawDnnOptions),
-    detached_values=True)
+    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
+    options=declared(settings_of(RawDnnOptions)), detached_values=True)
 def train_raw_dnn(args: Sequence[str], options: Options) -> int:
     """Train a network without recurrence on targets."""
     return run_work("frame_level", "train_raw_dnn", RawDnnOptions, options)
@@ -60,8 +59,8 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
 @kaldi_command("train-raw-rnn", usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
-    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawRnnOptions),
-    detached_values=True)
+    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
+    options=declared(settings_of(RawRnnOptions)), detached_values=True)
 def train_raw_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent network on targets."""
     return run_work("frame_level", "train_raw_rnn", RawRnnOptions, options)
@@ -78,7 +77,7 @@ graph made with --self-loop-scale=1.0. With --e2e=true it begins without alignme
     "train-chain --feat-dir=data/train --tree-dir=exp/chain_tree --ali-dir=exp/tri_ali --dir=exp/chain \\\n"
     "  --chain.leaky-hmm-coefficient=0.1 --chain.l2-regularize=0.0005 --chain.xent-regularize=0.1 \\\n"
     "  --egs.chunk-width=150,110,90 --trainer.optimization.num-jobs-final=2 --use-gpu=no"), "chain/train.py"),
-    arguments=(0, 0), options=driver_options(ChainOptions), detached_values=True)
+    arguments=(0, 0), options=declared(settings_of(ChainOptions)), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model with the LF-MMI objective."""
-    return run_work("train_chain", "train_chain", ChainOptions, options)
+    return run_work("chain_languages", "train_chain", ChainOptions, options)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from nnet3py.cli.drivers.staged_work import RESUMES, run_work
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.field_options import driver_options
-from nnet3py.cli.process.options import Options
-from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions, LatticesOptions
+from nnet3py.cli.process.options import Options, declared
+from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, LatticesOptions
+from nnet3py.option_fields import settings_of
 
 
 @kaldi_command("train-discriminative", usage=f"""
@@ -24,7 +24,7 @@ Usage:  train-discriminative [options]
 e.g.:
 train-discriminative --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn --dir=exp/tdnn_smbr --nj=4
 See also: train-dnn, train-chain, nnet3-discriminative-train
-""", arguments=(0, 0), options=driver_options(DiscriminativeTrainingOptions), detached_values=True)
+""", arguments=(0, 0), options=declared(settings_of(DiscriminativeTrainingOptions)), detached_values=True)
 def train_discriminative(args: Sequence[str], options: Options) -> int:
     """Train on lattices."""
     return run_work("discriminative_training", "train_discriminative", DiscriminativeTrainingOptions, options)
@@ -43,7 +43,7 @@ Usage:  make-denlats [options]
 e.g.:
 make-denlats --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn --dir=exp/tdnn_denlats --nj=4
 See also: train-discriminative, nnet3-discriminative-get-egs
-""", arguments=(0, 0), options=driver_options(LatticesOptions), detached_values=True)
+""", arguments=(0, 0), options=declared(settings_of(LatticesOptions)), detached_values=True)
 def make_denlats(args: Sequence[str], options: Options) -> int:
     """Make denominator lattices."""
-    return run_work("denominator_lattices", "make_denlats", LatticesOptions, options)
+    return run_work("discriminative_training", "make_denlats", LatticesOptions, options)

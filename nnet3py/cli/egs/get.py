@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
+from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import EGGEN, EGS_OF_FEATURES
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error
 
@@ -69,13 +69,10 @@ class _Job:
     """One run of a command: how examples are cut, and what went wrong."""
 
     def __init__(self, options: Options, num_pdfs: int = -1) -> None:
-        from nnet3py.egs.make import ExampleMaker, SplitOptions, UtteranceSplitter
+        from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
 
-        if options.online_ivector_period <= 0:
-            raise Nnet3Error("--online-ivector-period must be positive")
-        cut = {option_.name.replace("-", "_"): options[option_.name] for option_ in EGGEN}
         self._options = options
-        self._splitter = UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut))
+        self._splitter = UtteranceSplitter(split_options(options))
         self.maker: ExampleMaker = ExampleMaker(self._splitter, options.compress, num_pdfs,
                                                 options.online_ivector_period)
         self._file = f"{log.program()}.cc"

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
+from nnet3py.cli.egs.options import EGS_OF_FEATURES
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import EGS_OF_FEATURES
-from nnet3py.cli.process.options import Options, declared
+from nnet3py.cli.process.options import Options, declared, fields_from
 from nnet3py.discriminative.options import SplittingOptions
 from nnet3py.errors import Nnet3Error, within
-from nnet3py.option_fields import settings_of, with_values
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.discriminative.make_egs import DiscriminativeExampleMaker
@@ -38,7 +38,7 @@ def discriminative_get_egs(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.transducers.lattice import LATTICES
 
-    splitting = with_values(SplittingOptions(), options.as_dict())
+    splitting = fields_from(options, SplittingOptions())
     splitting.check()
     splitter = utterance_splitter(options, seed=0)
     maker = DiscriminativeExampleMaker(splitter, splitting, read_object(args[0], TransitionModel.read),

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.field_options import driver_options, fields_from
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.drivers.egs.options import ChainEgsOptions, EgsOptions
+from nnet3py.option_fields import settings_of
 
 _EGS: Any = EgsOptions
 _CHAIN: Any = ChainEgsOptions
@@ -32,7 +32,7 @@ or:
  make-egs --target-type=dense --cmvn-opts=--norm-means=false data/noisy data/clean/feats.scp exp/map/egs
 See also: make-chain-egs, nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
 """, arguments=(3, 3), options=[
-    *driver_options(_EGS),
+    *declared(settings_of(_EGS)),
     option("target-type", str, "dense", "Targets are matrices (dense), or one number per frame (sparse)",
            choices=("dense", "sparse")),
     option("num-targets", int, 0, "Number of classes, for sparse targets"),
@@ -43,10 +43,10 @@ def make_egs(args: list[str], options: Options) -> int:
     import os
 
     from nnet3py.drivers.egs import make_egs as maker
-    from nnet3py.drivers.jobs.choice import make_executor
+    from nnet3py.drivers.jobs.executors import make_executor
 
     data, labels, folder = args
-    values = fields_from(_EGS, options)
+    values = fields_from(options, _EGS())
     values.check()
     with make_executor(options.cmd, options.scheduler or None) as executor:
         if os.path.isdir(labels):
@@ -67,14 +67,14 @@ Usage:  make-chain-egs [options] <data-dir> <chain-dir> <ali-dir or lat-dir> <eg
 e.g.:
  make-chain-egs --frames-per-eg=150,110,90 --left-context=25 data/train exp/chain exp/tri_ali exp/chain/egs
 See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-egs
-""", arguments=(4, 4), options=[*driver_options(_CHAIN), *_JOBS], detached_values=True)
+""", arguments=(4, 4), options=[*declared(settings_of(_CHAIN)), *_JOBS], detached_values=True)
 def make_chain_egs(args: list[str], options: Options) -> int:
     """Make a folder of chain examples."""
     from nnet3py.drivers.egs import make_chain_egs as maker
-    from nnet3py.drivers.jobs.choice import make_executor
+    from nnet3py.drivers.jobs.executors import make_executor
 
     data, chain, labels, folder = args
-    values = fields_from(_CHAIN, options)
+    values = fields_from(options, _CHAIN())
     values.check()
     with make_executor(options.cmd, options.scheduler or None) as executor:
         maker.make_chain_egs(data, chain, labels, folder, values, executor)

@@ -268,7 +268,7 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
 def apply_cmvn_online(args: list[str], options: Options) -> int:
     """Normalize a table; 1 if nothing was written."""
     from nnet3py.feat.cmvn import OnlineNormalizer
-    from nnet3py.feat.cmvn_options import OnlineOptions
+    from nnet3py.feat.options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
 

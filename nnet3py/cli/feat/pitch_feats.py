@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.feat.sound_channel import chosen_channel
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error
-from nnet3py.feat.pitch_options import PITCH_OPTIONS, PROCESS_PITCH_OPTIONS
+from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.formats.foreign_files import Wave
 
-_PITCH, _PROCESS = declared(tuple(PITCH_OPTIONS.values())), declared(tuple(PROCESS_PITCH_OPTIONS.values()))
+_PITCH, _PROCESS = declared(settings_of(PitchOptions)), declared(settings_of(ProcessPitchOptions))
 _CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)")
 _SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
 _REPORT_EVERY = 10                          # utterances
@@ -130,20 +131,16 @@ e.g.: interpolate-pitch ark:pitch.ark ark:filled.ark
 See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[
     option("linear-interpolation", bool, False, "Draw lines across gaps, and change nothing else"),
-    option("pitch-interval", float, 4.0, "Hz between the pitches that are told apart"),
-    option("interpolator-factor", float, 1.0e-05, "The less, the nearer the curve is to what was measured"),
-    option("max-voicing-prob", float, 0.9, "What a voicing of 1 counts"),
-    option("max-pitch-change-per-frame", float, 10.0, "The largest step of the curve, in Hz"),
+    *declared(settings_of(InterpolationOptions)),
 ])
 def interpolate_pitch(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it is empty."""
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.feat.interpolate_pitch import InterpolationOptions, interpolated, interpolated_by_lines
+    from nnet3py.feat.interpolate_pitch import interpolated, interpolated_by_lines
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
-    how = InterpolationOptions(options.pitch_interval, options.interpolator_factor, options.max_voicing_prob,
-                               options.max_pitch_change_per_frame)
+    how = fields_from(options, InterpolationOptions())
     how.check()
     random, total, zero, changed, errors = CRandom(), 0, 0, 0, 0
 

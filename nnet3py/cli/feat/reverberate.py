@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import between_tables, convert_table
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
 from nnet3py.errors import UsageError, within
+from nnet3py.feat.options import RoomOptions, SilenceOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
@@ -49,17 +51,14 @@ See also: wav-copy, wav-perturb
     option("input-wave-channel", int, 0, "Channel of the input that is taken"),
     option("rir-channel", int, 0, "Channel of the impulse response that is taken, if one is written"),
     option("noise-channel", int, 0, "Channel of the additive signals that is taken, if one is written"),
-    option("shift-output", bool, True, "Begin at the peak of the impulse response, and be as long as the input; else "
-           "as long as the convolution"),
-    option("normalize-output", bool, True, "Give the result the power of the input"),
-    option("duration", float, 0.0, "Seconds of the result, which is cut or repeated; 0 for those of the input"),
-    option("volume", float, 0.0, "Factor of the result, which then is not normalized; 0 for none"),
+    *declared(settings_of(RoomOptions)),
 ])
 def wav_reverberate(args: list[str], options: Options) -> int:
     """Write the changed sound."""
     import numpy as np
 
-    from nnet3py.feat.reverberate import AddedSignal, RoomOptions, reverberate
+    from nnet3py.feat.options import RoomOptions
+    from nnet3py.feat.reverberate import AddedSignal, reverberate
     from nnet3py.formats.foreign_files import Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
@@ -71,7 +70,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     sound = wave.samples[_channel(wave, options.input_wave_channel, "input-wave-channel")]
     room = _read(options.impulse_response, wave.rate) if options.impulse_response else None
     signals = [_read(name, wave.rate) for name in names]
-    settings = RoomOptions(options.shift_output, options.normalize_output, options.volume, options.duration)
+    settings = fields_from(options, RoomOptions())
     count = _num_outputs(room, signals) if options.multi_channel_output else 1
     channels = []
     for number in range(count):
@@ -120,21 +119,17 @@ or:   extend-wav-with-silence [options] <wav-rxfilename> <wav-wxfilename>
 e.g.: extend-wav-with-silence --extra-silence-length=2 scp:wav.scp ark:- | wav-to-duration ark:- ark,t:-
 See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
 """, arguments=(2, 2), options=[
-    option("extra-silence-length", float, 5.0, "Seconds of silence that are appended"),
-    option("silence-search-length", float, 0.5, "Seconds of the beginning and of the end that are searched for the "
-           "quietest piece"),
-    option("silence-extract-length", float, 0.05, "Seconds of a piece; it is shorter than what is searched"),
-    option("silence-extract-shift", float, 0.025, "Seconds from one piece that is tried to the next"),
+    *declared(settings_of(SilenceOptions)),
 ])
 def extend_wav_with_silence(args: list[str], options: Options) -> int:
     """Extend a table or a file; 1 if a table was empty."""
     import numpy as np
 
-    from nnet3py.feat.reverberate import SilenceOptions, with_silence
+    from nnet3py.feat.options import SilenceOptions
+    from nnet3py.feat.reverberate import with_silence
     from nnet3py.formats.foreign_files import WAVE
 
-    settings = SilenceOptions(options.extra_silence_length, options.silence_search_length,
-                              options.silence_extract_length, options.silence_extract_shift)
+    settings = fields_from(options, SilenceOptions())
 
     def extended(key: str, wave: Wave) -> Wave:
         return wave._replace(samples=np.stack([with_silence(channel, wave.rate, settings)

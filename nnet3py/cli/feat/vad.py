@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
+from nnet3py.feat.options import VadOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,20 +23,16 @@ e.g.:
 See also: select-voiced-frames
 """, arguments=(2, 2), options=[
     option("omit-unvoiced-utts", bool, False, "Write nothing for utterances without a voiced frame"),
-    option("vad-energy-threshold", float, 5.0, "Constant part of the energy that a loud frame exceeds"),
-    option("vad-energy-mean-scale", float, 0.5, "Factor of the utterance's mean energy in that threshold"),
-    option("vad-frames-context", int, 0, "Frames before and after a frame that are looked at, too"),
-    option("vad-proportion-threshold", float, 0.6, "Part of these frames that must be loud"),
+    *declared(settings_of(VadOptions)),
 ])
 def compute_vad(args: list[str], options: Options) -> int:
     """Convert a table; 1 if nothing was done."""
-    from nnet3py.feat.vad import VadOptions, voiced_frames
+    from nnet3py.feat.vad import voiced_frames
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
     if not 0.0 < options.vad_proportion_threshold < 1.0 or options.vad_frames_context < 0:
         raise OptionError("--vad-proportion-threshold must lie between 0 and 1, --vad-frames-context not below 0")
-    settings = VadOptions(options.vad_energy_threshold, options.vad_energy_mean_scale, options.vad_frames_context,
-                          options.vad_proportion_threshold)
+    settings = fields_from(options, VadOptions())
     num_empty = num_unvoiced = num_frames = num_voiced = 0
 
     def voiced(key: str, features: np.ndarray) -> np.ndarray | None:

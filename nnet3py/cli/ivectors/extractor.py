@@ -7,8 +7,10 @@ from nnet3py import log
 from nnet3py.cli.ivectors.inputs import read_extractor, with_posteriors
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
 from nnet3py.errors import within
+from nnet3py.ivectors.options import EstimationOptions, StatsOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
 
@@ -54,21 +56,17 @@ e.g.: ivector-extractor-acc-stats 2.ie scp:feats.scp ark:post.ark 2.1.acc
 See also: ivector-extractor-sum-accs, ivector-extractor-est
 """, arguments=(4, 4), options=[
     BINARY, NUM_THREADS,
-    option("update-variances", bool, True, "Gather what the variances need"),
-    option("compute-auxf", bool, True, "Compute the auxiliary function, for logs"),
-    option("num-samples-for-weights", int, 10, "i-vectors drawn for each utterance, if weights depend on them"),
-    option("cache-size", int, 100, "Utterances that are added at a time"),
+    *declared(settings_of(StatsOptions)),
 ])
 def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
     """Gather statistics; 1 if there was no utterance."""
     from nnet3py.io.object_files import write_object
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.ivectors.extractor import UtteranceStats
-    from nnet3py.ivectors.training import ExtractorStats, StatsOptions, utterance_auxf
+    from nnet3py.ivectors.training import ExtractorStats, utterance_auxf
     from nnet3py.random_sequence import CRandom
 
-    settings = StatsOptions(options.update_variances, options.compute_auxf, options.num_samples_for_weights,
-                            options.cache_size)
+    settings = fields_from(options, StatsOptions())
     if settings.num_samples_for_weights < 2 or settings.cache_size < 1:
         raise OptionError("--num-samples-for-weights must be above 1, --cache-size above 0")
     extractor = read_extractor(args[0])
@@ -123,22 +121,18 @@ e.g.: ivector-extractor-est 1.ie 1.acc 2.ie
 See also: ivector-extractor-acc-stats
 """, arguments=(3, 3), options=[
     BINARY, option("num-threads", int, 8, "No effect: results do not depend on it"),
-    option("variance-floor-factor", float, 0.1, "Part of the mean variance that is the floor of all"),
-    option("gaussian-min-count", float, 100.0, "Frames that a Gaussian must have to be estimated"),
-    option("diagonalize", bool, True, "Choose the axes of the i-vectors, most important first"),
+    *declared(settings_of(EstimationOptions)),
 ])
 def ivector_extractor_est(args: list[str], options: Options) -> None:
     """Estimate an extractor."""
     from nnet3py.io.object_files import read_object, write_object
-    from nnet3py.ivectors.training import EstimationOptions, ExtractorStats, estimate
+    from nnet3py.ivectors.training import ExtractorStats, estimate
 
     log.log("Reading model")
     extractor = read_extractor(args[0])
     log.log("Reading statistics")
     stats = read_object(args[1], ExtractorStats.read)
-    new_extractor = estimate(extractor, stats,
-                             EstimationOptions(options.variance_floor_factor, options.gaussian_min_count,
-                                                         options.diagonalize))
+    new_extractor = estimate(extractor, stats, fields_from(options, EstimationOptions()))
     write_object(args[2], new_extractor.write, options.binary)
     log.log(f"Updated model and wrote it to {args[2]}")
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
 from nnet3py.errors import ShapeError, within
+from nnet3py.gaussians.options import DiagOptions, FullOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,29 +18,15 @@ if TYPE_CHECKING:
     from nnet3py.gaussians.accumulators import GmmStats
 
 _UPDATE_FLAGS = option("update-flags", str, "mvw", "What is estimated: means (m), variances (v), weights (w)")
-_MIN_WEIGHT = option("min-gaussian-weight", float, 1.0e-5, "Least weight of a Gaussian that is kept")
-_REMOVE = option("remove-low-count-gaussians", bool, True, "Remove Gaussians with too little data, or keep them as "
-                                                           "they were")
-_DIAG_OPTIONS = (_MIN_WEIGHT, option("min-gaussian-occupancy", float, 10.0, "Frames that a Gaussian must have"),
-                 option("min-variance", float, 0.001, "Variance floor"), _REMOVE)
-_COVARIANCE_FLOORS = (option("variance-floor", float, 0.001, "Floor of the eigenvalues of covariances"),
-                      option("max-condition", float, 1.0e4, "The largest eigenvalue over the smallest, at most"))
-_FULL_OPTIONS = (_MIN_WEIGHT, option("min-gaussian-occupancy", float, 100.0, "Frames that a Gaussian must have"),
-                 *_COVARIANCE_FLOORS, _REMOVE)
+_DIAG_OPTIONS, _FULL_OPTIONS = declared(settings_of(DiagOptions)), declared(settings_of(FullOptions))
+_COVARIANCE_FLOORS = ("variance-floor", "max-condition")
 _ALL_STAY = "all Gaussians stay"
-_FLOOR_OPTIONS = (*_COVARIANCE_FLOORS, *(
-    option(declared.name, type(declared.default), declared.default, f"No effect: {_ALL_STAY}", idle=_ALL_STAY)
-    for declared in _FULL_OPTIONS if declared not in _COVARIANCE_FLOORS))
+_FLOOR_OPTIONS = tuple(each if each.name in _COVARIANCE_FLOORS else
+                       each.but(help=f"No effect: {_ALL_STAY}", idle=lambda value, options: _ALL_STAY)
+                       for each in _FULL_OPTIONS)
 _ACC_OPTIONS = (BINARY, _UPDATE_FLAGS,
                 option("gselect", str, "", "Gaussians of each frame (rspecifier), instead of all"),
                 option("weights", str, "", "Weights of frames (rspecifier), vectors"))
-
-
-def _diag_options(options: Options) -> Any:
-    from nnet3py.gaussians.estimation import DiagOptions
-
-    return DiagOptions(options.min_gaussian_weight, options.min_gaussian_occupancy, options.min_variance,
-                       options.remove_low_count_gaussians)
 
 
 def _read_write(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
@@ -93,7 +81,8 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     first = options.num_gauss_init if 0 < options.num_gauss_init <= options.num_gauss else options.num_gauss
     log.log(f"Initializing GMM means from random frames to {first} Gaussians.")
     gmm = begin_mixture(frames, first, random)
-    for done in train_mixture(frames, gmm, options.num_gauss, options.num_iters, _diag_options(options), random):
+    bounds = fields_from(options, DiagOptions())
+    for done in train_mixture(frames, gmm, options.num_gauss, options.num_iters, bounds, random):
         log.log(f"Likelihood per frame on iteration {done.number} was {done.log_like:.6g} over {len(frames)} frames.")
         log.log(f"Objective-function change on iteration {done.number} was {done.improvement:.6g} over {len(frames)} "
                 f"frames.")
@@ -250,7 +239,7 @@ def gmm_global_est(args: list[str], options: Options) -> None:
     from nnet3py.random_sequence import CRandom
 
     gmm = read_object(args[0], DiagGmm.read)
-    estimate_ = estimate_diag(read_object(args[1], GmmStats.read), gmm, _diag_options(options),
+    estimate_ = estimate_diag(read_object(args[1], GmmStats.read), gmm, fields_from(options, DiagOptions()),
                           parse_flags(options.update_flags))
     assert isinstance(estimate_.gmm, DiagGmm)
     made = estimate_.gmm
@@ -269,13 +258,12 @@ See also: fgmm-global-acc-stats
 def fgmm_global_est(args: list[str], options: Options) -> None:
     """Estimate a mixture."""
     from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.estimation import FullOptions, estimate_full
+    from nnet3py.gaussians.estimation import estimate_full
     from nnet3py.gaussians.full_gmm import FullGmm
     from nnet3py.io.object_files import read_object
 
-    estimate_ = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read), FullOptions(
-        options.min_gaussian_weight, options.min_gaussian_occupancy, options.variance_floor, options.max_condition,
-        options.remove_low_count_gaussians), parse_flags(options.update_flags))
+    estimate_ = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read),
+                              fields_from(options, FullOptions()), parse_flags(options.update_flags))
     _write_estimated(args[2], options, estimate_.gmm, estimate_.improvement, estimate_.frames)
 
 
@@ -289,7 +277,7 @@ See also: fgmm-global-acc-stats, fgmm-global-est
 def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
     """Make a mixture."""
     from nnet3py.gaussians.accumulators import GmmStats
-    from nnet3py.gaussians.estimation import FullOptions, begin_full
+    from nnet3py.gaussians.estimation import begin_full
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.random_sequence import CRandom
 

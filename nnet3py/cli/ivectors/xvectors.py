@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.nnet.utterance_batches import MissingData, UtteranceSource, write_outputs
+from nnet3py.cli.nnet.utterances import SIMPLE
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, SIMPLE, unprefixed, with_default
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, unprefixed, with_default
+from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.option_fields import settings_of
+from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,9 +32,7 @@ Usage: nnet3-xvector-compute [options] <raw-nnet-in> <features-rspecifier> <vect
 e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
 """, arguments=(3, 3), options=[
     *with_default(SIMPLE, "acoustic-scale", 1.0), *unprefixed(COMPILER), *_DEVICE,
-    option("chunk-size", int, -1, "Frames of the pieces that are averaged (-1: whole utterances)"),
-    option("min-chunk-size", int, 100, "Frames that a piece must have"),
-    option("pad-input", bool, True, "Continue shorter pieces with copies of their first and last frames"),
+    *declared(settings_of(XvectorOptions)),
     option("cached-compiler-in", str, "", "Read compiled computations from this file"),
     option("cached-compiler-out", str, "", "Write compiled computations to this file"),
 ])
@@ -41,13 +42,13 @@ def xvector_compute(args: list[str], options: Options) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
+    from nnet3py.runtime.xvectors import XvectorComputer
 
     device = set_up(options)
     start = time.perf_counter()
     nnet, _ = model_for_test(args[0], use_priors=False)
     computer = XvectorComputer(
-        nnet, XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input),
+        nnet, fields_from(options, XvectorOptions()),
         optimize_options(options), compiler_options(options, prefixed=False), device,
         options["computation.debug"] or options.debug_computation)
     if options.cached_compiler_in:
@@ -91,9 +92,7 @@ Usage: nnet3-xvector-compute-batched [options] <raw-nnet-in> <features-rspecifie
 e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark:xvectors.ark
 """, arguments=(3, 3), options=[
     *unprefixed((*COMPUTE, *OPTIM, *COMPILER)), *_DEVICE,
-    option("chunk-size", int, 150, "Frames of the pieces, with the network's context"),
-    option("batch-size", int, 32, "Pieces that are computed at a time"),
-    option("pad-input", bool, True, "Continue utterances shorter than a piece with copies of their last frame"),
+    *declared(settings_of(BatchedXvectorOptions)),
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; 1 unless more than half succeeded."""
@@ -101,14 +100,14 @@ def xvector_compute_batched(args: list[str], options: Options) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.runtime.xvectors import BatchedXvectorComputer, BatchedXvectorOptions
+    from nnet3py.runtime.xvectors import BatchedXvectorComputer
 
     device = set_up(options)
     start = time.perf_counter()
     nnet, _ = model_for_test(args[0], use_priors=False)
-    computer = BatchedXvectorComputer(nnet, BatchedXvectorOptions(
-        options.chunk_size, options.batch_size, options.pad_input, optimize_options(options, prefixed=False),
-        compiler_options(options, prefixed=False), options.debug), device)
+    computer = BatchedXvectorComputer(nnet, fields_from(options, BatchedXvectorOptions(
+        optimize=optimize_options(options, prefixed=False), compiler=compiler_options(options, prefixed=False),
+        debug=options.debug)), device)
     log.log(f"Left/right context is {computer.left_context}, {computer.right_context}")
     # The writer comes first, so that an error of the reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_VECTOR) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features:

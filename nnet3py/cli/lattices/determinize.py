@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.lattices.options import ACOUSTIC_SCALE, WRITE_COMPACT, change_lattices, per, scales_of, status
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import UsageError
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.option_fields import settings_of, with_values
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
@@ -125,7 +125,7 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     _check_beam(options)
     scales = scales_of(options)
     undone = scales.undone()
-    how = with_values(PhoneDeterminizeOptions(), options.as_dict())
+    how = fields_from(options, PhoneDeterminizeOptions())
     model = read_object(args[0], TransitionModel.read)
     depths = _Depths()
 

@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nnet3py import log
 from nnet3py.cli.lattices.options import change_lattices, status
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
-    from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
     from nnet3py.transducers.compact_lattice import CompactLattice
 
-PRUNING = (
-    option("lattice-compose-beam", float, 6.0, "How much worse than the best one a path may be"),
-    option("max-arcs", int, 100000, "The largest number of arcs in a result"),
-    option("growth-ratio", float, 1.5, "Costs are computed again when there are that many times as many arcs"),
-)
+PRUNING = declared(settings_of(PrunedCompositionOptions))
 Rescore: TypeAlias = "Callable[[CompactLattice], CompactLattice]"
 
 
@@ -37,11 +34,10 @@ def rescore_lattices(args: list[str], rescore: Rescore, log_line: str = "Done {}
 def rescore_within_beam(args: list[str], rescore: Callable[[CompactLattice, PrunedCompositionOptions], CompactLattice],
                         options: Options) -> int:
     """The same for what compares paths with a beam, with scaled acoustic costs."""
-    from nnet3py.lattices.pruned_composition import PrunedCompositionOptions
     from nnet3py.lattices.scaling import Scales, scaled
 
     scales = Scales(1.0, options.acoustic_scale)
     undone = scales.undone()
-    how = PrunedCompositionOptions(options.lattice_compose_beam, options.max_arcs, options.growth_ratio)
+    how = fields_from(options, PrunedCompositionOptions())
     return rescore_lattices(args, lambda lattice: scaled(rescore(scaled(lattice, scales), how), undone),
                             "Overall, succeeded for {} lattices, failed for {}")

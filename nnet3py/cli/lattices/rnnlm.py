@@ -10,7 +10,7 @@ from nnet3py.cli.lattices.rescoring import PRUNING, rescore_lattices, rescore_wi
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.compute_setup import optimize_options, set_up
 from nnet3py.cli.process.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, with_default
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import FormatError
 from nnet3py.option_fields import settings_of
 from nnet3py.rnnlm.folder import RnnlmOptions
@@ -34,11 +34,10 @@ def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
     """Read a model, its network and its word embedding, with the ``_MODEL`` options."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
-    from nnet3py.option_fields import with_values
     from nnet3py.rnnlm.network import RnnlmNetwork
     from nnet3py.rnnlm.word_embedding import WordEmbedding
 
-    rnnlm_options = with_values(RnnlmOptions(), options.as_dict())
+    rnnlm_options = fields_from(options, RnnlmOptions())
     rnnlm_options.check()
     device, nnet = set_up(options), read_nnet(network)
     modes = [change for name, change in (("batchnorm-test-mode", set_batchnorm_test_mode),

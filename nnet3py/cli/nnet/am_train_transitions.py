@@ -4,8 +4,10 @@ from __future__ import annotations
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import ShapeError, within
+from nnet3py.option_fields import settings_of
+from nnet3py.training.options import TransitionOptions
 
 
 @kaldi_command("nnet3-am-train-transitions", usage="""
@@ -20,9 +22,7 @@ e.g.:
     BINARY,
     option("set-priors", bool, True, "Set the priors, too"),
     option("prior-floor", float, 5.0e-06, "Least prior of a pdf"),
-    option("transition-floor", float, 0.01, "Least probability of a transition"),
-    option("transition-min-count", float, 5.0, "Transition-states seen less often keep their probabilities"),
-    option("share-for-pdfs", bool, False, "Transition-states with the same pdf share their probabilities"),
+    *declared(settings_of(TransitionOptions)),
 ])
 def am_train_transitions(args: list[str], options: Options) -> int:
     """Train transitions and set priors."""
@@ -31,7 +31,7 @@ def am_train_transitions(args: list[str], options: Options) -> int:
     from nnet3py.acoustic_model import read_model
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.training.transitions import TransitionOptions, count_transitions, priors_of_counts, train_transitions
+    from nnet3py.training.transitions import count_transitions, priors_of_counts, train_transitions
 
     model = read_model(args[0])
     transitions = model.transition_model
@@ -43,9 +43,7 @@ def am_train_transitions(args: list[str], options: Options) -> int:
                 count_transitions(transitions, alignment, counts)
             num_done += 1
     log.log(f"Accumulated transition stats from {num_done} utterances.")
-    improvement = train_transitions(transitions, counts, TransitionOptions(
-        transition_floor=options.transition_floor, transition_min_count=options.transition_min_count,
-        share_for_pdfs=options.share_for_pdfs))
+    improvement = train_transitions(transitions, counts, fields_from(options, TransitionOptions()))
     log.log(f"Transition model update: average {improvement.average():.6g} log-like improvement per frame over "
             f"{improvement.num_frames:.6g} frames.")
     if options.set_priors:

@@ -3,9 +3,16 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.nnet.utterance_batches import with_ivectors, write_outputs
-from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
+from nnet3py.cli.nnet.utterances import (
+    IVEC,
+    SIMPLE,
+    IvectorSource,
+    check_ivector_options,
+    compute_options,
+    model_for_test,
+)
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.process.option_groups import DEVICE, with_default
 from nnet3py.cli.process.options import Options, option
 
 

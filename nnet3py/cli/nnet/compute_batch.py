@@ -2,11 +2,19 @@
 from __future__ import annotations
 
 from nnet3py import log
-from nnet3py.cli.nnet.utterance_batches import BATCH, batch_options, with_ivectors, write_outputs
-from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
+from nnet3py.cli.nnet.utterance_batches import BATCH, with_ivectors, write_outputs
+from nnet3py.cli.nnet.utterances import (
+    IVEC,
+    SIMPLE,
+    IvectorSource,
+    check_ivector_options,
+    compute_options,
+    model_for_test,
+)
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, IVEC, SIMPLE, with_default
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.option_groups import DEVICE, with_default
+from nnet3py.cli.process.options import Options, fields_from, option
+from nnet3py.runtime.options import BatchOptions
 
 
 @kaldi_command("nnet3-compute-batch", usage="""
@@ -36,7 +44,7 @@ def compute_batch(args: list[str], options: Options) -> int:
     device = set_up(options)
     start = time.perf_counter()
     nnet, priors = model_for_test(args[0], options.use_priors)
-    computer = BatchComputer(nnet, compute_options(options), batch_options(options), priors, device)
+    computer = BatchComputer(nnet, compute_options(options), fields_from(options, BatchOptions()), priors, device)
     # The writer comes first, so that even an error when a reader closes leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:

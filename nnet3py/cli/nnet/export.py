@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import UsageError
 from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
-from nnet3py.option_fields import settings_of, with_values
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,7 +155,7 @@ def _set_weights(args: list[str], options: Options, like: AcousticModel | None) 
 
 def _export_options(options: Options) -> ExportOptions:
     factor = options.frame_subsampling_factor or None
-    return with_values(ExportOptions(frame_subsampling_factor=factor), options.as_dict())
+    return fields_from(options, ExportOptions(frame_subsampling_factor=factor))
 
 
 def _export_onnx(source: str, target: str, options: Options) -> int:

@@ -6,33 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import IvectorSource
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import declared
 from nnet3py.errors import Nnet3Error, within
+from nnet3py.option_fields import settings_of
+from nnet3py.runtime.options import BatchOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.io.tables import TableWriter
-    from nnet3py.runtime.cutting import BatchOptions, Utterance
+    from nnet3py.runtime.cutting import Utterance
 
-BATCH = (
-    option("minibatch-size", int, 128, "Chunks that are computed at a time"),
-    option("edge-minibatch-size", int, 32, "The same for first and last chunks, where their context differs"),
-    option("ensure-exact-final-context", bool, False,
-           "Compute utterances shorter than a chunk by themselves, not continued with copies of their last frame"),
-    option("partial-minibatch-factor", float, 0.5,
-           "Minibatches that are not full have this times the full size, or this times that, and so on"),
-)
-
-
-def batch_options(options: Options) -> BatchOptions:
-    """The options of the ``BATCH`` group."""
-    from nnet3py.runtime.cutting import BatchOptions
-
-    return BatchOptions(
-        minibatch_size=options.minibatch_size, edge_minibatch_size=options.edge_minibatch_size,
-        ensure_exact_final_context=options.ensure_exact_final_context,
-        partial_minibatch_factor=options.partial_minibatch_factor)
+BATCH = declared(settings_of(BatchOptions))
 
 
 class MissingData(Nnet3Error):

@@ -4,14 +4,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.process.options import Options
+from nnet3py.cli.process.option_groups import COMPUTE, OPTIM, Group
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import NumericError, UsageError, within
+from nnet3py.option_fields import settings_of
+from nnet3py.runtime.options import ComputeOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.network.nnet import Nnet
-    from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+    from nnet3py.runtime.compute import UtteranceComputer
+
+SIMPLE: Group = (
+    *declared(settings_of(ComputeOptions(acoustic_scale=0.1))),
+    option("debug-computation", bool, False, "Log every command that is run"),
+    *OPTIM, *COMPUTE,
+)
+
+IVEC: Group = (
+    option("ivectors", str, "", "Rspecifier of iVectors, one vector per utterance (or per speaker, with --utt2spk)"),
+    option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for --ivectors per speaker"),
+    option("online-ivectors", str, "", "Rspecifier of iVectors estimated online, one matrix per utterance"),
+    option("online-ivector-period", int, 0, "Frames between the rows of --online-ivectors"),
+)
 
 
 def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
@@ -27,17 +43,12 @@ def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None
 
 
 def compute_options(options: Options) -> ComputeOptions:
-    """The options of the ``SIMPLE`` group."""
+    """Return the options of computing utterances, of the ``SIMPLE`` group."""
     from nnet3py.cli.process.compute_setup import compiler_options, optimize_options
-    from nnet3py.runtime.compute import ComputeOptions
 
-    return ComputeOptions(
-        extra_left_context=options.extra_left_context, extra_right_context=options.extra_right_context,
-        extra_left_context_initial=options.extra_left_context_initial,
-        extra_right_context_final=options.extra_right_context_final,
-        frame_subsampling_factor=options.frame_subsampling_factor, frames_per_chunk=options.frames_per_chunk,
-        acoustic_scale=options.acoustic_scale, optimize=optimize_options(options), compiler=compiler_options(options),
-        debug=options["computation.debug"] or options.debug_computation)
+    return fields_from(options, ComputeOptions(
+        optimize=optimize_options(options), compiler=compiler_options(options),
+        debug=options["computation.debug"] or options.debug_computation))
 
 
 def check_ivector_options(options: Options) -> None:

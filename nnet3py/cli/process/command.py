@@ -32,11 +32,12 @@ import click
 from click.core import ParameterSource
 
 from nnet3py import log
-from nnet3py.cli.process.option_types import FileName, OptionError
 from nnet3py.cli.process.options import (
     COMPLETION_VARIABLE,
     STANDARD_OPTIONS,
+    FileName,
     Option,
+    OptionError,
     Options,
     command_echo,
     print_error_text,

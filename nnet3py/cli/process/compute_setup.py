@@ -4,16 +4,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3py import log
-from nnet3py.cli.process.options import Options
-from nnet3py.compiler.optimize_options import OptimizeOptions
+from nnet3py.cli.process.options import Options, fields_from
+from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import DeviceError, within
-from nnet3py.option_fields import with_values
-
-if TYPE_CHECKING:
-    from nnet3py.compiler.cache import CompilerOptions
 
 RETRY_ONCE_AFTER, RETRY_EVERY = 20, 5      # seconds, as Kaldi's
 _GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
@@ -36,17 +32,13 @@ def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions
 
     ``prefixed`` says whether the command has the group with its prefix or without.
     """
-    return with_values(OptimizeOptions(), options.as_dict(), "optimization." if prefixed else "")
+    return fields_from(options, OptimizeOptions(), "optimization." if prefixed else "")
 
 
 def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:
-    """The compiler's options from the ``COMPILER`` and ``DEVICE`` groups; the first may be missing, or unprefixed."""
-    from nnet3py.compiler.cache import CompilerOptions
-
-    values = options.group("compiler")
-    if not prefixed:
-        values |= {"use_shortcut": options.use_shortcut, "cache_capacity": options.cache_capacity}
-    return CompilerOptions(**{**values, "cache_dir": values["cache_dir"] or None})
+    """Return the compiler's options, of the groups ``COMPILER`` (with its prefix or without) and ``DEVICE``."""
+    with_prefix = fields_from(options, CompilerOptions(), "compiler.")
+    return with_prefix if prefixed else fields_from(options, with_prefix)
 
 
 def log_diagnostics(diagnostics: Any, examples: Iterable[tuple[str, Any]]) -> int:

@@ -1,33 +1,171 @@
-"""How a command declares its options, and how it reads their values.
+"""Options of commands: their types, how a command declares them, and their values.
 
-An :class:`Option` is one of click's, whose name is normalized as Kaldi compares it (lower case, ``-`` for ``_``).
-``parser.py`` reads a command line; ``command.py`` shows how a command declares its options.
+An :class:`Option` is an option of click with a name that is normalized as Kaldi compares names (lower case, ``-`` for
+``_``); ``parser.py`` reads a command line, ``command.py`` declares commands.
 
-Kaldi: util/parse-options.h.
+Kaldi: util/parse-options.h; ParseOptions::ToBool, ToInt and their kind.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from nnet3py import log
-from nnet3py.cli.process.option_types import INT_MAX, INT_MIN, TYPES, OptionError, OptionType, Text
-from nnet3py.option_fields import Setting
-from nnet3py.option_file import normalize
+from nnet3py import log, option_file
+from nnet3py.errors import UsageError
+from nnet3py.option_fields import Setting, aliases_of, with_values
+from nnet3py.option_file import INT_MAX, INT_MIN, normalize
 
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
-           "normalize", "option", "print_error_text", "quote", "usage_text"]
+           "fields_from", "normalize", "option", "print_error_text", "quote", "usage_text"]
 
 COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the variable by which shells ask, the same for all our names
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
+T = TypeVar("T")
 Idle = Callable[[Any, "Options"], str]
 _WORDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
+class OptionError(UsageError):
+    """Error for an option that does not exist or has an unusable value.
+
+    ``show_usage`` asks for the usage text before the error.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, show_usage: bool = False) -> None:
+        super().__init__(message, hint)
+        self.show_usage = show_usage
+
+
+class OptionType(click.ParamType):
+    """Type of an option's value; ``name`` is its name in a usage text."""
+
+    def without_value(self, name: str) -> str:
+        """Return the text for which an option ``--name`` without an equal sign stands."""
+        return ""
+
+    def from_text(self, text: str, name: str) -> Any:
+        """Read a value."""
+        raise NotImplementedError
+
+    def shown(self, value: Any) -> str:
+        """Return a default value as a usage text shows it."""
+        return str(value)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a value from a text; a value that was read before stays as it is."""
+        return self.from_text(value, (param and param.name) or "") if isinstance(value, str) else value
+
+
+class Boolean(OptionType):
+    """Type of true and false, also t, f, 1 and 0, in upper or lower case."""
+
+    name = "bool"
+
+    def without_value(self, name: str) -> str:
+        return "true"
+
+    def from_text(self, text: str, name: str) -> bool:
+        if not text:
+            raise OptionError(f"Invalid option --{name}=", "give true or false after the equal sign")
+        value = option_file.boolean(text)
+        if value is not None:
+            return value
+        raise OptionError(f"Invalid format for boolean argument [expected true or false]: --{name}={text}",
+                          show_usage=True)
+
+    def shown(self, value: bool) -> str:
+        return "true" if value else "false"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """Complete true and false."""
+        return _items(("true", "false"), incomplete)
+
+
+class Integer(OptionType):
+    """Type of whole numbers between two limits, in decimal digits."""
+
+    def __init__(self, name: str, low: int, high: int) -> None:
+        self.name, self.low, self.high = name, low, high
+
+    def from_text(self, text: str, name: str) -> int:
+        number = option_file.integer(text, self.low, self.high)
+        if number is not None:
+            return number
+        raise OptionError(f'Invalid integer option "{text}"', f"for --{name}")
+
+
+class Real(OptionType):
+    """Type of numbers as C reads them; infinity is allowed, NaN is not."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def from_text(self, text: str, name: str) -> float:
+        number = option_file.real(text)
+        if number is not None:
+            return number
+        raise OptionError(f'Invalid floating-point option "{text}"', f"for --{name}")
+
+    def shown(self, value: float) -> str:
+        """Return a default with up to six digits."""
+        return f"{value:g}"
+
+
+class Text(OptionType):
+    """Type of texts: any, or one of ``choices``."""
+
+    def __init__(self, name: str = "string", choices: tuple[str, ...] = ()) -> None:
+        self.name, self.choices = name, choices
+
+    def without_value(self, name: str) -> str:
+        """Raise OptionError: a text needs a value."""
+        raise OptionError(f"Invalid option --{name}", f"the form is --{name}=VALUE, with the value attached")
+
+    def from_text(self, text: str, name: str) -> str:
+        if self.choices and text not in self.choices:
+            raise OptionError(f"Invalid option --{name}={text}", f"expected one of {', '.join(self.choices)}")
+        return text
+
+    def shown(self, value: Any) -> str:
+        return f'"{value if isinstance(value, str) else " ".join(value)}"'
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """Complete one of the choices, or the name of a file."""
+        return _items(self.choices, incomplete) if self.choices else _files(incomplete)
+
+
+class FileName(click.ParamType):
+    """Type of arguments, which are completed as names of files."""
+
+    name = "file"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """Complete the name of a file."""
+        return _files(incomplete)
+
+
+def _items(values: tuple[str, ...], incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(value) for value in values if value and value.startswith(incomplete)]
+
+
+def _files(incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+TYPES: dict[str, OptionType] = {
+    "bool": Boolean(), "int": Integer("int", INT_MIN, INT_MAX), "uint": Integer("uint", 0, 2 * INT_MAX + 1),
+    "float": Real("float"), "double": Real("double"), "string": Text(), "strings": Text("strings"),
+}
+
+
 class Option(click.Option):
-    """One option of a command.
+    """Option of a command.
 
     Attributes
     ----------
@@ -47,12 +185,12 @@ class Option(click.Option):
         self.name, self.idle = name, idle
 
     def but(self, name: str | None = None, **changed: Any) -> Option:
-        """The same option with another name, ``default``, ``help`` or ``idle``."""
+        """Copy the option with another name, ``default``, ``help`` or ``idle``."""
         return Option(name or self.name, self.type, changed.get("default", self.default),
                       changed.get("help", self.help) or "", changed.get("idle", self.idle))
 
     def warning(self, options: Options) -> str:
-        """The warning for a user who gave a value that does nothing; "" if it has an effect."""
+        """Return a warning for a user who gave a value that has no effect; "" if it has one."""
         value = options[self.name]
         if self.idle is None or value == self.default:
             return ""
@@ -60,11 +198,11 @@ class Option(click.Option):
         return reason and f"--{self.name}={self.type.shown(value)} has no effect: {reason}"
 
     def read(self, text: str | None) -> Any:
-        """The value of a text on the command line; None stands for a missing equal sign. Raises OptionError."""
+        """Read the text after the equal sign, None without one; OptionError for a text that is not a value."""
         return self.type.from_text(self.type.without_value(self.name) if text is None else text, self.name)
 
     def line(self) -> str:
-        """Its line in a usage text."""
+        """Return the option's line in a usage text."""
         default = self.type.shown(self.default)
         return f"  --{self.name:<25} : {self.help} ({self.type.name}, default = {default})\n"
 
@@ -90,12 +228,6 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     return Option(normalize(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason)
 
 
-def declared(settings: Iterable[Setting]) -> tuple[Option, ...]:
-    """Options that are declared elsewhere, as those of a command."""
-    return tuple(option(setting.name, type(setting.default), setting.default, setting.help, setting.choices or None)
-                 for setting in settings)
-
-
 def _show_usage(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         print_error_text(ctx.command.get_help(ctx))
@@ -111,7 +243,7 @@ STANDARD_OPTIONS = (
 
 
 class Options:
-    """The values of a command's options.
+    """Values of a command's options.
 
     ``options.minibatch_size`` and ``options["minibatch-size"]`` are the same value; a prefixed option is
     ``options["optimization.min-deriv-time"]``.
@@ -136,22 +268,39 @@ class Options:
         return normalize(name) in self._values
 
     def given(self, name: str) -> bool:
-        """Whether the option was set on the command line or in a config file."""
+        """Return whether the option was set on the command line or in a config file."""
         return normalize(name) in self._given
 
     def as_dict(self) -> dict[str, Any]:
-        """All values by their names."""
+        """Return all values by option name."""
         return dict(self._values)
 
     def group(self, prefix: str) -> dict[str, Any]:
-        """The options under a prefix, as Python names: ``group("optimization")["min_deriv_time"]``."""
+        """Return the options under a prefix by Python names: ``group("optimization")["min_deriv_time"]``."""
         start = normalize(prefix).rstrip(".") + "."
         return {name[len(start):].replace("-", "_"): value
                 for name, value in self._values.items() if name.startswith(start)}
 
 
+def declared(settings: Iterable[Setting]) -> tuple[Option, ...]:
+    """Make the command line options of declarations; :func:`nnet3py.option_fields.settings_of` lists a dataclass's."""
+    return tuple(option(setting.name, "strings" if setting.default == () else type(setting.default), setting.default,
+                        setting.help, setting.choices or None) for setting in settings)
+
+
+def fields_from(options: Options, instance: T, prefix: str = "") -> T:
+    """Copy a dataclass instance with the values of the command line; UsageError for a text that is not a value.
+
+    A field whose option the command lacks keeps its value. Of an option with several names the last counts that was
+    given, in the order of the declaration.
+    """
+    unused = {alias for alias in aliases_of(instance, prefix) if not options.given(alias)}
+    return with_values(instance, {name: value for name, value in options.as_dict().items() if name not in unused},
+                       prefix)
+
+
 def quote(argument: str) -> str:
-    """One argument as the command echo shows it: quoted if a shell would not take it unchanged."""
+    """Return an argument as the command echo shows it: in quotes if a shell would not take it unchanged."""
     if argument and _UNQUOTED.issuperset(argument):
         return argument
     if "'" in argument and not any(character in argument for character in '"`$\\'):
@@ -160,12 +309,12 @@ def quote(argument: str) -> str:
 
 
 def command_echo(program: str, args: Sequence[str]) -> str:
-    """The line in which a program repeats its command line, with Kaldi's blank at the end."""
+    """Return the line in which a program repeats its command line, with Kaldi's blank at the end."""
     return "".join(quote(argument) + " " for argument in (program, *args))
 
 
 def usage_text(usage: str, declared: Sequence[Option], standard: Sequence[Option] = STANDARD_OPTIONS) -> str:
-    """What ``--help`` prints: the usage string, the command's options by name, the standard options."""
+    """Return the text of ``--help``: usage string, options of the command in order of their names, standard options."""
     parts = ["\n", usage.rstrip("\n"), "\n\n"]
     if declared:
         parts += ["Options:\n", *(option_.line() for option_ in sorted(declared, key=lambda option_: option_.name)),

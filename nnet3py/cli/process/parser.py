@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nnet3py.cli.process.option_types import OptionError
-from nnet3py.cli.process.options import Option, Options
+from nnet3py.cli.process.options import Option, OptionError, Options
 from nnet3py.errors import UsageError
 from nnet3py.option_file import normalize, read_option_lines, split
 

@@ -2,16 +2,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error, UsageError
-
-if TYPE_CHECKING:
-    from nnet3py.recognition.diarization import DiarizationOptions
+from nnet3py.option_fields import settings_of
+from nnet3py.recognition.stream_options import DiarizationOptions
 
 _ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
@@ -33,13 +31,7 @@ See also: transcribe --speakers, agglomerative-cluster, ivector-plda-scoring-den
     option("model", str, "", "Folder of the speaker model"),
     option("format", str, "rttm", "What to write: rttm or json", choices=tuple(_ENDINGS)),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
-    option("num-speakers", int, 0, "How many speakers there are; 0: as many as the threshold gives"),
-    option("threshold", str, "", "How alike pieces of one speaker are at least: a cosine, or a log-likelihood ratio by "
-           "PLDA; empty: 0.5, or 0 by PLDA"),
-    option("window", float, 1.5, "Seconds of speech of one vector"),
-    option("shift", float, 0.75, "Seconds from one vector to the next"),
-    option("max-pause", float, 0.3, "Longest pause within speech, in seconds"),
-    option("min-speech", float, 0.2, "Shortest speech, in seconds"),
+    *declared(settings_of(DiarizationOptions)),
     option("reference", str, "", "RTTM file of who really spoke when: print how much of it is wrong, and how"),
     option("collar", float, 0.25, "Seconds around each border of the reference that do not count"),
     option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
@@ -55,7 +47,8 @@ def diarize(args: list[str], options: Options) -> int:
     from nnet3py.recognition.sound_list import find_sounds, result_path
     from nnet3py.recognition.speaker import SpeakerModel
 
-    how = diarization_options(options)
+    how = fields_from(options, DiarizationOptions())
+    how.check()
     if not options.model:
         raise UsageError("no speaker model was given", "--model takes its folder")
     set_num_threads(options.num_threads)
@@ -89,17 +82,3 @@ def diarize(args: list[str], options: Options) -> int:
         write_text("-", f"diarization error rate {100 * every.rate:.2f} % of {every.total:.0f} s in {len(errors)} "
                    f"sounds: missed {shares[0]:.2f}, false alarm {shares[1]:.2f}, confused {shares[2]:.2f}\n")
     return 1 if failed else 0
-
-
-def diarization_options(options: Options) -> DiarizationOptions:
-    """The options of finding speech and of clustering. UsageError for values out of range."""
-    from nnet3py.recognition.diarization import DiarizationOptions
-
-    try:
-        threshold = float(options.threshold) if options.threshold else None
-    except ValueError:
-        raise UsageError(f"--threshold={options.threshold}: expected a number") from None
-    how = DiarizationOptions(options.window, options.shift, threshold, options.num_speakers, options.max_pause,
-                             options.min_speech)
-    how.check()
-    return how

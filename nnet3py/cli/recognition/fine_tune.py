@@ -4,12 +4,12 @@ from __future__ import annotations
 import sys
 
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.field_options import driver_options, fields_from
 from nnet3py.cli.process.option_groups import QUIET
-from nnet3py.cli.process.options import Options
+from nnet3py.cli.process.options import Options, declared, fields_from
 from nnet3py.cli.recognition.recognizers import NAMED_MODEL
 from nnet3py.errors import UsageError
 from nnet3py.fine_tuning.plan import FineTuneOptions
+from nnet3py.option_fields import settings_of
 
 _ARGUMENTS = ("model", "data", "feat-dir")
 
@@ -39,14 +39,14 @@ See also: transcribe, inspect
 """, arguments=(1, 2), detached_values=True, options_anywhere=True, options=[
     QUIET,
     *NAMED_MODEL,
-    *(declared for declared in driver_options(FineTuneOptions) if declared.name not in _ARGUMENTS),
+    *(declared for declared in declared(settings_of(FineTuneOptions)) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
     """Make a folder, or look at model and data; 1 if the old model stays, or the data cannot be learned from."""
     from nnet3py.fine_tuning.fine_tuning import run
     from nnet3py.io.streams import write_text
 
-    values = fields_from(FineTuneOptions, options)
+    values = fields_from(options, FineTuneOptions())
     values.model, values.data = _model_and_data(args, options)
     values.check()
     if values.check_only:

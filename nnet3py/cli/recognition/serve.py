@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.recognition.recognizers import DEVICE, MODEL, device, model_options, models_of, warmed_recognizer
+from nnet3py.cli.recognition.serve_processes import Supervisor, check_processes
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import settings_of, with_values
+from nnet3py.option_fields import settings_of
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.system import give_back_memory, share_heaps
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.recognition.served_models import ModelLoader, Reloaded
     from nnet3py.recognition.server import RecognitionServer
+    from nnet3py.recognition.server_board import Place
     from nnet3py.recognition.server_protocol import StreamSettings
 
 _GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
@@ -40,13 +44,16 @@ e.g.:
  nnet3py serve --demo
  nnet3py serve --lang=ko
  nnet3py serve --default-model=ko /srv/models
+ nnet3py serve --lang=ko --num-processes=4
  nnet3py serve --port=8080 --host=0.0.0.0 --max-connections=20 exp/chain/tdnn1a_online
 """, arguments=(0, None), detached_values=True, options=[
     QUIET,
     *MODEL, *DEVICE,
     option("default-model", str, "", "Of several models, the one of clients that name none (empty: the first)"),
-    option("num-threads", int, 0, "Threads that compute; four times as many streams are worked on at a time (0: one "
-           "for each core)"),
+    option("num-processes", int, 1, "Processes that share the port and the models in memory; a connection goes to the "
+           "one that has fewest"),
+    option("num-threads", int, 0, "Threads of a process that compute; four times as many streams are worked on at a "
+           "time (0: as many as each process has cores for itself)"),
     *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),
     option("exact-phrases", bool, False, "Clients' phrase lists are all that can be said, and are refused if the model "
            "lacks a word or a lookahead graph; otherwise they are taken as vosk does, with a warning about what is "
@@ -57,13 +64,17 @@ e.g.:
 def serve(args: list[str], options: Options) -> None:
     """Load the models, then serve until a signal comes."""
     from nnet3py.engine.threads import num_threads, set_num_threads
+    from nnet3py.recognition.scheduler import THREADS_PER_CORE
     from nnet3py.recognition.server import RecognitionServer, require_websockets, run_server
+    from nnet3py.recognition.stream_threads import StreamThreads
 
     paths = models_of(args, options)
     chosen = server_options(options)
     chosen.check()
+    check_processes(options.num_processes, device(options))
     require_websockets()
-    set_num_threads(options.num_threads)
+    count = options.num_processes
+    set_num_threads(options.num_threads or max(1, num_threads() // count))
     share_heaps(_HEAPS)
     loader = model_loader(paths, options)
     loader.load()
@@ -81,16 +92,26 @@ def serve(args: list[str], options: Options) -> None:
         collect_often()
         return reloaded
 
-    def server() -> RecognitionServer:
-        from nnet3py.recognition.scheduler import THREADS_PER_CORE
-        from nnet3py.recognition.stream_threads import StreamThreads
+    def streams() -> StreamThreads:
+        return StreamThreads(begin, THREADS_PER_CORE * num_threads())
 
-        streams = StreamThreads(begin, THREADS_PER_CORE * num_threads())
-        return RecognitionServer(streams, chosen, loader.models, read_again)
+    def server() -> RecognitionServer:
+        return RecognitionServer(streams(), chosen, loader.models, read_again)
+
+    def server_of_copy(connections: socket, place: Place) -> RecognitionServer:
+        set_num_threads(threads)
+        return RecognitionServer(streams(), chosen, loader.models, listener=connections, place=place)
+
+    def listening(address: str) -> None:
+        processes = f", {count} processes" if count > 1 else ""
+        log.log(f"Listening on {address} (WebSocket: {address.replace('http', 'ws', 1)}){processes}; Ctrl-C ends it.")
 
     log.log(f"Models: {', '.join(loader.models.by_name)}")
-    run_server(server, lambda address: log.log(
-        f"Listening on {address} (WebSocket: {address.replace('http', 'ws', 1)}); Ctrl-C ends it."))
+    threads = num_threads()
+    if count == 1:
+        run_server(server, listening)
+    else:
+        Supervisor(count, chosen, server_of_copy, read_again).run(listening)
 
 
 def model_loader(paths: list[str], options: Options) -> ModelLoader:
@@ -135,5 +156,5 @@ def collect_soon() -> None:
 
 def server_options(options: Options) -> ServerOptions:
     """The server's options from the command line."""
-    limits = with_values(Limits(), options.as_dict())
-    return with_values(ServerOptions(limits=limits, allowed_origins=options.allow_origin), options.as_dict())
+    limits = fields_from(options, Limits())
+    return fields_from(options, ServerOptions(limits=limits, allowed_origins=options.allow_origin))

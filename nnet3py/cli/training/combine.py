@@ -4,7 +4,9 @@ from __future__ import annotations
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY, DEVICE
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from
+from nnet3py.option_fields import settings_of
+from nnet3py.training.options import CombineOptions
 
 
 @kaldi_command("nnet3-combine", usage="""
@@ -18,9 +20,7 @@ e.g.:
  nnet3-combine 35.raw 34.raw 33.raw 'ark:nnet3-merge-egs --minibatch-size=1:64 ark:combine.egs ark:- |' final.raw
 """, arguments=(3, None), options=[
     BINARY,
-    option("max-objective-evaluations", int, 30, "The most averages to try, besides the first model alone"),
-    option("batchnorm-test-mode", bool, False, "Try averages with their stored batch-norm statistics"),
-    option("dropout-test-mode", bool, True, "Try averages without dropout"),
+    *declared(settings_of(CombineOptions)),
     *DEVICE,
 ])
 def combine(args: list[str], options: Options) -> int:
@@ -28,12 +28,12 @@ def combine(args: list[str], options: Options) -> int:
     from nnet3py.cli.process.compute_setup import compiler_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.training.diagnostics import CombineOptions, combine_nnets
+    from nnet3py.training.diagnostics import combine_nnets
+    from nnet3py.training.options import CombineOptions
 
     *sources, examples, target = args
-    combine_options = CombineOptions(
-        max_objective_evaluations=options.max_objective_evaluations, batchnorm_test_mode=options.batchnorm_test_mode,
-        dropout_test_mode=options.dropout_test_mode, compiler=compiler_options(options), device=set_up(options))
+    combine_options = fields_from(options, CombineOptions(
+        compiler=compiler_options(options), device=set_up(options)))
     combine_options.check()
     egs = [eg for _, eg in read_egs(examples)]
     log.log(f"Read {len(egs)} examples.")

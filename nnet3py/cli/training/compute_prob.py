@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, PROB
+from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.training.train_setup import PROB, diagnostic_options
 
 
 @kaldi_command("nnet3-compute-prob", usage="""
@@ -20,12 +21,12 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 ])
 def compute_prob(args: list[str], options: Options) -> int:
     """Print objective and accuracy; 1 if no output had any weight."""
-    from nnet3py.cli.process.compute_setup import compiler_options, log_diagnostics, optimize_options, set_up
+    from nnet3py.cli.process.compute_setup import log_diagnostics, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.inference import collapse_model
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
-    from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+    from nnet3py.training.diagnostics import NnetDiagnostics
 
     device = set_up(options)
     nnet = read_nnet(args[0])
@@ -35,8 +36,5 @@ def compute_prob(args: list[str], options: Options) -> int:
         set_dropout_test_mode(nnet, True)
     if options.collapse_model:
         collapse_model(nnet)
-    diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(
-        compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
-        optimize=optimize_options(options), compiler=compiler_options(options),
-        debug=options["computation.debug"], device=device))
+    diagnostics = NnetDiagnostics(nnet, diagnostic_options(options, device))
     return log_diagnostics(diagnostics, read_egs(args[1]))

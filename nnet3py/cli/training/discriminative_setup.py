@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3py.cli.process.options import Options, declared
+from nnet3py.cli.process.options import Options, declared, fields_from
 from nnet3py.discriminative.options import DiscriminativeOptions
-from nnet3py.option_fields import settings_of, with_values
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
@@ -15,7 +15,7 @@ DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
 
 def discriminative_options(options: Options) -> DiscriminativeOptions:
     """The objective's options from the ``DISCRIMINATIVE`` group; UsageError for values that make no sense."""
-    result = with_values(DiscriminativeOptions(), options.as_dict())
+    result = fields_from(options, DiscriminativeOptions())
     result.check()
     return result
 

@@ -5,9 +5,10 @@ from contextlib import closing
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM, PROB, TRAINER
+from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.process.options import Options, option
 from nnet3py.cli.training.discriminative_setup import DISCRIMINATIVE
+from nnet3py.cli.training.train_setup import PROB, TRAINER
 from nnet3py.errors import within
 
 _WITHOUT_EFFECT = ("l2-regularize-factor", "batchnorm-stats-scale", "backstitch-training-scale",

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, PROB, with_default
+from nnet3py.cli.process.option_groups import DEVICE, with_default
 from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.training.train_setup import PROB, diagnostic_options
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -45,12 +46,8 @@ def show_progress(args: list[str], options: Options) -> int:
 
 
 def _log_objective_changes(old: Nnet, new: Nnet, examples: str, options: Options, device: str) -> None:
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options
     from nnet3py.egs.example import read_egs
     from nnet3py.training.averaging import objective_changes
-    from nnet3py.training.diagnostics import DiagnosticOptions
 
-    objective_changes(old, new, [eg for _, eg in read_egs(examples)], options.num_segments, DiagnosticOptions(
-        compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
-        optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],
-        device=device))
+    objective_changes(old, new, [eg for _, eg in read_egs(examples)], options.num_segments,
+                      diagnostic_options(options, device))

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.cli.training.train_setup import TRAINER
 from nnet3py.errors import ArgumentsError, UsageError, within
+from nnet3py.option_fields import settings_of
+from nnet3py.training.options import MinibatchOptions
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -17,11 +20,7 @@ if TYPE_CHECKING:
 DIRECT = (
     option("feats", str, "", "Train on these features (rspecifier) instead of examples; needs --targets"),
     option("targets", str, "", "Targets of --feats: integer vectors, one class per frame, or matrices"),
-    option("dense-targets", bool, False, "--targets are matrices, one row per frame"),
-    option("left-context", int, -1, "With --feats: frames of left context (-1: what the network needs)"),
-    option("right-context", int, -1, "With --feats: frames of right context (-1: what the network needs)"),
-    option("num-frames", str, "8", "With --feats: labeled frames per example"),
-    option("minibatch-size", str, "64", "With --feats: examples per minibatch"),
+    *declared(settings_of(MinibatchOptions)),
     option("num-epochs", int, 1, "With --feats: passes over the data"),
     option("learning-rate", float, -1.0, "With --feats: learning rate of the first pass (-1: the model's own)"),
     option("final-learning-rate", float, -1.0, "With --feats: the rate falls towards this (-1: it stays)"),
@@ -70,7 +69,7 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
     """Train on features and targets, ``--num-epochs`` passes with falling learning rates."""
     from nnet3py.egs.example import num_merged
     from nnet3py.network.whole_model import set_learning_rate
-    from nnet3py.training.minibatches import MinibatchOptions, TableMinibatches
+    from nnet3py.training.minibatches import TableMinibatches
     from nnet3py.training.train import rate_of_pass
 
     if not (options.feats and options.targets):
@@ -79,9 +78,7 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
         raise UsageError(f"--num-epochs={options.num_epochs} must be 1 or more")
     if options.final_learning_rate > 0.0 >= options.learning_rate:
         raise UsageError("--final-learning-rate needs --learning-rate")
-    data = TableMinibatches(nnet, options.feats, options.targets, MinibatchOptions(
-        left_context=options.left_context, right_context=options.right_context, num_frames=options.num_frames,
-        minibatch_size=options.minibatch_size, dense_targets=options.dense_targets))
+    data = TableMinibatches(nnet, options.feats, options.targets, fields_from(options, MinibatchOptions()))
     log.log(f"Training on {data.num_utterances} utterances, failed for {data.num_failed}")
     for epoch in range(options.num_epochs):
         if options.learning_rate >= 0.0:

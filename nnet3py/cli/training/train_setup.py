@@ -1,18 +1,36 @@
-"""What the commands that train share: the trainer's options, its cache of computations, and how training ends."""
+"""Shared code of the commands that train: options of trainer, objective and diagnostics, cache file, final model."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.cli.process.options import Options
+from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, OPTIM, Group
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.option_fields import settings_of
+from nnet3py.training.options import ChainOptions, DiagnosticOptions, TrainerOptions
 
 if TYPE_CHECKING:
-    from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
+    from nnet3py.training.trainer import MinibatchTrainer
+
+TRAINER: Group = (
+    *declared(settings_of(TrainerOptions)),
+    option("read-cache", str, "", "File of compiled computations, from --write-cache, which need not be compiled then"),
+    option("write-cache", str, "", "Write the compiled computations to this file"),
+    option("binary-write-cache", bool, True, "Write that file in binary"),
+    option("cuda-cache-memory", bool, True, "No effect: it is about Kaldi's memory"),
+    option("cuda-memory-proportion", float, 0.5, "No effect: it is about Kaldi's memory"),
+)
+PROB: Group = (
+    *declared(settings_of(DiagnosticOptions)),
+    option("debug-computation", bool, False, "Log every command that is run"),
+    *OPTIM, *COMPILER, *COMPUTE,
+)
+CHAIN: Group = declared(settings_of(ChainOptions))
 
 
 def finish(trainer: MinibatchTrainer, target: str, options: Options, message: str) -> int:
-    """Log the totals, write the model and, if asked to, what was compiled; the exit status, 1 without any weight."""
+    """Log totals, write the model and, with --write-cache, compiled computations; the exit status is 1 without data."""
     has_weight = trainer.log_totals()
     trainer.nnet.write(target, binary=options.binary)
     log.log(f"{message} {target}", file=f"{log.program()}.cc", line=91)
@@ -24,7 +42,7 @@ def finish(trainer: MinibatchTrainer, target: str, options: Options, message: st
 
 
 def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
-    """Take over compiled computations. Without them training is only slower to start, so no error is fatal."""
+    """Read compiled computations. Without them training only starts more slowly, so no error is fatal."""
     try:
         trainer.compiler.read_cache(rxfilename)
     except FormatError as error:
@@ -34,15 +52,25 @@ def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
 
 
 def trainer_options(options: Options) -> TrainerOptions:
-    """A trainer's options from the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
+    """Return a trainer's options, of the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
     from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
-    from nnet3py.training.trainer import TrainerOptions
 
-    return TrainerOptions(
-        srand=options.srand, store_component_stats=options.store_component_stats,
-        zero_component_stats=options.zero_component_stats, print_interval=options.print_interval,
-        max_param_change=options.max_param_change, momentum=options.momentum,
-        l2_regularize_factor=options.l2_regularize_factor, batchnorm_stats_scale=options.batchnorm_stats_scale,
-        backstitch_training_scale=options.backstitch_training_scale,
-        backstitch_training_interval=options.backstitch_training_interval, optimize=optimize_options(options),
-        compiler=compiler_options(options), debug=options["computation.debug"], device=set_up(options))
+    return fields_from(options, TrainerOptions(
+        optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],
+        device=set_up(options)))
+
+
+def diagnostic_options(options: Options, device: str) -> DiagnosticOptions:
+    """Return the options of diagnostics, of the groups ``PROB`` and ``DEVICE``."""
+    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options
+
+    return fields_from(options, DiagnosticOptions(
+        optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],
+        device=device))
+
+
+def chain_options(options: Options) -> ChainOptions:
+    """Return the options of the LF-MMI objective, of the ``CHAIN`` group; UsageError for invalid values."""
+    result = fields_from(options, ChainOptions())
+    result.check()
+    return result

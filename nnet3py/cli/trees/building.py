@@ -6,9 +6,11 @@ from typing import Any
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.trees.options import CONTEXT, check_context
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import settings_of
+from nnet3py.trees.options import BuildOptions
 
 
 def _inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
@@ -34,12 +36,7 @@ e.g.:
  build-tree treeacc roots.txt 1.qst topo tree
 See also: acc-tree-stats, compile-questions, gmm-init-model
 """, arguments=(5, 5), options=[
-    BINARY, *CONTEXT,
-    option("thresh", float, 300.0, "A split must gain more log-likelihood than this"),
-    option("max-leaves", int, 0, "Leaves after splitting; 0 for no limit"),
-    option("cluster-thresh", float, -1.0, "Leaves that lose less when put together are merged. Negative: the smallest "
-                                          "gain of a split; 0: none are"),
-    option("round-num-leaves", bool, True, "Merge leaves until their number is a multiple of 8"),
+    BINARY, *declared(settings_of(BuildOptions)),
 ])
 def build_tree(args: list[str], options: Options) -> None:
     """Build a tree."""
@@ -49,9 +46,7 @@ def build_tree(args: list[str], options: Options) -> None:
     check_context(options)
     stats, roots, questions, topology = _inputs(args)
     log.log(f"Number of separate statistics is {len(stats)}")
-    tree = build.build_tree(stats, roots, questions, topology, build.BuildOptions(
-        options.context_width, options.central_position, options.thresh, options.max_leaves, options.cluster_thresh,
-        options.round_num_leaves))
+    tree = build.build_tree(stats, roots, questions, topology, fields_from(options, BuildOptions()))
     build.say_low_counts(stats, tree)
     build.warn_of_phones(stats, roots, topology, options.central_position)
     write_object(args[4], tree.write, options.binary)
@@ -81,7 +76,7 @@ def build_tree_two_level(args: list[str], options: Options) -> None:
     stats, roots, questions, topology = _inputs(args)
     log.write_text(f"Number of separate statistics is {len(stats)}\n")
     tree, parents = build.build_two_level(
-        stats, roots, questions, topology, build.BuildOptions(
+        stats, roots, questions, topology, BuildOptions(
             options.context_width, options.central_position, 0.0, options.max_leaves_first, 0.0, True),
         options.max_leaves_second, options.cluster_leaves)
     write_object(args[4], tree.write, options.binary)

@@ -1,10 +1,12 @@
 """The options of the window of phones, which commands about trees share."""
 from __future__ import annotations
 
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, declared
+from nnet3py.option_fields import settings_of
+from nnet3py.trees.options import BuildOptions
 
-CONTEXT = (option("context-width", int, 3, "Phones in the window of the tree"),
-           option("central-position", int, 1, "Which phone of the window is the one that is modeled, from 0"))
+CONTEXT = tuple(each for each in declared(settings_of(BuildOptions))
+                if each.name in ("context-width", "central-position"))
 
 
 def check_context(options: Options) -> None:

@@ -1,1 +1,1 @@
-"""Folders of examples for training: made of folders of data and alignments, read, checked."""
+"""Folders of training examples: made from data and alignments, read, and checked."""

@@ -1,4 +1,4 @@
-"""Kaldi's data directories: lists of utterances with features, speakers and words, checked before they are used.
+"""Kaldi's data directories and folders of alignments, checked before they are used.
 
 Kaldi: utils/validate_data_dir.sh, utils/subset_data_dir.sh, utils/utt2spk_to_spk2utt.pl.
 """
@@ -10,7 +10,10 @@ from pathlib import Path
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
 from nnet3py.formats.holders import GENERAL_MATRIX
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.archive import sort_key
+from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import is_token
 from nnet3py.io.streams import read_text, write_text
 from nnet3py.io.tables import SequentialReader
@@ -18,13 +21,13 @@ from nnet3py.io.tables import SequentialReader
 _SORT_HINT = "sort it with LC_ALL=C sort -k1,1"
 _SHOWN = 3          # utterances that a message names
 
-# Lists that a data directory may have, and what their lines begin with.
+# Lists that a data directory may have, with the kind of key of their lines.
 BY_UTTERANCE = ("feats.scp", "utt2spk", "text", "utt2num_frames", "utt2dur", "utt2uniq", "vad.scp", "segments")
 BY_SPEAKER = ("spk2utt", "cmvn.scp", "spk2gender")
 
 
 class DataFolder:
-    """A data directory. Its lists are read when they are first asked for.
+    """Data directory, whose lists are read on first use.
 
     Attributes
     ----------
@@ -32,7 +35,7 @@ class DataFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """FormatError if the folder has no feats.scp or utt2spk."""
+        """Raise FormatError if the folder has no feats.scp or utt2spk."""
         self.path = Path(path)
         for name in ("feats.scp", "utt2spk"):
             if not self.has(name):
@@ -40,11 +43,11 @@ class DataFolder:
                                   hint="is this a folder such as data/train of a Kaldi recipe?")
 
     def has(self, name: str) -> bool:
-        """Whether the folder has a list ``name``."""
+        """Return whether the folder has a list ``name``."""
         return (self.path / name).is_file()
 
     def lines(self, name: str) -> dict[str, str]:
-        """A list of the folder: what follows the key in each line, by key, in the file's order.
+        """Return a list of the folder: what follows the key in each line, by key, in the file's order.
 
         FormatError for a line without a key, a key that occurs twice, and lines out of order.
         """
@@ -72,7 +75,7 @@ class DataFolder:
 
     @cached_property
     def utt2uniq(self) -> dict[str, str]:
-        """What each utterance is a perturbed copy of; itself, if the folder does not say."""
+        """Original of each utterance that is a perturbed copy; the utterance itself, if the folder does not say."""
         return self.lines("utt2uniq") if self.has("utt2uniq") else {utterance: utterance for utterance in self.feats}
 
     @cached_property
@@ -86,7 +89,7 @@ class DataFolder:
         return table_dim(f"scp:{self.path}/feats.scp")
 
     def check(self, need: Iterable[str] = ()) -> None:
-        """FormatError if the lists do not belong together, or one of those that are needed is missing.
+        """Raise FormatError if the lists do not belong together, or one of those that are needed is missing.
 
         Every list that is there must be sorted, without a key twice, and about the same utterances or speakers.
         Kaldi: validate_data_dir.sh.
@@ -108,7 +111,7 @@ class DataFolder:
             self._check_spk2utt()
 
     def check_speaker_order(self) -> None:
-        """FormatError if utterances are not in the order of their speakers, which reading speakers one by one needs."""
+        """Raise FormatError if utterances are not in the order of their speakers, as reading by speaker needs."""
         speakers = list(self.utt2spk.values())
         if speakers != sorted(speakers, key=sort_key):
             raise FormatError("the utterances are not in the order of their speakers", path=str(self.path / "utt2spk"),
@@ -131,7 +134,7 @@ class DataFolder:
 
 
 def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
-    """The utterances of each speaker, both in sorted order. Kaldi: utt2spk_to_spk2utt.pl."""
+    """Return the utterances of each speaker, both in sorted order. Kaldi: utt2spk_to_spk2utt.pl."""
     utterances: dict[str, list[str]] = {}
     for utterance, speaker in utt2spk.items():
         utterances.setdefault(speaker, []).append(utterance)
@@ -139,7 +142,7 @@ def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """What follows the key in each line of a list, by key. FormatError for what is not a sorted list."""
+    """Read a list: the rest of each line by its key; FormatError for a file that is no sorted list."""
     values: dict[str, str] = {}
     previous = b""
     for number, line in enumerate(_text_lines(path), 1):
@@ -157,7 +160,7 @@ def read_list(path: Path) -> dict[str, str]:
 
 
 def read_lengths(path: Path) -> dict[str, int]:
-    """Numbers of frames by utterance. FormatError for what is not a number."""
+    """Read numbers of frames by utterance; FormatError for other text than a number."""
     lengths = {}
     for utterance, text in read_list(path).items():
         if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -167,19 +170,19 @@ def read_lengths(path: Path) -> dict[str, int]:
 
 
 def write_list(path: Path, entries: Mapping[str, str] | Sequence[str]) -> None:
-    """Write lines of a key and what belongs to it, or just keys; the file appears when it is complete."""
+    """Write a list of keys, or of keys with their entries; the file appears when it is complete."""
     lines = [f"{key} {value}" for key, value in entries.items()] if isinstance(entries, Mapping) else entries
     write_text(str(path), "".join(f"{line}\n" for line in lines))
 
 
 def select(entries: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    """The entries with some of the keys, in their order. Kaldi: filter_scp.pl."""
+    """Return the entries with some of the keys, in their order. Kaldi: filter_scp.pl."""
     wanted = set(keys)
     return {key: value for key, value in entries.items() if key in wanted}
 
 
 def table_dim(rspecifier: str) -> int:
-    """The columns of the first matrix of a table. Kaldi: feat-to-dim. FormatError for an empty table."""
+    """Return the columns of the first matrix of a table. Kaldi: feat-to-dim. FormatError for an empty table."""
     reader = SequentialReader(rspecifier, GENERAL_MATRIX)
     for _, matrix in reader:
         reader.abandon()
@@ -196,3 +199,76 @@ def _some(names: Iterable[str]) -> str:
     names = sorted(names)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+class AliFolder:
+    """Folder of alignments, as Kaldi's align scripts, or make-mono-tree and phones-to-ali, make it.
+
+    Attributes
+    ----------
+    path : the folder
+    num_jobs : how many pieces there are, ``ali.1.gz`` and so on
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Raise FormatError if something of a folder of alignments is missing."""
+        self.path = Path(path)
+        for name in ("num_jobs", "tree", "final.mdl"):
+            if not (self.path / name).is_file():
+                raise FormatError(f"expected a folder of alignments, but it has no {name}", path=str(path),
+                                  hint="it needs num_jobs, tree, final.mdl and ali.1.gz, ali.2.gz …")
+        text = (self.path / "num_jobs").read_text(encoding="utf-8", errors="replace").strip()
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 100_000):
+            raise FormatError(f"expected how many ali.*.gz there are, found {text[:40]!r}",
+                              path=str(self.path / "num_jobs"))
+        self.num_jobs = int(text)
+        for number in range(1, self.num_jobs + 1):
+            if not self.archive(number).is_file():
+                raise FormatError(f"num_jobs is {self.num_jobs}, but there is no {self.archive(number).name}",
+                                  path=str(path))
+
+    @property
+    def tree(self) -> Path:
+        """The tree."""
+        return self.path / "tree"
+
+    @property
+    def model(self) -> Path:
+        """The model that begins with the transition model of the alignments."""
+        return self.path / "final.mdl"
+
+    @property
+    def phones(self) -> Path | None:
+        """The names of phones, or None if the folder has none."""
+        path = self.path / "phones.txt"
+        return path if path.is_file() else None
+
+    def archive(self, number: int) -> Path:
+        """Return the path of piece ``number``, from 1."""
+        return self.path / f"ali.{number}.gz"
+
+    def rspecifier(self, number: int) -> str:
+        """Return the rspecifier of piece ``number``."""
+        return f"ark:gunzip -c {self.archive(number)} |"
+
+    @property
+    def all_rspecifier(self) -> str:
+        """Rspecifier of all pieces in order."""
+        return f"ark:gunzip -c {' '.join(str(self.archive(number)) for number in range(1, self.num_jobs + 1))} |"
+
+    @cached_property
+    def num_pdfs(self) -> int:
+        """Number of pdfs of the tree, the output dimension of a network. Kaldi: tree-info."""
+        return read_object(self.tree, ContextDependency.read).num_pdfs
+
+    @cached_property
+    def transition_model(self) -> TransitionModel:
+        """The transition model of the alignments."""
+        return read_object(self.model, TransitionModel.read)
+
+
+def phone_lines(folder: Path) -> list[str]:
+    """Return the lines of ``phones.txt``, without disambiguation symbols; empty if there is none."""
+    path = folder / "phones.txt"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [line for line in lines if line.strip() and not line.startswith("#")]

@@ -13,13 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nnet3py.cached_property import cached_property
-from nnet3py.drivers.egs.ali_folder import AliFolder
-from nnet3py.drivers.egs.data_folder import write_list
+from nnet3py.drivers.egs.data_folder import AliFolder, write_list
 from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.make_egs import AlignmentLists, read_unsorted_list
-from nnet3py.drivers.egs.maker import EgsMaker, fingerprint
+from nnet3py.drivers.egs.make_egs import AlignmentLists, EgsMaker, fingerprint, read_unsorted_list
 from nnet3py.drivers.egs.options import ChainEgsOptions
-from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.egs.parts import check_plain
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.tree import ContextDependency
@@ -52,7 +50,7 @@ def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, fold
 
 
 class _ChainEgs(EgsMaker):
-    """What all chain examples have in common."""
+    """Base of all kinds of chain examples."""
 
     kind = "cegs"
     programs = "nnet3-chain-"
@@ -74,7 +72,7 @@ class _ChainEgs(EgsMaker):
         return read_object(self.chain / "tree", ContextDependency.read).num_pdfs
 
     def chain_inputs(self) -> dict[str, str]:
-        """What the examples depend on in the folder with the graphs."""
+        """Files of the folder with the graphs on which the examples depend."""
         return {name: fingerprint(self.chain / name) for name in _GRAPHS}
 
     def shuffled(self, source: str, archive: int) -> str:
@@ -105,7 +103,7 @@ class _PiecesEgs(_ChainEgs):
 
     @abstractmethod
     def phones(self, name: str) -> str:
-        """The command that writes the phones of a part to standard output: with lengths, or as lattices."""
+        """Return the command that writes the phones of a part to standard output: with lengths, or as lattices."""
 
     def supervision_options(self) -> list[str]:
         """Options of chain-get-supervision."""

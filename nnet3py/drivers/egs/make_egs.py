@@ -1,23 +1,290 @@
-"""Folders of frame-level examples, made of features with alignments, or with dense or sparse targets.
+"""Folders of frame-level examples, and what making any kind of examples has in common (:class:`EgsMaker`).
 
     with make_executor("run.pl") as executor:
         make_egs("data/train", "exp/tri_ali", "exp/tdnn/egs", EgsOptions(left_context=16, right_context=12), executor)
 
-Kaldi: steps/nnet3/get_egs.sh and get_egs_targets.sh. What was made already, wholly or in part, is not made again.
+Work that was complete, wholly or in part, is not done again. Kaldi: steps/nnet3/get_egs.sh and get_egs_targets.sh.
 """
 from __future__ import annotations
 
+import dataclasses
+import logging
+import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 
-from nnet3py.drivers.egs.ali_folder import AliFolder
-from nnet3py.drivers.egs.data_folder import read_list, select, table_dim, write_list
+from nnet3py.drivers.egs.data_folder import (
+    AliFolder,
+    DataFolder,
+    read_lengths,
+    read_list,
+    select,
+    table_dim,
+    write_list,
+)
 from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.maker import EgsMaker, fingerprint
 from nnet3py.drivers.egs.options import CommonEgsOptions, EgsOptions
-from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.egs.parts import (
+    ArchivePlan,
+    Features,
+    Ivectors,
+    Steps,
+    check_plain,
+    choose_subsets,
+    plan_archives,
+    split,
+)
+from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.io.streams import read_lines, write_text
+
+logger = logging.getLogger(__name__)
+
+_COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
+_LARGE_FILE = 16 << 20                                 # bytes; larger files are not read for their fingerprint
+_ALWAYS = 1000                                         # stage of steps that --stage never skips
+
+
+class EgsMaker(ABC):
+    """The steps that all kinds of examples have in common; see the subclasses for what differs."""
+
+    kind = "egs"
+    programs = "nnet3-"       # prefix of the programs for these examples
+
+    def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor) -> None:
+        options.check()
+        check_plain("the folder", data)
+        check_plain("the folder", folder)
+        self.data, self.folder, self.options, self.executor = DataFolder(data), Path(folder), options, executor
+        self.features = Features(self.data, (options.cmvn_opts or "").strip(), options.online_cmvn, self.folder)
+        self.ivectors = Ivectors.read(options.online_ivector_dir) if options.online_ivector_dir else None
+
+    # -- what differs ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def inputs(self) -> dict[str, str]:
+        """Names and contents, or times, of what the examples depend on besides the data."""
+
+    @abstractmethod
+    def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
+        """Jobs that must be done before any examples are made."""
+
+    @abstractmethod
+    def write_part(self, name: str, utterances: Sequence[str]) -> None:
+        """Write the lists of labels of a part."""
+
+    @abstractmethod
+    def get_egs(self, name: str) -> str:
+        """Return the command that makes the examples of a part, up to the wspecifier."""
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    def make(self) -> EgsFolder:
+        """Make what is not there yet."""
+        self.data.check(self.features.need)
+        if self.options.online_cmvn:
+            self.data.check_speaker_order()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FolderLock(self.folder):
+            steps = self._steps()
+            if steps.is_done("complete"):
+                if self._is_complete():
+                    logger.info("The examples in %s are complete already", self.folder)
+                    return EgsFolder(self.folder)
+                steps.clear()
+                steps = self._steps()
+            self._make(steps)
+        return EgsFolder(self.folder)
+
+    def _make(self, steps: Steps) -> None:
+        options = self.options
+        steps.run(_ALWAYS, f"Looking at the data in {self.data.path}", self._look_jobs(), self.executor)
+        subsets = choose_subsets(self.data.utterances, self.data.utt2uniq, options.num_utts_subset, options.srand,
+                                 read_lines(options.valid_uttlist) if options.valid_uttlist else ())
+        parts = split(subsets.training, self.data.utt2spk, options.nj, options.online_cmvn)
+        plan = self._write_info()
+        steps.run(_COPY, "Copying alignments or targets", self.prepare_jobs(), self.executor)
+
+        def write_lists() -> None:
+            write_list(self.folder / "valid_uttlist", subsets.valid)
+            write_list(self.folder / "train_subset_uttlist", subsets.train_diagnostic)
+            named = {"valid": subsets.valid, "train_subset": subsets.train_diagnostic,
+                     **{str(number): part for number, part in enumerate(parts, 1)}}
+            for name, utterances in named.items():
+                self.features.write_part(name, utterances)
+                self.write_part(name, utterances)
+
+        steps.call(_ALWAYS, "lists", write_lists)
+        steps.run(_SUBSETS, "Making examples of held-out utterances, and of some of training, for diagnostics",
+                  self.diagnostic_jobs(), self.executor)
+        steps.run(_SUBSETS, "Choosing some of them", self.choose_jobs(), self.executor)
+        steps.run(_SUBSETS, "Putting together examples for combining models", self._combine_jobs(), self.executor)
+        steps.run(_TRAINING, f"Making training examples, by {len(parts)} jobs", self.training_jobs(len(parts), plan),
+                  self.executor)
+        steps.run(_SHUFFLE, f"Shuffling the examples of {plan.num_intermediate} archives",
+                  self.shuffle_jobs(len(parts), plan), self.executor)
+        steps.call(_ALWAYS, "complete", self._clean_up)
+        logger.info("Made %d archives of examples in %s", plan.num_archives, self.folder)
+
+    def job(self, name: str, command: str, log: str | None = None) -> tuple[str, Job]:
+        """Return a job with its name, which is also that of the log."""
+        return name, Job(command, self.folder / "log" / f"{log or name}.log")
+
+    def diagnostic_jobs(self) -> Iterator[tuple[str, Job]]:
+        """Jobs that make all examples of the two small sets of utterances."""
+        for name, target in (("valid", "valid_all"), ("train_subset", "train_subset_all")):
+            yield self.job(f"create_{name}", f"{self.get_egs(name)} ark:{self.folder}/{target}.{self.kind}",
+                           "create_valid_subset" if name == "valid" else "create_train_subset")
+
+    def choose_jobs(self) -> Iterator[tuple[str, Job]]:
+        """Jobs that choose some of those for each purpose."""
+        for name, source, target, number in self.chosen_counts():
+            if number > 0:
+                yield self.job(name, f"{self.programs}subset-egs --n={number} ark:{self.folder}/{source}.{self.kind} "
+                                     f"{self._table(target)}")
+
+    @abstractmethod
+    def chosen_counts(self) -> list[tuple[str, str, str, int]]:
+        """Name, source, target and number of examples of what is chosen from those of the two small sets."""
+
+    def training_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
+        """Jobs that make the training examples, each spread at random over the archives."""
+        for part in range(1, num_parts + 1):
+            archives = " ".join(f"ark:{self._unshuffled(part, archive)}" for archive in plan.intermediates)
+            spread = f"{self.programs}copy-egs --random=true --srand={part + self.options.srand} ark:- {archives}"
+            yield self.job(f"get_egs.{part}", f"{self.get_egs(str(part))} ark:- | {spread}")
+
+    def shuffle_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
+        """Jobs that shuffle each archive and, if there are many, spread it over the final ones."""
+        for archive in plan.intermediates:
+            sources = " ".join(self._unshuffled(part, archive) for part in range(1, num_parts + 1))
+            targets = [self._table(f"{self.kind}.{number}", "ark") for number in plan.finals(archive)]
+            shuffle = self.shuffled(f'"ark:cat {sources} |"', archive)
+            command = (f"{shuffle} {targets[0]}" if plan.multiple == 1 else
+                       f"{shuffle} ark:- | {self.programs}copy-egs ark:- {' '.join(targets)}")
+            yield self.job(f"shuffle.{archive}", command)
+
+    def shuffled(self, source: str, archive: int) -> str:
+        """Return the command that shuffles what ``source`` names, up to the wspecifier."""
+        return f"{self.programs}shuffle-egs --srand={archive + self.options.srand} {source}"
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _steps(self) -> Steps:
+        harmless = ("stage",)
+        settings = {name: value for name, value in dataclasses.asdict(self.options).items() if name not in harmless}
+        lists = {name: fingerprint(self.data.path / name) for name in ("feats.scp", "utt2spk", "utt2uniq", "cmvn.scp")}
+        return Steps(self.folder, {"options": settings, "data": lists, "inputs": self.inputs(), "kind": self.kind},
+                     self.options.stage)
+
+    def _is_complete(self) -> bool:
+        try:
+            folder = EgsFolder(self.folder)
+            folder.check_archives()
+        except FormatError as error:
+            logger.info("%s; making the examples again", error.message)
+            return False
+        return True
+
+    def _look_jobs(self) -> Iterator[tuple[str, Job]]:
+        if self.options.online_cmvn:
+            yield self.job("global_cmvn_stats", self.features.global_stats_command)
+        if not self.data.has("utt2num_frames"):
+            yield self.job("utt2num_frames", f"feat-to-len --print-args=false scp:{self.data.path}/feats.scp "
+                                             f"ark,t:{self.folder}/utt2num_frames")
+
+    def _lengths(self) -> dict[str, int]:
+        return self.data.utt2num_frames or read_lengths(self.folder / "utt2num_frames")
+
+    def _num_frames(self) -> int:
+        lengths = self._lengths()
+        return sum(lengths.get(utterance, 0) for utterance in self.data.utterances)
+
+    def eg_length(self) -> int:
+        """Frames of a usual example: the first of ``frames_per_eg``, or the mean length of utterances."""
+        principal = int(self.options.frames_per_eg.split(",")[0])
+        return principal if principal > 0 else max(1, self._num_frames() // len(self.data.utterances))
+
+    def _write_info(self) -> ArchivePlan:
+        options, num_frames = self.options, self._num_frames()
+        plan = plan_archives(self.wanted_archives(num_frames), options.max_open_files or None)
+        info: dict[str, object] = {
+            "feat_dim": self.data.feat_dim, "ivector_dim": self.ivectors.dim if self.ivectors else 0,
+            "num_frames": num_frames, "num_archives": plan.num_archives, "frames_per_eg": options.frames_per_eg,
+            "egs_per_archive": num_frames // (self.eg_length() * plan.num_archives),
+            "left_context": options.left_context, "right_context": options.right_context,
+            "left_context_initial": options.left_context_initial, "right_context_final": options.right_context_final,
+            **self.more_info()}
+        if options.frame_subsampling_factor != 1:
+            info["frame_subsampling_factor"] = options.frame_subsampling_factor
+        if self.ivectors and self.ivectors.extractor_id:
+            info["final.ie.id"] = self.ivectors.extractor_id
+        (self.folder / "info").mkdir(exist_ok=True)
+        for name, value in info.items():
+            write_text(str(self.folder / "info" / name), f"{value}\n")
+        write_text(str(self.folder / "cmvn_opts"), f"{self.features.cmvn_opts}\n")
+        if options.online_cmvn:
+            (self.folder / "online_cmvn").touch()
+        logger.info("Examples of %d frames go into %d archives, about %d into each", num_frames, plan.num_archives,
+                    info["egs_per_archive"])
+        return plan
+
+    @abstractmethod
+    def wanted_archives(self, num_frames: int) -> int:
+        """Into how many archives that many frames go."""
+
+    def more_info(self) -> dict[str, object]:
+        """Return further entries of ``info/``."""
+        return {}
+
+    def context_options(self) -> list[str]:
+        """Options of the programs that make examples."""
+        options = self.options
+        words = [f"--left-context={options.left_context}", f"--right-context={options.right_context}",
+                 f"--compress={str(options.compress).lower()}", f"--num-frames={options.frames_per_eg}"]
+        if options.left_context_initial >= 0:
+            words.append(f"--left-context-initial={options.left_context_initial}")
+        if options.right_context_final >= 0:
+            words.append(f"--right-context-final={options.right_context_final}")
+        if options.frame_subsampling_factor != 1:
+            words.append(f"--frame-subsampling-factor={options.frame_subsampling_factor}")
+        return words + (self.ivectors.options if self.ivectors else [])
+
+    def _combine_jobs(self) -> Iterator[tuple[str, Job]]:
+        sources = " ".join(f"{self.folder}/{target}.{self.kind}" for _, _, target, number in self.chosen_counts()
+                           if target.endswith("combine") and number > 0)
+        yield self.job("combine", f'{self.programs}copy-egs "ark:cat {sources} |" {self._table("combine")}')
+
+    def _table(self, name: str, ending: str | None = None) -> str:
+        """Return the wspecifier of an archive, perhaps with a list beside it."""
+        file = f"{self.folder}/{name}.{ending or self.kind}"
+        return f"ark,scp:{file},{self.folder}/{name}.scp" if self.options.generate_egs_scp else f"ark:{file}"
+
+    def _unshuffled(self, part: int, archive: int) -> str:
+        return f"{self.folder}/{self.kind}_orig.{part}.{archive}.ark"
+
+    def _clean_up(self) -> None:
+        """Remove what only the making needed, and what programs that were killed left."""
+        for pattern in (f"{self.kind}_orig.*.ark", f"*_all.{self.kind}", f"*_combine.{self.kind}", "*_combine.scp",
+                        "ali.ark", "ali.scp", "lat.*.ark", "lat.*.scp", ".*.tmp"):
+            for file in self.folder.glob(pattern):
+                file.unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "split", ignore_errors=True)
+
+
+def fingerprint(path: Path) -> str:
+    """Return a text that changes with a file: checksum, or size and time of a large file; empty without a file."""
+    try:
+        status = path.stat()
+        if status.st_size > _LARGE_FILE:
+            return f"{status.st_size} {status.st_mtime_ns}"
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
 
 __all__ = ["AlignmentLists", "EgsOptions", "make_egs", "make_target_egs", "read_unsorted_list"]
 
@@ -46,7 +313,7 @@ def make_target_egs(data: str | Path, targets_scp: str | Path, folder: str | Pat
 
 
 class _FrameLevelEgs(EgsMaker):
-    """What both kinds of frame-level examples have in common."""
+    """Base of both kinds of frame-level examples."""
 
     options: EgsOptions
 
@@ -65,7 +332,7 @@ class _FrameLevelEgs(EgsMaker):
 
 
 class AlignmentLists(EgsMaker):
-    """What all examples that are made of alignments have in common."""
+    """Base of all examples that are made from alignments."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor,
                  ali: AliFolder) -> None:
@@ -143,6 +410,6 @@ class _TargetEgs(_FrameLevelEgs):
 
 
 def read_unsorted_list(path: Path) -> dict[str, str]:
-    """A list that a program wrote, in the order of its alignments."""
+    """Return a list that a program wrote, in the order of its alignments."""
     lines = (line.split(None, 1) for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
     return {fields[0]: fields[1] for fields in lines if len(fields) == 2}

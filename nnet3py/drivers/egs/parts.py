@@ -1,22 +1,31 @@
-"""What making frame-level and chain examples has in common: held-out utterances, lists for jobs, archives, features."""
+"""Steps of making examples, parts of the data, archives, and pipes of features and i-vectors.
+
+A step may be killed at any moment and started again: it leaves a mark, an empty file, when it is complete. The command
+of a job makes its mark itself, right after its output was renamed to the final name; so no work is done twice, nor
+taken for complete when it is not.
+"""
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from nnet3py import system
 from nnet3py.drivers.egs.data_folder import DataFolder, select, spk2utt, table_dim, write_list
-from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.io.streams import write_text
 
 logger = logging.getLogger(__name__)
 
 MOST_OPEN_FILES = 512
-_OTHER_FILES = 4                  # files that a program has open besides its archives
-_LEAST_PART = 10                  # of small data one part in so many is held out
+_OTHER_FILES = 4                  # open files of a program besides its archives
+_LEAST_PART = 10                  # of little data every N-th utterance is held out
 
 
 # -- which utterances --------------------------------------------------------------------------------------------------
@@ -118,12 +127,12 @@ class ArchivePlan:
         return range(1, self.num_intermediate + 1)
 
     def finals(self, intermediate: int) -> list[int]:
-        """The archives, from 1, over which intermediate archive ``intermediate``, from 1, is spread."""
+        """Return the archives, from 1, over which intermediate archive ``intermediate``, from 1, is spread."""
         return list(range((intermediate - 1) * self.multiple + 1, intermediate * self.multiple + 1))
 
 
 def plan_archives(wanted: int, most_open_files: int | None = None) -> ArchivePlan:
-    """A plan for at least ``wanted`` archives; ``most_open_files`` can be open at once (None: the system's limit).
+    """Plan at least ``wanted`` archives; ``most_open_files`` can be open at a time (None: the system's limit).
 
     UsageError if the limit is too low to write any.
     """
@@ -152,7 +161,7 @@ class Ivectors:
 
     @classmethod
     def read(cls, folder: str | Path) -> Ivectors:
-        """FormatError if something is missing or cannot be read."""
+        """Raise FormatError if something is missing or cannot be read."""
         check_plain("the folder", folder)
         path = Path(folder)
         for name in ("ivector_online.scp", "ivector_period"):
@@ -173,7 +182,7 @@ class Ivectors:
 
 @dataclass(frozen=True)
 class Features:
-    """How the features of examples are read: normalized by speaker, or online.
+    """Pipes that read the features of examples, normalized by speaker or online.
 
     Attributes
     ----------
@@ -196,7 +205,7 @@ class Features:
 
     @property
     def global_stats_command(self) -> str:
-        """What sums the statistics of all speakers, for normalizing online."""
+        """Command that sums the statistics of all speakers, for online normalization."""
         return (f"matrix-sum --binary=false scp:{self.data.path}/cmvn.scp {self.folder}/global_cmvn.stats")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
@@ -208,7 +217,7 @@ class Features:
         write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
 
     def rspecifier(self, name: str) -> str:
-        """What reads the features of a part that was written."""
+        """Return the rspecifier of the features of a part that was written."""
         part, data = self.folder / "split" / name, self.data.path
         if self.online_cmvn:
             words = ["apply-cmvn-online", self.cmvn_opts, f"--spk2utt=ark:{part}/spk2utt",
@@ -216,3 +225,65 @@ class Features:
         else:
             words = ["apply-cmvn", self.cmvn_opts, f"--utt2spk=ark:{data}/utt2spk", f"scp:{data}/cmvn.scp"]
         return f"ark,s,cs:{' '.join(filter(None, words))} scp:{part}/feats.scp ark:- |"
+
+
+_SETTINGS = "settings.json"
+
+
+class Steps:
+    """Marks of a folder in which something is made in steps.
+
+    Parameters
+    ----------
+    folder : folder of the work; marks are in ``.steps`` in it
+    settings : all values on which the result depends; with other ones everything is made again
+    stage : steps of lower numbers count as complete, as with ``--stage`` of Kaldi's scripts
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], stage: int = 0) -> None:
+        self.folder, self.stage = folder, stage
+        self._marks = folder / ".steps"
+        text = json.dumps(dict(settings), sort_keys=True, indent=1) + "\n"
+        before = self._marks / _SETTINGS
+        if self._marks.is_dir() and (not before.is_file() or before.read_text(encoding="utf-8") != text):
+            if before.is_file():
+                logger.info("%s was begun with other settings or data; it is made again", folder)
+            self.clear()
+        if not self._marks.is_dir():
+            self._marks.mkdir(parents=True)
+            write_text(str(before), text)
+
+    def is_done(self, name: str) -> bool:
+        """Return whether step ``name`` is complete."""
+        return (self._marks / name).exists()
+
+    def mark(self, name: str) -> None:
+        """Mark step ``name`` as complete."""
+        (self._marks / name).touch()
+
+    def clear(self) -> None:
+        """Remove all marks."""
+        shutil.rmtree(self._marks, ignore_errors=True)
+
+    def call(self, number: int, name: str, function: Callable[[], None]) -> None:
+        """Do a step in this process, unless it is complete."""
+        if number >= self.stage and not self.is_done(name):
+            function()
+            self.mark(name)
+
+    def run(self, number: int, title: str, jobs: Iterable[tuple[str, Job]], executor: Executor) -> None:
+        """Run the jobs of a step that are not complete, by name."""
+        if number < self.stage:
+            return
+        left = [Job(f"{job.command} && touch {self._marks}/{name}", job.log) for name, job in jobs
+                if not self.is_done(name)]
+        if left:
+            logger.info("%s", title)
+            executor.run(left)
+
+
+def check_plain(what: str, path: str | Path) -> None:
+    """Raise UsageError if a path has characters with a meaning for the shell, as it stands in commands."""
+    if set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"):
+        raise UsageError(f"{what} {path} has a character with a meaning for the shell, and stands in commands",
+                         "rename it, or use a link with a plain name")

@@ -1,1 +1,1 @@
-"""The jobs of a driver: bash command lines, run here, by dask's workers, or by a grid engine."""
+"""Jobs of a driver: bash command lines that run here, on dask's workers, or by a grid engine."""

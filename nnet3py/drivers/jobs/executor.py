@@ -1,4 +1,4 @@
-"""How a driver runs its steps: bash command lines with a log each, by an executor.
+"""Jobs, bash command lines with a log each, and the base of executors, which run them.
 
     with make_executor("run.pl") as executor:
         diagnostics = executor.start([Job("nnet3-compute-prob 3.mdl ark:valid.egs", log / "compute_prob_valid.3.log")])
@@ -20,16 +20,16 @@ from typing import NamedTuple, TypeVar
 
 from nnet3py.errors import Nnet3Error
 
-SHOWN_LINES = 10           # of the log of a job that failed
+SHOWN_LINES = 10           # lines of the log of a failed job in error messages
 _TAIL_BYTES = 16384
 
 E = TypeVar("E", bound="Executor")
 
 
 class Job(NamedTuple):
-    """A bash command line, and the file for what it prints.
+    """Bash command line with its log.
 
-    ``cmd_options`` go to a command such as queue.pl, which runs the job (``--gpu 1``); others ignore them.
+    ``cmd_options`` go to a command such as queue.pl that runs the job (``--gpu 1``); other executors ignore them.
     """
 
     command: str
@@ -38,19 +38,19 @@ class Job(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A job that failed, and how: ``exit status 1``."""
+    """Failed job with its reason, such as ``exit status 1``."""
 
     job: Job
     reason: str
 
 
 class JobsFailed(Nnet3Error):
-    """Some jobs failed.
+    """Error: some jobs failed.
 
     Parameters
     ----------
-    failures : those that did, in the order in which they were given
-    total : how many jobs there were
+    failures : failed jobs in the order in which they were given
+    total : number of jobs
     """
 
     def __init__(self, failures: Sequence[Failure], total: int) -> None:
@@ -63,7 +63,7 @@ class JobsFailed(Nnet3Error):
 
 
 def log_tail(log: Path) -> list[str]:
-    """The last lines that a job itself wrote into its log; none if the log cannot be read."""
+    """Return the last lines that a job wrote into its log, without run.pl's; none if the log cannot be read."""
     try:
         with open(log, "rb") as stream:
             size = stream.seek(0, 2)
@@ -79,12 +79,12 @@ class Started:
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = tuple(jobs)
-        self._reasons: list[str | None] = [None] * len(jobs)      # why a job failed
+        self._reasons: list[str | None] = [None] * len(jobs)      # reasons of failures
         self._threads: list[threading.Thread] = []
 
     @property
     def finished(self) -> bool:
-        """Whether all jobs have ended, well or not."""
+        """Return whether all jobs have ended, well or not."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def wait(self) -> None:
@@ -97,11 +97,11 @@ class Started:
 
 
 class Executor(ABC):
-    """Runs jobs; a context manager. What is still running at :meth:`close` is ended.
+    """Base of executors of jobs; a context manager. :meth:`close` ends jobs that still run.
 
     Parameters
     ----------
-    slots : the most jobs of a :meth:`run` at once, and of those in the background; None for no limit
+    slots : largest number of jobs of a :meth:`run`, and in the background, at a time; None for no limit
     """
 
     def __init__(self, slots: int | None) -> None:
@@ -111,7 +111,7 @@ class Executor(ABC):
         self._background = threading.Semaphore(slots) if slots else None
 
     def run(self, jobs: Iterable[Job]) -> None:
-        """Run jobs, as many at once as there are slots, and wait for all. Raises JobsFailed if any failed."""
+        """Run jobs, as many at a time as there are slots, and wait for all; JobsFailed if any failed."""
         jobs = list(jobs)
         slots = threading.Semaphore(self.slots or len(jobs) or 1)
         started = self._launch(jobs, self.share_threads(len(jobs)), slots, background=False)
@@ -130,11 +130,11 @@ class Executor(ABC):
         return self._launch(jobs, self.background_threads(len(jobs)), slots, background=True)
 
     def share_threads(self, num_jobs: int) -> int:
-        """The number of threads of each of ``num_jobs`` jobs that :meth:`run` gets."""
+        """Return the number of threads of each of ``num_jobs`` jobs that :meth:`run` gets."""
         return 1
 
     def background_threads(self, num_jobs: int) -> int:
-        """The number of threads of each of ``num_jobs`` jobs in the background."""
+        """Return the number of threads of each of ``num_jobs`` jobs in the background."""
         return 1
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Executor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End what is still running; nothing can be run afterwards."""
+        """End jobs that still run; nothing can be run afterwards."""
 
     def __enter__(self: E) -> E:
         return self

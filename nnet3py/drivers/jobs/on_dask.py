@@ -20,13 +20,13 @@ from nnet3py.engine.threads import num_threads
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 
-CONNECT_SECONDS = 30       # for the scheduler, and then for its first worker
-_SHARED_SECONDS = 10       # until a file written on another machine is seen here
-_OWN_VARIABLES = ("NNET3PY_PYTHON", "NNET3PY_NUM_THREADS")      # a worker has its own
+CONNECT_SECONDS = 30       # wait for the scheduler, then for its first worker
+_SHARED_SECONDS = 10       # wait until a file of another machine appears here
+_OWN_VARIABLES = ("NNET3PY_PYTHON", "NNET3PY_NUM_THREADS")      # not taken from the driver: workers have their own
 
 
 class DaskExecutor(Executor):
-    """Runs jobs as tasks of a dask cluster.
+    """Executor of jobs as tasks of a dask cluster.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _distributed() -> Any:
 
 
 def _connect(distributed: Any, target: Any, name: str) -> Any:
-    """A client of the scheduler that has at least one worker."""
+    """Return a client of the scheduler that has at least one worker."""
     try:
         client = distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -97,7 +97,7 @@ def _connect(distributed: Any, target: Any, name: str) -> Any:
 
 
 def _appears(log: Path) -> bool:
-    """Whether a file can be seen here, perhaps after a moment."""
+    """Return whether a file can be seen here, perhaps after a moment."""
     deadline = time.monotonic() + _SHARED_SECONDS
     while not log.exists():
         if time.monotonic() > deadline:

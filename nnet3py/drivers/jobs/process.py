@@ -13,7 +13,6 @@ from typing import IO
 
 from nnet3py import system
 from nnet3py.drivers.jobs import watcher
-from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.engine.threads import environment_of_threads
 from nnet3py.errors import Nnet3Error
 
@@ -24,7 +23,7 @@ _ASK_SECONDS = 0.2         # between two checks whether a job is still wanted
 
 
 def job_environment(threads: int, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a job: ours, the package's launchers in front on PATH, and its number of threads.
+    """Return the environment of a job: ours, the package's launchers in front on PATH, and its number of threads.
 
     ``variables`` are set in addition.
     """
@@ -34,7 +33,7 @@ def job_environment(threads: int, variables: Mapping[str, str] | None = None) ->
 
 
 class JobProcesses:
-    """The processes that run for a driver; :meth:`close` ends them, and so does a watcher if the driver just dies."""
+    """Processes that run for a driver; :meth:`close` ends them, and a watcher does so if the driver is killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -142,20 +141,20 @@ class JobProcesses:
 
 
 def log_header(command: str) -> str:
-    """The lines that begin a log."""
+    """Return the lines that begin a log."""
     quoted = "\n".join(f"# {line}" for line in command.splitlines())
     return f"# Running on {system.host_name()}\n# Started at {_date()}\n{quoted}\n"
 
 
 def log_footer(status: int, seconds: float, threads: int) -> str:
-    """The lines that end a log; Kaldi's scripts read the time from them."""
+    """Return the lines that end a log; Kaldi's scripts read the time from them."""
     ended = f"code {status}" if status >= 0 else f"code 0; signal {-status}"
     return (f"# Accounting: time={seconds:.0f} threads={threads}\n"
             f"# Ended ({ended}) at {_date()}, elapsed time {seconds:.0f} seconds\n")
 
 
 def describe_status(status: int) -> str:
-    """``exit status 1`` or ``killed by SIGKILL``."""
+    """Describe an exit status: ``exit status 1`` or ``killed by SIGKILL``."""
     number = -status if status < 0 else status - 128
     if number <= 0 or number not in {signal_.value for signal_ in signal.Signals}:
         return f"exit status {status}"
@@ -163,6 +162,20 @@ def describe_status(status: int) -> str:
 
 
 def _date() -> str:
-    """Now, as the program ``date`` prints it."""
+    """Return the time now as the program ``date`` prints it."""
     now = time.localtime()      # Windows has no %e
     return time.strftime(f"%a %b {now.tm_mday:2d} %H:%M:%S %Z %Y", now)
+
+
+PACKAGE = Path(__file__).resolve().parent.parent.parent
+CHECKOUT_FOLDER = PACKAGE.parent / "bin"
+INSTALLED_FOLDER = PACKAGE / "launchers"
+
+
+def launcher_folder() -> Path:
+    """Return the folder to put on PATH: of the installed package, or ``bin/`` of the checkout."""
+    for folder in (INSTALLED_FOLDER, CHECKOUT_FOLDER):
+        if (folder / "nnet3-info").is_file():
+            return folder
+    raise Nnet3Error(f"No launchers lie in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}",
+                     "install the package again")

@@ -1,4 +1,4 @@
-"""The process that ends a driver's jobs when the driver is gone, however it went.
+"""Process that ends a driver's jobs when the driver is gone, even if it was killed.
 
 It runs as ``python -I -S watcher.py`` with a pipe from the driver as standard input, and imports nothing of the
 package but the file ``system.py``. A line ``+NUMBER`` tells of a process group that started, ``-NUMBER`` of one that

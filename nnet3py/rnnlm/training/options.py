@@ -5,35 +5,20 @@ Options that Kaldi's scripts have (rnnlm/train_rnnlm.sh, rnnlm/choose_features.p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, like, opt, settings_of, with_values
+from nnet3py.training.options import TrainerOptions
 
 EXACT_UP_TO = 3000               # words of a vocabulary whose scores are all computed; in larger ones words are sampled
 DEFAULT_SAMPLES = 512
 DEFAULT_DIM = 200
 
 
-class _Checked:
-    """Base of option structures whose fields may have a least value."""
-
-    def check(self) -> None:
-        """Raise UsageError for an invalid value."""
-        for field_ in fields(self):                        # type: ignore[arg-type]
-            least, value = field_.metadata.get("least"), getattr(self, field_.name)
-            if least is not None and not value >= least:
-                raise UsageError(f"--{field_.metadata['name']}={value:g}: expected {least:g} or more")
-
-    def binding(self) -> dict[str, Any]:
-        """Return all values by option name, without those that do not change the model."""
-        return {field_.metadata["name"]: getattr(self, field_.name) for field_ in fields(self)   # type: ignore[arg-type]
-                if "name" in field_.metadata and not field_.metadata.get("is_harmless")}
-
-
 @dataclass
-class FeatureOptions(_Checked):
+class FeatureOptions(CheckedOptions):
     """Features of words; names and defaults are those of Kaldi's choose_features.py."""
 
     top_words: int = opt("top-word-features", 2000, "Number of frequent words that have a feature of their own",
@@ -55,7 +40,7 @@ class FeatureOptions(_Checked):
 
 
 @dataclass
-class EmbeddingOptions(_Checked):
+class EmbeddingOptions(CheckedOptions):
     """Training of the embedding of words."""
 
     rate_factor: float = opt("embedding-lrate-factor", 5.0, "Learning rate of the embedding over the network's",
@@ -68,7 +53,7 @@ class EmbeddingOptions(_Checked):
 
 
 @dataclass
-class NetworkOptions(_Checked):
+class NetworkOptions(CheckedOptions):
     """Network between the embeddings of input and output words."""
 
     network: str = opt("network", "", "File of layers (xconfig) or config lines of a network to train, with an input "
@@ -84,10 +69,10 @@ class NetworkOptions(_Checked):
 
 
 @dataclass
-class TrainRnnlmOptions(_Checked):
+class TrainRnnlmOptions(CheckedOptions):
     """Options of ``nnet3py train-rnnlm``."""
 
-    dir: str = opt("dir", "", "Folder to write", is_harmless=True)
+    dir: str = opt("dir", "", "Folder to write", harmless=True)
     words: str = opt("words", "", "File of words and their numbers, such as the words.txt of a lang folder; <brk> is "
                      "added (empty: all words of the texts)")
     unknown_word: str = opt("unknown-word", "<unk>", "Word that replaces words outside the vocabulary; if it is not in "
@@ -111,14 +96,14 @@ class TrainRnnlmOptions(_Checked):
     self_normalize: float = opt("self-normalize", 1.0, "Factor of the penalty that makes outputs log-probabilities "
                                 "without normalization", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)
-    momentum: float = opt("momentum", 0.0, "Part of a minibatch's change that is added to the next one's", least=0)
+    momentum: float = like(TrainerOptions, "momentum", least=0)
     seed: int = opt("seed", 0, "Seed of random parameters, the order of sentences, and samples")
     embedding: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     features: FeatureOptions = field(default_factory=FeatureOptions)
     net: NetworkOptions = field(default_factory=NetworkOptions)
 
     @property
-    def parts(self) -> tuple[_Checked, ...]:
+    def parts(self) -> tuple[CheckedOptions, ...]:
         """Structures of options inside this one."""
         return self.embedding, self.features, self.net
 

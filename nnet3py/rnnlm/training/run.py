@@ -45,8 +45,8 @@ from nnet3py.rnnlm.training.trainer import (
     set_first_output,
 )
 from nnet3py.rnnlm.training.vocabulary import Feature, Vocabulary, choose_features, word_feature_lines, word_features
+from nnet3py.training.options import TrainerOptions
 from nnet3py.training.train import rate_of_pass
-from nnet3py.training.trainer import TrainerOptions
 
 FINAL = "final"
 _STATE = "train_rnnlm.json"      # options of the training, and its epochs so far

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from nnet3py.compiler.build_graph import compute_simple_nnet_context
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.affine import TrainedAffineMap
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
@@ -32,7 +32,8 @@ from nnet3py.rnnlm.training.options import DEFAULT_DIM, EmbeddingOptions, Networ
 from nnet3py.rnnlm.training.text import Sentences, WordMinibatch, minibatches
 from nnet3py.rnnlm.training.vocabulary import CONSTANT, SPECIAL, UNIGRAM, Feature, Vocabulary
 from nnet3py.runtime.computer import Computer, ComputerCache
-from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
+from nnet3py.training.options import TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer
 from nnet3py.xconfig import expand
 
 _CONFIG_WORDS = ("component", "component-node", "dim-range-node", "input-node", "output-node")
@@ -378,7 +379,7 @@ def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: V
     vectors : float32 (words, dim), the words' vectors
     """
     form = for_inference(nnet)
-    computers = ComputerCache(form, CompilerOptions().compiler(form, OptimizeOptions()))
+    computers = ComputerCache(form, CachingCompiler(form))
     log_probs, log_zs = [], []
     for eg in minibatches(sentences, vocabulary, _LONGEST, _MINIBATCH):
         computer = computers.computer(words_request(eg.inputs.shape[0], eg.inputs.shape[1], trains=False))

@@ -1,0 +1,28 @@
+"""Options of estimating mixtures of Gaussians. Light."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3py.option_fields import like, opt
+
+
+@dataclass(frozen=True)
+class DiagOptions:
+    """Bounds of Gaussians with diagonal covariance; a Gaussian with less data is removed, or stays as it was."""
+
+    min_weight: float = opt("min-gaussian-weight", 1.0e-5, "Least weight of a Gaussian that is kept")
+    min_occupancy: float = opt("min-gaussian-occupancy", 10.0, "Frames that a Gaussian must have")
+    min_variance: float = opt("min-variance", 0.001, "Variance floor")
+    remove_low_count: bool = opt("remove-low-count-gaussians", True,
+                                 "Remove Gaussians with too little data, or keep them as they were")
+
+
+@dataclass(frozen=True)
+class FullOptions:
+    """Bounds of Gaussians with full covariance, whose eigenvalues are floored."""
+
+    min_weight: float = like(DiagOptions, "min_weight")
+    min_occupancy: float = like(DiagOptions, "min_occupancy", default=100.0)
+    variance_floor: float = opt("variance-floor", 0.001, "Floor of the eigenvalues of covariances")
+    max_condition: float = opt("max-condition", 1.0e4, "The largest eigenvalue over the smallest, at most")
+    remove_low_count: bool = like(DiagOptions, "remove_low_count")
