@@ -51,7 +51,8 @@ def compiled(tmp_path_factory):
     for name in ("ops", "engine"):
         shutil.copytree(ROOT / "nnet3py" / name, root / "nnet3py" / name,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "system.py", "trusted_files.py"):
+    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "system.py", "trusted_files.py",
+                 "version.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)
