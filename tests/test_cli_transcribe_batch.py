@@ -19,11 +19,11 @@ from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue
 from nnet3py import system
 from nnet3py.cli.recognition import transcribe_processes, transcribe_progress
 from nnet3py.cli.recognition.transcribe import transcribe
-from nnet3py.recognition import batch, stream_decoder, transcribing
+from nnet3py.recognition import batch, stream_decoder
 from nnet3py.recognition.sound_list import Listed
 from nnet3py.recognition.transcript import Transcript
 
-LONG = 30                    # times the dialogue: four minutes and a half
+LONG = 90                    # times the dialogue: ten minutes
 forks = pytest.mark.skipif(not system.CAN_FORK, reason="processes are not copied on this system")
 
 
@@ -186,23 +186,31 @@ def test_lists_of_sounds(folder: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert "would have the same name" in capfd.readouterr().err
 
 
-def die_at_broken(path: str) -> None:
+ENDED = """
+import os, signal, sys
+from nnet3py.cli.recognition.transcribe import transcribe
+from nnet3py.recognition import transcribing
+opened = transcribing.open_sound
+def open_or_end(path, channel):
     if path.endswith("broken.wav"):
         os.kill(os.getpid(), signal.SIGKILL)
+    return opened(path, channel)
+transcribing.open_sound = open_or_end
+sys.exit(transcribe.execute(sys.argv[1:]))
+"""
 
 
 @forks
-def test_a_process_that_is_ended_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch,
-                                             capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_is_ended_is_replaced(folder: Path) -> None:
     """As one that runs out of memory: its sound is tried twice, the others are done."""
-    opened = transcribing.open_sound
-    monkeypatch.setattr(transcribing, "open_sound", lambda path, channel: die_at_broken(path) or opened(path, channel))
-    assert run("--num-jobs=2", PACKAGE, folder / "broken.wav", folder / "1", folder / "0") == 1
-    captured = capfd.readouterr()
-    assert captured.out.splitlines() == [f"{folder}/1/same.wav seven zero three",
-                                         f"{folder}/0/first.wav five two nine five"]
-    assert captured.err.count("ended with signal 9; another one tries again") == 1
-    assert "the process that worked on it ended with signal 9, twice" in captured.err
+    words = ["--num-threads=1", "--num-jobs=2", *map(str, (PACKAGE, folder / "broken.wav", folder / "1", folder / "0"))]
+    done = subprocess.run([sys.executable, "-c", ENDED, *words], capture_output=True, text=True, cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [f"{folder}/1/same.wav seven zero three",
+                                        f"{folder}/0/first.wav five two nine five"]
+    assert done.stderr.count("ended with signal 9; another one tries again") == 1
+    assert "the process that worked on it ended with signal 9, twice" in done.stderr
 
 
 def test_threads_do_the_same_where_processes_cannot_be_copied(whole: dict[str, dict], folder: Path, tmp_path: Path,

@@ -285,7 +285,7 @@ WRONG = {
     "its activations are": lambda g: lstm(g, activations=["Sigmoid", "Tanh", "Relu"]),
     "it clips": lambda g: lstm(g, clip=1.0),
     "the state after the last frame is read": last_state,
-    "fixed number of frames or sequences in it": lambda g: g.add("Reshape", "x", g.constant([60, -1, 4])),
+    "is the number of frames or sequences fixed in the graph": lambda g: g.add("Reshape", "x", g.constant([60, -1, 4])),
     "'Gather' (node 'n0') reads 'nothing', which nothing makes": lambda g: g.add("Gather", "nothing", g.constant(0)),
     "has NaN or infinity in it": lambda g: g.add("Mul", "x", g.constant(np.inf, np.float32)),
     "the output 'v1' does not depend on the input": lambda g: g.add("Relu", g.add("Neg", g.numbers(3))),

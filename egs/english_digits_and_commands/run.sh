@@ -43,8 +43,9 @@ minibatch=16,8
 initial_lrate=0.003
 final_lrate=0.0003
 codecs=true               # stage 14; needs the packages av and soundfile
-codecs_every=3            # recordings of which one is taken, itself and a copy
-codecs_epochs=1
+codecs_every=1            # recordings of which one is taken, itself and a copy
+codecs_epochs=3
+codecs_weight=0.6         # of the parameters after this, in the mean with those before
 codecs_lrate=0.001
 egs_opts="--num-utts-subset 50 --num-egs-diagnostic 60 --num-train-egs-combine 300"
 . "$here/../utils/parse_options.sh"
@@ -93,4 +94,11 @@ if $codecs && [ $stage -le 14 ] && [ 14 -le $stop_stage ]; then
   python "$here/local/make_coded_copies.py" --out $dir/coded --every $codecs_every --seed $seed $corpus/start $corpus/train
   run $dir/log/codecs.log nnet3py fine-tune $dir/model $dir/coded --out $dir/model_codecs --num-epochs $codecs_epochs \
     --learning-rate $codecs_lrate --l2-old 0 --speed-perturb false --held-out 0.05
+  # The mean of both networks is better than either, on clean speech as well.
+  for kind in model model_codecs; do
+    run $dir/log/codecs_raw_$kind.log nnet3-am-copy --raw=true $dir/$kind/am/final.mdl $dir/$kind.raw
+  done
+  run $dir/log/codecs_average.log nnet3-average --weights=$(python -c "print(f'{1 - $codecs_weight:g}:{$codecs_weight:g}')") \
+    $dir/model.raw $dir/model_codecs.raw $dir/mean.raw
+  run $dir/log/codecs_model.log nnet3-am-copy --set-raw-nnet=$dir/mean.raw $dir/model/am/final.mdl $dir/model_codecs/am/final.mdl
 fi
