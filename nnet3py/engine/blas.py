@@ -1,4 +1,4 @@
-"""Products of matrices by scipy's ``sgemm``, called from compiled code where ``product_rule.py`` says so."""
+"""The door to BLAS: scipy's ``sgemm``, called from compiled code where ``product_rule.py`` says so."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,25 +7,26 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from nnet3py.engine import interface
+from nnet3py.engine import symbols
 from nnet3py.engine.jit import inline
-from nnet3py.engine.product_rule import LARGE, RULE, SGEMM, integer_bits
+from nnet3py.engine.product_rule import LARGE, RULE, SGEMM
+from nnet3py.engine.sgemm import integer_bits
 
-# Rows and columns of the pieces that a product is made of, counted from its first ones. BLAS may sum in another order
-# for another shape, and then numbers would depend on how threads share a product.
+# A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum in another
+# order for another shape, and then numbers would depend on how threads shared a product.
 PIECE = 256
 _I64, _INT = ir.IntType(64), ir.IntType(integer_bits())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
 
 def _word(context: Any, builder: Any, index: int) -> Any:
-    """Load a word of ``product_rule.words``."""
-    memory = context.get_c_value(builder, _I64, interface.PRODUCTS)
+    """A word of ``product_rule.words``."""
+    memory = context.get_c_value(builder, _I64, symbols.PRODUCTS)
     return builder.load(builder.gep(memory, [ir.Constant(_I64, index)]))
 
 
 def _rule(typingctx):
-    """Return the rule that holds now."""
+    """The rule that holds now."""
     def codegen(context, builder, signature, args):
         return _word(context, builder, RULE)
 
@@ -33,10 +34,10 @@ def _rule(typingctx):
 
 
 def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-    """Call BLAS's ``sgemm`` on column-major matrices: ``c = alpha op(a) op(b) + beta c``.
+    """BLAS's ``sgemm`` on column-major matrices: ``c = alpha op(a) op(b) + beta c``.
 
-    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, whose
-    first elements' addresses are used.
+    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, of
+    which only the address of the first element is used.
     """
     signature = types.void(types.boolean, types.boolean, types.intp, types.intp, types.intp, types.float32,
                            a, types.intp, b, types.intp, types.float32, c, types.intp)
@@ -71,7 +72,7 @@ rule: Any = intrinsic(_rule)
 
 @inline
 def is_for_blas(m, n, k, trans_a, trans_b):
-    """Return whether BLAS computes a product, whose class is that of :func:`product_rule.class_of`."""
+    """Whether BLAS computes a product, as :func:`product_rule.class_of` has it."""
     size = 1 if min(m, n, k) >= LARGE else 0
     form = (2 if trans_a else 0) + (1 if trans_b else 0)
     return (rule() >> (2 * form + size)) & 1 == 1
@@ -79,7 +80,7 @@ def is_for_blas(m, n, k, trans_a, trans_b):
 
 @inline
 def _leading_dim(matrix):
-    """Return the elements from one row to the next; BLAS expects a row's length or more even with one row."""
+    """Elements from one row to the next; BLAS wants at least the row's length even where there is no next row."""
     stride = matrix.strides[0] // matrix.itemsize
     return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
@@ -88,13 +89,13 @@ def _leading_dim(matrix):
 def _multiply_piece(dst, a, b, alpha, beta, trans_a, trans_b):
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
-    # A row-major matrix is the transpose of a column-major one, so BLAS computes dst' = op(b)' op(a)'.
+    # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
     sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
 
 
 @inline
 def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """Compute ``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension may be 0."""
+    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
     m, n = dst.shape
     for i in range(0, m, PIECE):
         last_row = min(i + PIECE, m)

@@ -1,8 +1,9 @@
 """The kernels that come with the package: compiled when its wheel was built, for each kind of processor. Light.
 
-A file names the sources, the processor and the layout of Python's and numpy's objects that it was made for, and is not
-used if these differ here. It need not have been made by the numba that is installed, or for this Python. Since it is
-executed, it has to be as safe as the package's Python files: nobody else may have put it there (``trusted_files.py``).
+A file says what it was made from, and is not used if that is not what is there: its sources, the processor, how Python
+and numpy keep their objects. It need not have been made by the numba that is installed, or for this Python. As all
+that is executed, it is only taken from where nobody else could have put it (``trusted_files.py``): it has to be as
+safe as the package's Python files.
 """
 from __future__ import annotations
 
@@ -11,21 +12,22 @@ import os
 from functools import cache
 from pathlib import Path
 
-from nnet3py.engine import interface, kernel_code
-from nnet3py.engine.kernel_code import Code, Key, sources_hash
+from nnet3py.engine import code_bytes, interface
+from nnet3py.engine.code_bytes import Code
+from nnet3py.engine.code_keys import Key, sources_hash
 from nnet3py.engine.processor import Processor, processor, set_name
 from nnet3py.trusted_files import why_less_trusted
 
 logger = logging.getLogger("nnet3py.ops")
 
 VARIABLE = "NNET3PY_KERNELS"
-COMPILED = "compiled"          # its value for using no shipped kernels
+COMPILED = "compiled"          # its value for those who want no kernels but what is compiled here
 _PACKAGE = Path(__file__).resolve().parents[1]
-FOLDER = _PACKAGE / "kernels"  # with a folder for each kind of processor
+FOLDER = _PACKAGE / "kernels"  # has a folder for each set
 
 
 def read(key: Key) -> Code | None:
-    """Return the code that came with the package; None if there is none, or (logged once) if it must not be used."""
+    """The code that came with the package; None if there is none, or if it is not to be used, which is said once."""
     folder = usable_folder()
     if folder is None or not key.source.is_relative_to(_PACKAGE):
         return None
@@ -36,22 +38,22 @@ def read(key: Key) -> Code | None:
     except OSError:
         return None
     if untrusted:
-        _warn_unused(untrusted)
+        _say_unused(untrusted)
         return None
-    code = kernel_code.from_bytes(kept, belonging(key, processor()))
+    code = code_bytes.from_bytes(kept, belonging(key, processor()))
     if code is None:
-        _warn_unused(_difference(kept, key))
+        _say_unused(_difference(kept, key))
     return code
 
 
 def file_name(key: Key) -> str:
-    """Return the name of a kernel's file in the folder of a kind of processor."""
+    """The name of a kernel's file in the folder of a set."""
     module = ".".join(key.source.relative_to(_PACKAGE).with_suffix("").parts)
     return f"{module}.{key.name}.kernel"
 
 
 def belonging(key: Key, made_for: Processor) -> str:
-    """Return a text with all that a file with such code must have been made for."""
+    """All that a file with such code must have been made for."""
     return "\n".join([file_name(key), f"sources {sources_hash(key.sources)}",
                       f"processor {made_for.kind} {made_for.triple} {made_for.target} {made_for.features}".rstrip(),
                       f"interface {interface.description()}"])
@@ -59,7 +61,7 @@ def belonging(key: Key, made_for: Processor) -> str:
 
 @cache
 def usable_folder() -> Path | None:
-    """Return the folder of kernels for this processor; None if there is none, or if it must not be used."""
+    """The folder of the set for this processor; None if there is none, or if it is not to be used."""
     name = set_name(processor())
     if name is None or os.environ.get(VARIABLE, "").strip() == COMPILED:
         return None
@@ -69,14 +71,14 @@ def usable_folder() -> Path | None:
     except OSError:
         return None
     if untrusted:
-        _warn_unused(untrusted)
+        _say_unused(untrusted)
         return None
     return folder
 
 
 def _difference(kept: bytes, key: Key) -> str:
-    """Return in what a file differs from what is needed here."""
-    owner = kernel_code.owner_in(kept)
+    """In what a file is not for what is here."""
+    owner = code_bytes.owner_in(kept)
     if owner is None:
         return f"{file_name(key)} is damaged"
     for made, needed in zip(owner.splitlines(), belonging(key, processor()).splitlines(), strict=False):
@@ -85,10 +87,10 @@ def _difference(kept: bytes, key: Key) -> str:
     return f"{file_name(key)} is another version's"
 
 
-def _warn_unused(reason: str) -> None:
-    if not _warned:
-        _warned.append(reason)
+def _say_unused(reason: str) -> None:
+    if not _said:
+        _said.append(reason)
         logger.warning("Kernels that came with nnet3py are not used, but compiled: %s", reason)
 
 
-_warned: list[str] = []
+_said: list[str] = []

@@ -44,7 +44,7 @@ class NetworkTable(Protocol):
 
     @property
     def headline(self) -> str:
-        """Dimensions, contexts and size in a line."""
+        """One line: dimensions, contexts and size."""
 
 
 class CallableModel(metaclass=AdvisingType):
