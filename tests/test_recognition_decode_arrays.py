@@ -87,7 +87,7 @@ def test_options_by_name_win_over_the_folder(log_likes: np.ndarray) -> None:
     def num_arcs(beam: float) -> int:
         return nnet3py.decode(demo_folder(), log_likes, options={"beam": 20, "lattice_beam": beam}).lattice.num_arcs
 
-    narrow, wide = num_arcs(0.1), num_arcs(12)
+    narrow, wide = num_arcs(0.1), num_arcs(18)
     assert narrow < wide
     options = nnet3py.DecoderOptions(beam=20, lattice_beam=0.1)
     assert nnet3py.decode(demo_folder(), log_likes, options=options).lattice.num_arcs == narrow

@@ -16,7 +16,7 @@ from nnet3py.recognition.model_folder import demo_folder
 
 SOUND, TEXT = str(DATA / "demo.wav"), "set a timer for ten minutes"
 NUM_FRAMES = 90
-HEARD = "SIL s E t @ t aI m @ f O@ t e@ n m eI t s SIL"
+HEARD = "SIL s E t @ t aI n @ f O@ t E n m eI d I t s SIL"
 MOST_ERRORS = 30.0        # percent, without any language model; those of the words are 0
 
 

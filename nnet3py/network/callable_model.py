@@ -44,7 +44,7 @@ class NetworkTable(Protocol):
 
     @property
     def headline(self) -> str:
-        """One line: dimensions, contexts and size."""
+        """Dimensions, contexts and size in a line."""
 
 
 class CallableModel(metaclass=AdvisingType):
