@@ -93,7 +93,7 @@ def test_the_model_that_comes_with_the_package(tmp_path: Path) -> None:
     text = nnet3py.decode(folder, nnet3py.compute(model, *output, frame_subsampling_factor=3)).text
     assert text == "set a timer for ten minutes"
     largest = onnx.load(tmp_path / "a.onnx")
-    assert len(next(each.value for each in largest.metadata_props if each.key == "network")) < 75_000
+    assert len(next(each.value for each in largest.metadata_props if each.key == "network")) < 60_000
 
 
 def changed(path: Path, change: Any, new: Path) -> Path:

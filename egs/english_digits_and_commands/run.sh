@@ -101,4 +101,11 @@ if $codecs && [ $stage -le 14 ] && [ 14 -le $stop_stage ]; then
   run $dir/log/codecs_average.log nnet3-average --weights=$(python -c "print(f'{1 - $codecs_weight:g}:{$codecs_weight:g}')") \
     $dir/model.raw $dir/model_codecs.raw $dir/mean.raw
   run $dir/log/codecs_model.log nnet3-am-copy --set-raw-nnet=$dir/mean.raw $dir/model/am/final.mdl $dir/model_codecs/am/final.mdl
+  python - $dir/model_codecs/am/final.mdl <<'END'       # without the statistics that training leaves in a network
+import sys, nnet3py
+from nnet3py.network.whole_model import zero_component_stats
+model = nnet3py.read_model(sys.argv[1])
+zero_component_stats(model.nnet)
+model.write(sys.argv[1])
+END
 fi
