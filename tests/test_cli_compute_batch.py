@@ -9,8 +9,7 @@ from paths import DATA
 from runtime_cases import TDNN, assert_close
 
 from nnet3py.acoustic_model import read_model
-from nnet3py.cli.nnet.compute import compute
-from nnet3py.cli.nnet.compute_batch import compute_batch
+from nnet3py.cli.nnet.compute import compute, compute_batch
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, read_matrices
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet

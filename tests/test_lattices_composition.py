@@ -17,10 +17,10 @@ from nnet3py.lattices.composition import (
     rescored_with_fst,
     union,
     with_final_cost,
-    words_as_fst,
 )
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, Likely, LmDifference, PrunedComposition
+from nnet3py.lattices.scaling import on_words
 from nnet3py.lattices.states import LatticeError
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
@@ -49,7 +49,7 @@ def pairs(one: CompactLattice, other: CompactLattice) -> list[Way]:
 @pytest.mark.parametrize("seed", range(5))
 def test_composition_pairs_paths_of_the_same_words(seed: int) -> None:
     one, other = random_lattice(seed, num_states=5), random_lattice(seed + 100, num_states=5)
-    found = Composer(words_as_fst(other)).compose(one)
+    found = Composer(on_words(other)).compose(one)
     assert sorted(ways(found)) == pairs(one, other)
 
 

@@ -1,11 +1,12 @@
-"""The command line: Kaldi's nnet3 programs as commands, one thin file per family, and the click group of them all.
+"""The command line: Kaldi's nnet3 programs as commands, in rooms by subject, and the click group of them all.
 
-``registry.py``: for each group of commands, name → (module, function, one-line help). Every command is a
-``click.Command`` (``KaldiCommand``), whose options (``options.py``: ``Option``, a ``click.Option``, and the types of
-values) are read by a parser of ours (``parser.py``), which behaves as Kaldi's does; ``bin/``, ``nnet3py
-NAME``, ``nnet3py-NAME`` and click's ``CliRunner`` run the same object. ``group.py``: the click group ``nnet3py``;
-``process.py``: signals, streams, and a status and a line for every error; ``completion.py``: completion in shells;
-``kaldi_programs.py``: Kaldi's programs that are not here, with what to use instead.
+``registry.py``: for each group of commands, name → (room and module, function, one-line help). ``process/``: what every
+process of a command does. Its ``parser.py`` reads options (``options.py``: ``Option``, a ``click.Option``, and the
+types of values) as Kaldi does; ``command.py`` makes a ``click.Command`` (``KaldiCommand``) of a function, the same
+object for ``bin/``, ``nnet3py NAME``, ``nnet3py-NAME`` and click's ``CliRunner``; ``group.py``: the click group
+``nnet3py``; ``run.py``: signals, streams, and a status and a line for every error; ``completion.py``: completion in
+shells; ``kaldi_programs.py``: Kaldi's programs that are not here, with what to use instead. ``machine/``: commands
+about this installation. The other rooms have the commands of the package's folder of that name, or of a task.
 
 A command is declared with ``@kaldi_command(name, usage=…, arguments=(least, most), options=[…])`` (``command.py``) on
 ``function(args, options) -> exit status or None``; options come from ``option(name, type, default, help)`` and the

@@ -252,7 +252,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
     },
     "Computing outputs": {
         "nnet3-compute": Entry("nnet.compute", "compute", "Compute a network's output for features."),
-        "nnet3-compute-batch": Entry("nnet.compute_batch", "compute_batch",
+        "nnet3-compute-batch": Entry("nnet.compute", "compute_batch",
                                      "Compute a network's output for many utterances at a time; faster."),
         "nnet3-compute-from-egs": Entry("egs.outputs", "compute_from_egs", "Compute a network's output for examples."),
     },

@@ -17,7 +17,7 @@ from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import LatticeError, infinite_weights, top_sorted, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.lattice import LATTICE, expanded
+from nnet3py.transducers.lattice import expanded
 from nnet3py.transducers.state_graphs import enlarged
 
 
@@ -253,12 +253,6 @@ def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
         np.concatenate([*(part.next_states + offset for part, offset in pairs),
                         *(np.full(len(states), start) for states, start in zip(ends, nexts, strict=True))]),
         np.concatenate(lengths), lattices[-1].final_ids)
-
-
-def words_as_fst(lattice: CompactLattice) -> Fst:
-    """Return the acceptor of a lattice's words with its pairs of costs, for composition with another lattice."""
-    return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.labels, lattice.labels,
-               lattice.weights, lattice.next_states, LATTICE)
 
 
 def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 _SEARCH, _CARRIED, _SHARED = "search", "carried", "shared"      # kinds of what is not written as it is
 # Classes whose objects belong to one stream, and what numpy's arrays, numbers and generators are read by.
-_READABLE = ("nnet3py.feat.", "nnet3py.ivectors.online", *(
+_READABLE = ("nnet3py.feat.", "nnet3py.ivectors.online", "nnet3py.runtime.frame_buffer", *(
     f"nnet3py.recognition.{name}" for name in ("stream", "stream_decoder", "pipeline", "feature_stream", "endpoint",
                                                "ivector_stream", "silence_weighting", "speaker")))
-_ALSO = {("nnet3py.runtime.looped", "LoopedStream"), ("nnet3py.runtime.frame_buffer", "FrameBuffer"),
-         ("builtins", "object"), ("builtins", "slice"),
+_ALSO = {("nnet3py.runtime.looped", "LoopedStream"), ("builtins", "object"), ("builtins", "slice"),
          ("copyreg", "_reconstructor"), ("collections", "deque")}
 _OF_NUMPY = ("ndarray", "dtype", "_reconstruct", "scalar", "_frombuffer", "__generator_ctor", "__bit_generator_ctor",
              "Generator", "PCG64", "Philox", "SeedSequence")

@@ -10,15 +10,7 @@ from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
-    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.transducers.fst import Fst
-
-
-def _read_model(rxfilename: str) -> TransitionModel:
-    from nnet3py.hmm.transition_model import TransitionModel
-    from nnet3py.io.object_files import read_object
-
-    return read_object(rxfilename, TransitionModel.read)
 
 
 @kaldi_command("chain-est-phone-lm", usage="""
@@ -64,12 +56,13 @@ def make_den_fst(args: list[str], options: Options) -> int:
     """Make both graphs."""
     from nnet3py.chain.den_fst import make_den_fst
     from nnet3py.chain.normalization import normalization_fst
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.transducers.fst_text import read_fst, write_fst_file
 
     tree = read_object(args[0], ContextDependency.read)
-    model = _read_model(args[1])
+    model = read_transition_model(args[1])
     den_fst = make_den_fst(tree, model, read_object(args[2], read_fst))
     normalization = normalization_fst(den_fst)
     write_fst_file(args[3], den_fst)
@@ -94,11 +87,12 @@ def make_num_fst_e2e(args: list[str], options: Options) -> int:
     from nnet3py.chain.supervision import pdf_graph
     from nnet3py.egs.chain_example import Supervision
     from nnet3py.errors import within
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.fst_text import FST, read_fst
 
-    model = _read_model(args[0])
+    model = read_transition_model(args[0])
     with within(args[1]):
         normalize = Normalizer(read_object(args[1], read_fst))
     num_done = num_empty = 0

@@ -106,8 +106,8 @@ See also: lattice-combine, lattice-compose
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
     """Interpolate lattices; 1 if none was."""
-    from nnet3py.lattices.composition import Composer, words_as_fst
-    from nnet3py.lattices.scaling import Scales, scaled
+    from nnet3py.lattices.composition import Composer
+    from nnet3py.lattices.scaling import Scales, on_words, scaled
 
     alpha = options.alpha
     if not 0.0 <= alpha <= 1.0:
@@ -121,7 +121,7 @@ def lattice_interp(args: list[str], options: Options) -> int:
             log.warning(f"Not producing output for utterance {key} because not present in second table.")
             missing += 1
             return None
-        result = Composer(words_as_fst(scaled(other, second))).compose(scaled(lattice, first))
+        result = Composer(on_words(scaled(other, second))).compose(scaled(lattice, first))
         if result.start < 0:
             log.warning(f"Composition of the lattices of {key} is empty")
             empty += 1

@@ -9,14 +9,7 @@ from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import Options
 
 if TYPE_CHECKING:
-    from nnet3py.hmm.transition_model import TransitionModel
-
-
-def _read(rxfilename: str) -> TransitionModel:
-    from nnet3py.hmm.transition_model import TransitionModel
-    from nnet3py.io.object_files import read_object
-
-    return read_object(rxfilename, TransitionModel.read)
+    pass
 
 
 @kaldi_command("copy-transition-model", usage="""
@@ -28,9 +21,10 @@ See also: show-transitions, nnet3-am-init
 """, arguments=(2, 2), options=[BINARY])
 def copy_transition_model(args: list[str], options: Options) -> int:
     """Copy a transition model."""
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import write_object
 
-    write_object(args[1], _read(args[0]).write, options.binary)
+    write_object(args[1], read_transition_model(args[0]).write, options.binary)
     log.log("Copied transition model.")
     return 0
 
@@ -48,20 +42,22 @@ def show_transitions(args: list[str], options: Options) -> int:
     """Print transitions."""
     from nnet3py.formats.matrices import read_vector
     from nnet3py.hmm.alignment import describe_transitions, read_symbol_table
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_text, write_text
 
     names = read_symbol_table(read_text(args[0]), args[0])
-    model = _read(args[1])
+    model = read_transition_model(args[1])
     counts = read_object(args[2], read_vector) if len(args) == 3 else None
     write_text("-", describe_transitions(model, names, counts))
     return 0
 
 
 def _print_numbers(rxfilename: str) -> None:
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.streams import write_text
 
-    model = _read(rxfilename)
+    model = read_transition_model(rxfilename)
     write_text("-", f"number of phones {len(model.topology.phones)}\nnumber of pdfs {model.num_pdfs}\n"
                     f"number of transition-ids {model.num_transition_ids}\n"
                     f"number of transition-states {model.num_transition_states}\n")

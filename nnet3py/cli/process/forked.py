@@ -34,6 +34,11 @@ def fork(body: Callable[[], int], streams: Sequence[int | None]) -> int:
     return process
 
 
+def ending_of(status: int) -> str:
+    """Return words for the exit status of a copy: its status, or below 0 the signal that ended it."""
+    return f"signal {-status}" if status < 0 else f"status {status}"
+
+
 def _run_in_copy(body: Callable[[], int], streams: Sequence[int | None], held_before: set[int]) -> NoReturn:
     status = FATAL
     with suppress(BaseException):

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log, system
-from nnet3py.cli.process.forked import fork
+from nnet3py.cli.process.forked import ending_of, fork
 from nnet3py.errors import Nnet3Error, UsageError
 
 if TYPE_CHECKING:
@@ -228,8 +228,8 @@ class Supervisor:
         self._board.write(copy.number, None)
         if self._is_stopping or copy.is_retiring:
             return
-        how = f"signal {-status}" if status < 0 else f"status {status}"
-        log.warning(f"Process {copy.number} ({copy.process}) ended with {how}; another one takes its place")
+        log.warning(f"Process {copy.number} ({copy.process}) ended with {ending_of(status)}; "
+                    "another one takes its place")
         self._metrics.count("restarts_total")
         self._board.write(0, self._metrics.state())
         self._due.append(max(time.monotonic(), copy.begun + _RESTART_SECONDS))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log, system
-from nnet3py.cli.process.forked import fork
+from nnet3py.cli.process.forked import ending_of, fork
 
 if TYPE_CHECKING:
     from nnet3py.recognition.batch import Runner, Work
@@ -140,7 +140,7 @@ class _Pool:
         if copy.task is None:
             return
         sound, tries = copy.task
-        how = f"signal {-status}" if status < 0 else f"status {status}"
+        how = ending_of(status)
         if tries < _TRIES:
             log.warning(f"The process that worked on {sound.path} ended with {how}; another one tries again")
             self._begin(_Task(sound, tries + 1))
