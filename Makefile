@@ -165,7 +165,7 @@ dist: $(STAMPS)/dist docs $(MACHINES:%=kernels-%)
 	$(BIN)/python tests/check_wheels.py dist
 
 $(MACHINES:%=kernels-%): kernels-%: $(STAMPS)/install
-	$(BIN)/python -m nnet3py.cli.machine.kernel_sets $* build/kernels/$*
+	$(BIN)/python -m nnet3py.cli.machine.warmup $* build/kernels/$*
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli.machine import docs
+from nnet3py.cli.machine import installation as docs
 from nnet3py.cli.main import load
 from nnet3py.errors import Nnet3Error, UsageError
 

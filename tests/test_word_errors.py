@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 import nnet3py
-from nnet3py.cli.decoding.word_error_rate import word_error_rate
+from nnet3py.cli.decoding.scoring import word_error_rate
 from nnet3py.decoding.word_errors import WordErrors, alignment_lines
 from nnet3py.errors import UsageError
 

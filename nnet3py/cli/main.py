@@ -42,7 +42,7 @@ def let_blas_sleep() -> None:
 
 
 def _start_pipe(command: str, reads: bool) -> Any:
-    from nnet3py.cli.process.own_pipelines import start_own_pipeline  # few commands get pipes
+    from nnet3py.cli.process.forked import start_own_pipeline  # few commands get pipes
 
     return start_own_pipeline(command, reads)
 

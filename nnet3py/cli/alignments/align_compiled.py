@@ -131,7 +131,7 @@ def align_compiled(args: list[str], options: Options) -> int:
     from contextlib import ExitStack
 
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -255,7 +255,7 @@ def lattice_combine(args: list[str], options: Options) -> int:
 
 def _weights(text: str, count: int) -> list[float]:
     """The systems' weights."""
-    from nnet3py.cli.process.lists import float_list
+    from nnet3py.cli.process.options import float_list
 
     weights = float_list(text, "lat-weights") or [1.0 / count] * count
     if len(weights) != count or not all(weight > 0.0 for weight in weights):

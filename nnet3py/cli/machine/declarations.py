@@ -69,10 +69,10 @@ def declarations(folder: Path = CLI) -> list[Declaration]:
             commands[command.name] = command
     headings = list(HEADINGS)
 
-    def place_in_lists(command: Declaration) -> tuple[int, int, str]:
+    def place_in_lists(command: Declaration) -> tuple[int, int, str, str]:
         first = HEADINGS[command.group]
         return (headings.index(command.group), first.index(command.name) if command.name in first else len(first),
-                command.name.removeprefix("nnet3-"))
+                command.name.removeprefix("nnet3-"), command.name)
 
     return sorted(commands.values(), key=place_in_lists)
 

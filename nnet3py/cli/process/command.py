@@ -37,17 +37,21 @@ from click.core import ParameterSource
 
 from nnet3py import log
 from nnet3py.cli.process.options import (
+    ARGUMENTS,
     COMPLETION_VARIABLE,
     STANDARD_OPTIONS,
     FileName,
+    KaldiParser,
     Option,
     OptionError,
     Options,
+    attach_values,
     command_echo,
+    options_first,
     print_error_text,
+    program_apart,
     usage_text,
 )
-from nnet3py.cli.process.parser import ARGUMENTS, KaldiParser, attach_values, options_first, program_apart
 from nnet3py.cli.process.run import WRONG_USAGE, guarded
 from nnet3py.cli.registry import COMMANDS
 

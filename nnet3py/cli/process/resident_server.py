@@ -30,8 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3py.cli.process import resident_client
-from nnet3py.cli.process.forked import fork
-from nnet3py.cli.process.own_pipelines import FORK_VARIABLE
+from nnet3py.cli.process.forked import FORK_VARIABLE, fork
 from nnet3py.cli.process.resident_client import APART, EXITED, JOINED, KILLED, VARIABLE
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.engine.threads import environment_of_threads

@@ -75,7 +75,7 @@ def model_options(options: Options) -> dict[str, str]:
 
 def device(options: Options) -> str:
     """The device that the ``DEVICE`` group asks for."""
-    from nnet3py.cli.process.compute_setup import device_for
+    from nnet3py.cli.process.option_groups import device_for
 
     return device_for({"": options.use_gpu, "cuda": "yes", "cpu": "no"}[options.device])
 

@@ -1,4 +1,15 @@
-"""nnet3-train: train a network on examples, or directly on features and targets."""
+"""nnet3-train: train a network on examples, or directly on features and targets.
+
+nnet3-compute-prob: objective and accuracy of a network on examples.
+
+nnet3-show-progress: how a network changed between two iterations of its training.
+
+nnet3-combine: the best average of the last models of a training.
+
+What the commands of discriminative training share: the options of the objective, and the model.
+
+nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and its results.
+"""
 from __future__ import annotations
 
 from contextlib import closing
@@ -6,16 +17,19 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.cli.training.train_setup import TRAINER
+from nnet3py.cli.training.train_setup import PROB, TRAINER, diagnostic_options
+from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.errors import ArgumentsError, UsageError, within
 from nnet3py.option_fields import settings_of
-from nnet3py.training.options import MinibatchOptions
+from nnet3py.training.options import CombineOptions, MinibatchOptions
 
 if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
     from nnet3py.network.nnet import Nnet
     from nnet3py.training.trainer import NnetTrainer
+
 
 DIRECT = (
     option("feats", str, "", "Train on these features (rspecifier) instead of examples; needs --targets"),
@@ -89,3 +103,229 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
         for eg in log.progress(data.minibatches(options.srand + epoch), f"pass {epoch + 1}", data.num_examples,
                                size=lambda eg: num_merged(("", eg))):
             trainer.train(eg)
+
+
+@kaldi_command("nnet3-compute-prob", group="Training", help="Print objective and accuracy on examples.", usage="""
+Log a network's objective per frame, and its accuracy, on (merged) examples.
+
+Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
+
+e.g.: nnet3-compute-prob 0.raw ark:valid.egs
+""", arguments=(2, 2), options=[
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
+    option("dropout-test-mode", bool, True, "Compute without dropout"),
+    option("collapse-model", bool, True, "Merge neighboring linear components first"),
+    *PROB, *DEVICE,
+])
+def compute_prob(args: list[str], options: Options) -> int:
+    """Print objective and accuracy; 1 if no output had any weight."""
+    from nnet3py.cli.process.option_groups import log_diagnostics, set_up
+    from nnet3py.egs.example import read_egs
+    from nnet3py.network.inference import collapse_model
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3py.training.diagnostics import NnetDiagnostics
+
+    device = set_up(options)
+    nnet = read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    if options.collapse_model:
+        collapse_model(nnet)
+    diagnostics = NnetDiagnostics(nnet, diagnostic_options(options, device))
+    return log_diagnostics(diagnostics, read_egs(args[1]))
+
+
+@kaldi_command("nnet3-show-progress", group="Training", help="Show how a network changed in training.", usage="""
+Log how much the parameters of each component changed from one network to another, and, with (merged) examples, what
+that did to the objective.
+
+Usage:  nnet3-show-progress [options] <old-net-in> <new-net-in> [<training-examples-in>]
+
+e.g.: nnet3-show-progress 1.raw 2.raw ark:valid.egs
+""", arguments=(2, 3), options=[
+    option("num-segments", int, 1, "Points between the two networks at which the derivative is taken"),
+    *PROB, *with_default(DEVICE, "use-gpu", "no"),
+])
+def show_progress(args: list[str], options: Options) -> int:
+    """Log changes of parameters and objective."""
+    from nnet3py.cli.process.option_groups import set_up
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.training.averaging import log_parameter_changes
+
+    device = set_up(options)
+    old, new = read_nnet(args[0]), read_nnet(args[1])
+    if old.num_parameters() != new.num_parameters():
+        log.warning("Parameter-dim mismatch, cannot show progress.")
+        return 0
+    if len(args) == 3 and old.is_simple():
+        _log_objective_changes(old, new, args[2], options, device)
+    difference = log_parameter_changes(old, new)
+    if options.verbose >= 1:
+        from nnet3py.model_info import info
+
+        log.vlog(1, f"Printing info for the difference network: {info(difference)}")
+    return 0
+
+
+def _log_objective_changes(old: Nnet, new: Nnet, examples: str, options: Options, device: str) -> None:
+    from nnet3py.egs.example import read_egs
+    from nnet3py.training.averaging import objective_changes
+
+    objective_changes(old, new, [eg for _, eg in read_egs(examples)], options.num_segments,
+                      diagnostic_options(options, device))
+
+
+@kaldi_command("nnet3-combine", group="Training", help="Find the best average of the last models of a training.",
+               usage="""
+Average the last models of a training: of the first model alone, of the first two, the first three and so on, write the
+average that has the best objective on (merged) validation examples. Give the newest model first. Batch-norm statistics
+are computed again for it, on these examples.
+
+Usage:  nnet3-combine [options] <nnet-in1> <nnet-in2> ... <nnet-inN> <valid-examples-in> <nnet-out>
+
+e.g.:
+ nnet3-combine 35.raw 34.raw 33.raw 'ark:nnet3-merge-egs --minibatch-size=1:64 ark:combine.egs ark:- |' final.raw
+""", arguments=(3, None), options=[
+    BINARY,
+    *declared(settings_of(CombineOptions)),
+    *DEVICE,
+])
+def combine(args: list[str], options: Options) -> int:
+    """Write the best average of models."""
+    from nnet3py.cli.process.option_groups import compiler_options, set_up
+    from nnet3py.egs.example import read_egs
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.training.diagnostics import combine_nnets
+    from nnet3py.training.options import CombineOptions
+
+    *sources, examples, target = args
+    combine_options = fields_from(options, CombineOptions(
+        compiler=compiler_options(options), device=set_up(options)))
+    combine_options.check()
+    egs = [eg for _, eg in read_egs(examples)]
+    log.log(f"Read {len(egs)} examples.")
+    nnets = ((source, read_nnet(source)) for source in sources)
+    result = combine_nnets(nnets, len(sources), egs, combine_options)
+    result.nnet.write(target, binary=options.binary)
+    log.log(f"Finished combining neural nets, wrote model to {target}")
+    return 0
+
+
+DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
+
+
+def discriminative_options(options: Options) -> DiscriminativeOptions:
+    """The objective's options from the ``DISCRIMINATIVE`` group; UsageError for values that make no sense."""
+    result = fields_from(options, DiscriminativeOptions())
+    result.check()
+    return result
+
+
+def model_in_test_mode(rxfilename: str, options: Options, batchnorm: bool) -> AcousticModel:
+    """An acoustic model whose dropout, and with ``batchnorm`` batch normalization, is as the options say."""
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+
+    model = read_model(rxfilename)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(model.nnet, True)
+    if batchnorm and options.batchnorm_test_mode:
+        set_batchnorm_test_mode(model.nnet, True)
+    return model
+
+
+_WITHOUT_EFFECT = ("l2-regularize-factor", "batchnorm-stats-scale", "backstitch-training-scale",
+                   "backstitch-training-interval")
+_TRAINER = tuple(setting.but(help="No effect, as in Kaldi: this trainer does not do so") if setting.name in
+                 _WITHOUT_EFFECT else setting for setting in TRAINER)
+_DROPOUT = option("dropout-test-mode", bool, True, "Compute without dropout")
+
+
+@kaldi_command("nnet3-discriminative-train", group="Discriminative training",
+               help="Train with the objectives MMI, MPFE or sMBR on lattices.", usage="""
+Train a network with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic gradient descent. Every
+example read is one minibatch: merge them before. The transition model and priors come from the model; only
+the network is written.
+
+Usage:  nnet3-discriminative-train [options] <model-in> <discriminative-examples-in> <raw-nnet-out>
+
+e.g.:
+nnet3-discriminative-train --criterion=smbr 1.mdl 'ark:nnet3-discriminative-merge-egs 1.degs ark:-|' 2.raw
+""", arguments=(3, 3), options=(
+    BINARY,
+    option("apply-deriv-weights", bool, True, "Multiply derivatives with the weights of the examples' frames"),
+    _DROPOUT, *_TRAINER, *DISCRIMINATIVE, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
+))
+def discriminative_train(args: list[str], options: Options) -> int:
+    """Train on discriminative examples; 1 if there was nothing to discriminative_train on."""
+    from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
+    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+    from nnet3py.egs.example import examples_ahead, num_merged
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
+
+    objective = discriminative_options(options)
+    model = model_in_test_mode(args[0], options, batchnorm=False)
+    trainer = DiscriminativeTrainer(model, trainer_options(options), objective, options.apply_deriv_weights)
+    if options.read_cache:
+        read_cache(trainer, options.read_cache)
+    with SequentialReader(args[1], DISCRIMINATIVE_EXAMPLE) as reader, \
+            closing(examples_ahead(reader)) as egs:        # type: ignore[type-var]
+        for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
+            with within(f"example {key}"):
+                trainer.train(eg)
+    return finish(trainer, args[2], options, "Wrote raw nnet model to")
+
+
+@kaldi_command("nnet3-discriminative-compute-objf", group="Discriminative training",
+               help="Print a model's objective MMI, MPFE or sMBR on examples.", usage="""
+Log a model's sequence-discriminative objective per frame on (merged) examples.
+
+Usage:  nnet3-discriminative-compute-objf [options] <model-in> <discriminative-examples-in>
+
+e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
+""", arguments=(2, 2), options=(
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
+    _DROPOUT, *DISCRIMINATIVE,
+    *(setting.but(help="No effect: there is no accuracy") if "accuracy" in setting.name else setting
+      for setting in PROB),
+    option("compute-deriv", bool, False, "No effect: derivatives are not shown"), *DEVICE,
+))
+def compute_objf(args: list[str], options: Options) -> int:
+    """Print the objective; 1 if there was none."""
+    from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
+    from nnet3py.egs.discriminative_example import read_discriminative_egs
+    from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
+
+    device, objective = set_up(options), discriminative_options(options)
+    diagnostics = DiscriminativeDiagnostics(
+        model_in_test_mode(args[0], options, batchnorm=True),
+        DiscriminativeDiagnosticOptions(discriminative=objective, optimize=optimize_options(options),
+                                        compiler=compiler_options(options), debug=options["computation.debug"],
+                                        device=device))
+    return log_diagnostics(diagnostics, read_discriminative_egs(args[1]))
+
+
+@kaldi_command("nnet3-discriminative-compute-from-egs", group="Discriminative training",
+               help="Compute a network's output for discriminative examples.", usage="""
+Compute a network's output for (merged) discriminative examples, at their supervised frames; a matrix for each example.
+
+Usage:  nnet3-discriminative-compute-from-egs [options] <raw-nnet-in> <discriminative-examples-in> <matrices-out>
+
+e.g.:
+ nnet3-discriminative-compute-from-egs --apply-exp=true 0.raw ark:1.degs ark:- | matrix-sum-rows ark:- ark:- |
+   vector-sum ark:- 1.vec
+""", arguments=(3, 3), options=[
+    BINARY,
+    option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
+    *DEVICE,
+])
+def compute_from_egs(args: list[str], options: Options) -> int:
+    """Compute outputs for examples."""
+    from nnet3py.cli.egs.outputs import write_outputs
+    from nnet3py.egs.discriminative_example import read_discriminative_egs
+
+    return write_outputs(args, options, read_discriminative_egs(args[1]), "output")
