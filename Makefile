@@ -145,7 +145,6 @@ bench-gpu: $(STAMPS)/test-ptx $(if $(TORCH),$(STAMPS)/bench)
 	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install
-	$(BIN)/python -m nnet3py.cli.machine.declarations
 	$(BIN)/python -m nnet3py.cli.machine.bin_files
 	$(BIN)/python docs/make_command_pages.py
 

@@ -1,4 +1,4 @@
-"""What the programs that copy one kind of object share: two tables or two plain files, never one of each."""
+"""Copying between two tables, or two plain files, for the programs that copy or convert one kind of object."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 if TYPE_CHECKING:
     from nnet3py.io.holder import Holder
 
-Read = TypeVar("Read")          # what a table holds
-Written = TypeVar("Written")    # what one will hold
+Read = TypeVar("Read")          # type of the objects in the input
+Written = TypeVar("Written")    # type of the objects in the output
 
 
 class MixedArguments(UsageError):
-    """A table and a plain file in one command."""
+    """Error for a table and a plain file in one command."""
 
 
 def between_tables(args: Sequence[str]) -> bool:
-    """Whether ``args`` (input, output) name tables; False for plain files. Raises MixedArguments."""
+    """Return whether ``args`` (input, output) name tables; False for plain files. Raises MixedArguments."""
     tables = is_rspecifier(args[0])
     if tables != is_wspecifier(args[1]):
         raise MixedArguments(f"Cannot mix archives with regular files: {args[0]!r} and {args[1]!r}",
@@ -46,12 +46,16 @@ def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target
                   convert: Callable[[str, Read], Written | None],
                   finish: Callable[[int, int], None] | None = None,
                   inputs: ExitStack | None = None) -> tuple[int, int]:
-    """Write what ``convert(key, value)`` makes of every entry of a table.
+    """Convert every entry of a table; return the numbers of entries written and of errors.
 
-    None is not written and counts as an error; ``convert`` has warned of it. Errors that it raises get the key's name.
-    ``source`` and ``target`` are the holders. Returns the numbers of entries written and of errors; ``finish`` gets
-    them, too, and if it raises, the output does not appear. Nor does it appear if closing ``inputs``, the tables that
-    ``convert`` looks things up in, raises.
+    Parameters
+    ----------
+    rspecifier, wspecifier : names of the tables
+    source, target : holders of what is read and written
+    convert : function of key and value that returns the value to write, or None, with a warning, which counts as an
+        error; the key's name is added to errors that it raises
+    finish : called with both numbers at the end; if it raises, the output does not appear
+    inputs : other tables, from which ``convert`` reads; if closing one raises, the output does not appear
     """
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -74,5 +78,5 @@ def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target
 
 
 def log_copied(what: str, args: Sequence[str]) -> None:
-    """The log line after copying a plain file."""
+    """Log that a plain file was copied."""
     log.log(f"Copied {what} from {args[0]} to {args[1]}")

@@ -1,11 +1,10 @@
-"""Running a command in a copy of a process that has loaded what commands need, instead of in a new process.
+"""Running commands in forks of this process, whose modules are loaded already, instead of in new processes.
 
-Pipes that name only our own commands are run by copies of this process.
-
-``ark:nnet3-copy-egs … | nnet3-merge-egs … |`` would start a shell, a launcher and a Python for each program, and each
-Python would load what this process has loaded already: 0.2 s of processor time each, hundreds of times in a training by
-Kaldi's scripts. A fork takes some milliseconds. What a command reads, writes and logs, and the status it ends
-with, are the same. ``NNET3PY_FORK=no`` in the environment leaves everything to the shell.
+An rspecifier such as ``ark:nnet3-copy-egs … | nnet3-merge-egs … |``, whose programs are all of this package, is run by
+forks (:func:`start_own_pipeline`). Otherwise a shell, and a launcher and a Python interpreter for each program, would
+start, and each interpreter would import the same modules again: 0.2 s of processor time each, hundreds of times in a
+training by Kaldi's scripts. A fork takes some milliseconds. Inputs, outputs, log lines and exit statuses are the same.
+``NNET3PY_FORK=no`` in the environment leaves all pipes to the shell.
 """
 from __future__ import annotations
 
@@ -24,17 +23,25 @@ from nnet3py.cli.process.command import load
 from nnet3py.cli.process.run import FATAL, INTERRUPTED, guarded
 from nnet3py.cli.registry import COMMANDS
 
+FORK_VARIABLE = "NNET3PY_FORK"           # any value but "yes" forbids forks for pipes
+# Words and bars without characters that are special to a shell; inside quotes more are allowed.
+_WORD = re.compile(r"""\s*(?:(\|)|((?:[\w@%+=:,./^-]|'[^']*'|"[^"$`\\]*")+))""", re.ASCII)
+_QUOTED = re.compile("'([^']*)'|\"([^\"]*)\"")
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _HELD = (signal.SIGINT, *system.ENDING_SIGNALS)
 
 
 def fork(body: Callable[[], int], streams: Sequence[int | None]) -> int:
-    """Copy this process, and let the copy run ``body`` and end with its status; returns the copy's number.
+    """Copy this process, let the copy run ``body`` and exit with its status, and return the copy's process number.
 
-    All files that this process has open are closed in the copy. ``streams``: the copy's input, output and errors,
-    None for this process's own. No other thread may be at work: what it holds would be held for ever. What ends a
-    process waits until both are done with copying: an exception in the functions that Python calls around a fork is
-    printed and lost.
+    All files that this process has open are closed in the copy. No other thread may be running: a lock that it holds
+    would stay locked in the copy. Signals that end a process are held back until the fork is done, since an exception
+    in the functions that Python calls around a fork is printed and lost.
+
+    Parameters
+    ----------
+    body : function that the copy runs; its result is the exit status
+    streams : file descriptors of the copy's standard input, output and error; None for this process's own
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
@@ -47,7 +54,7 @@ def fork(body: Callable[[], int], streams: Sequence[int | None]) -> int:
 
 
 def ending_of(status: int) -> str:
-    """Return words for the exit status of a copy: its status, or below 0 the signal that ended it."""
+    """Describe the exit status of a copy; a negative one is the signal that ended it."""
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 
@@ -56,8 +63,8 @@ def _run_in_copy(body: Callable[[], int], streams: Sequence[int | None], held_be
     with suppress(BaseException):
         import atexit
 
-        atexit._clear()                  # what the first process does at its end is not for its copies to do,
-        gc.freeze()                      # nor what it would do with its objects, whose files are closed here
+        atexit._clear()                  # exit functions are for the first process alone,
+        gc.freeze()                      # as are finalizers of its objects, whose files are closed here
         for number, descriptor in enumerate(streams):
             if descriptor is not None:
                 os.dup2(descriptor, number)
@@ -83,14 +90,8 @@ def _run_in_copy(body: Callable[[], int], streams: Sequence[int | None], held_be
     os._exit(status)
 
 
-FORK_VARIABLE = "NNET3PY_FORK"           # any value but "yes" forbids it
-# Words and bars in which a shell would see nothing special; quotes may hold more.
-_WORD = re.compile(r"""\s*(?:(\|)|((?:[\w@%+=:,./^-]|'[^']*'|"[^"$`\\]*")+))""", re.ASCII)
-_QUOTED = re.compile("'([^']*)'|\"([^\"]*)\"")
-
-
 def stages(command: str) -> list[list[str]] | None:
-    """The words of each program of a shell's pipeline; None if it is more than programs, plain words and quotes."""
+    """Split a shell's pipeline into programs, and these into words; None if it has more than plain words and quotes."""
     programs: list[list[str]] = [[]]
     at, text = 0, command.rstrip()
     while at < len(text):
@@ -106,12 +107,12 @@ def stages(command: str) -> list[list[str]] | None:
 
 
 def start_own_pipeline(command: str, reads: bool) -> ForkedPipeline | None:
-    """Start what a pipe names, if it is all ours and this process can be copied now; None: let a shell do it.
+    """Start a pipeline whose programs are all of this package as forks; None if a shell has to start it.
 
     Parameters
     ----------
     command : a shell's command line
-    reads : whether this process reads what the last program writes; else it writes what the first one reads
+    reads : True if this process reads the output of the last program, False if it writes the input of the first
     """
     if not _may_fork():
         return None
@@ -125,7 +126,7 @@ def start_own_pipeline(command: str, reads: bool) -> ForkedPipeline | None:
 
 
 def _may_fork() -> bool:
-    """Whether no thread but the team's works beside this one, and no GPU is open, which copies could not use."""
+    """Return whether a fork is safe: no threads but the workers of the engine's team, and no GPU in use."""
     if not system.CAN_FORK or os.environ.get(FORK_VARIABLE, "yes") != "yes" or "numba.cuda" in sys.modules:
         return False
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
@@ -137,7 +138,7 @@ def _may_fork() -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether the shell would start the launcher of this package for this name."""
+    """Return whether a shell would start a launcher of this package for this name."""
     if name not in COMMANDS:
         return False
     from shutil import which
@@ -149,9 +150,12 @@ def _is_ours(name: str) -> bool:
 
 
 class ForkedPipeline:
-    """Copies of this process that run commands, each reading what the one before writes.
+    """Forks of this process that run commands, connected by pipes.
 
-    ``stdout`` is what the last one writes, or ``stdin`` what the first one reads, as a pipe's unbuffered file.
+    Attributes
+    ----------
+    stdin : unbuffered file, the input of the first command; None for a pipeline that is read
+    stdout : unbuffered file, the output of the last command; None for a pipeline that is written
     """
 
     def __init__(self, programs: Sequence[Sequence[str]], reads: bool) -> None:
@@ -180,7 +184,7 @@ class ForkedPipeline:
                 close(source, target)
                 source = behind
         except OSError:
-            close(*list(open_ends))        # which ends those that were started
+            close(*list(open_ends))        # ends the commands that were started
             self.wait()
             raise
         if ours is not None:
@@ -189,7 +193,7 @@ class ForkedPipeline:
             self.stdout = open(source, "rb", buffering=0)       # noqa: SIM115
 
     def wait(self) -> int:
-        """Wait for all of them; the exit status of the last one, as a shell says it."""
+        """Wait for all commands; return the exit status of the last one, as a shell does (128 + signal)."""
         if self._status is None:
             status = 0
             for process in self._processes:
@@ -199,7 +203,7 @@ class ForkedPipeline:
 
 
 def _start(words: Sequence[str], source: int | None, target: int | None) -> int:
-    """Run a command in a copy of this process, with these standard streams; its process number."""
+    """Run a command in a fork with these standard streams (None: this process's); return its process number."""
     def body() -> int:
         log.set_program(words[0])
         return guarded(lambda: load(words[0]).execute(words[1:]))

@@ -1,7 +1,4 @@
-"""``nnet3py``: a click group of all commands, whose help and completion come from the registry.
-
-What ``nnet3py --version`` prints: the package, and everything that decides its numbers and speed.
-"""
+"""``nnet3py``, the click group of all commands: ``--help`` and completion from the registry, and ``--version``."""
 from __future__ import annotations
 
 import platform
@@ -15,21 +12,21 @@ from nnet3py.errors import ArgumentsError
 
 
 class KaldiGroup(Runnable, click.Group):
-    """The group of all commands, listed from the registry and imported one at a time."""
+    """Click group of all commands, listed from the registry; a command is imported when it is called."""
 
     person = True
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, without ``nnet3-``."""
+        """Return the names of all commands, without ``nnet3-``."""
         return sorted(PERSON_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or of Kaldi's full one, imported; None if there is none."""
+        """Import and return the command of this name, with or without ``nnet3-``; None if there is none."""
         kaldi_name = PERSON_NAMES.get(cmd_name, cmd_name)
         return load(kaldi_name) if kaldi_name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command that ``args`` begins with; ArgumentsError says what to use instead if there is none."""
+        """Return the command that ``args`` begins with; ArgumentsError, with a suggestion, if there is none."""
         if args[0] not in PERSON_NAMES and args[0] not in COMMANDS and not ctx.resilient_parsing:
             from nnet3py.cli.process.kaldi_programs import what_instead
 
@@ -37,7 +34,7 @@ class KaldiGroup(Runnable, click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands for ``--help``, by what people do."""
+        """Write the list of commands for ``--help``, under the headings of the registry."""
         column = max(map(len, PERSON_NAMES)) + 2
         for title, group in GROUPS.items():
             names = [person_name(name) for name in group if PERSON_NAMES[person_name(name)] == name]
@@ -49,7 +46,7 @@ class KaldiGroup(Runnable, click.Group):
                     formatter.write("".join(f"{start}{'':<{column}}{line}\n" for line in more))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The commands whose names begin like this, for the shell; or the group's own options."""
+        """Return the commands whose names begin with ``incomplete``, for a shell; or the group's own options."""
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
         from click.shell_completion import CompletionItem
@@ -59,7 +56,7 @@ class KaldiGroup(Runnable, click.Group):
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """A text in lines of some width. click's own way looks for colors in every word, a third of the time for help."""
+    """Break a text into lines. click's function looks for colors in every word, which takes a third of help's time."""
     lines = []
     while len(text) > width and (end := text.rfind(" ", 0, width + 1)) > 0:
         lines.append(text[:end])
@@ -87,7 +84,7 @@ def nnet3py(ctx: click.Context) -> None:
 
 
 def version_text() -> str:
-    """One line each for nnet3py, Python, numba, numpy, the processor, kernels, BLAS, the threads and the device."""
+    """Return the text of ``nnet3py --version``: versions, processor, kernels, BLAS, threads and device, a line each."""
     import llvmlite
     import numba
     import numpy
@@ -115,7 +112,7 @@ def version_text() -> str:
 
 
 def _blas() -> str:
-    """The BLAS library that scipy's products call."""
+    """Name the BLAS library that scipy's matrix products call."""
     import threadpoolctl
 
     from nnet3py.ops import get_ops

@@ -1,11 +1,10 @@
-"""Groups of options that commands of all kinds share: device, compiler, optimizer; with Kaldi's names and prefixes.
+"""Groups of options that commands of all kinds share, and the objects that are made from their values.
 
-``[BINARY, *OPTIM, *DEVICE]`` in a command's ``options`` takes them; ``with_default`` changes one default where a
-command differs from the rest. Groups of commands of one kind are beside what reads them: ``SIMPLE`` and ``IVEC`` in
-``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in ``training/train_setup.py``, those of examples in
-``egs/options.py``.
-
-What commands that compute set up from their options: the device, the threads, the optimizations of the compiler.
+The groups: device, compiler and optimizer, with Kaldi's names and prefixes. A command takes groups by
+``options=[BINARY, *OPTIM, *DEVICE]``; ``with_default`` changes a default for one command. :func:`set_up` applies
+``DEVICE``, :func:`optimize_options` and :func:`compiler_options` read the others. Groups for one kind of command stand
+elsewhere: ``SIMPLE`` and ``IVEC`` in ``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in
+``training/train_setup.py``, options of training examples in ``egs/options.py``.
 """
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from nnet3py.option_fields import settings_of
 
 Group = tuple[Option, ...]
 
-# For commands that are called only by people, not by scripts that read logs.
+# In place of the standard option, for commands that only people call, not scripts that read logs.
 QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
 
 BINARY = option("binary", bool, True, "Write output in binary mode")
@@ -61,7 +60,7 @@ NUM_THREADS = option("num-threads", int, 0,
                      "Threads of the compiled code and of BLAS (0: $NNET3PY_NUM_THREADS, or the cores this process may "
                      "use)")
 
-# What a command that computes takes besides Kaldi's own options.
+# Options of every command that computes with a network.
 DEVICE: Group = (
     option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; without one yes fails, wait warns",
            choices=("yes", "no", "optional", "wait")),
@@ -78,7 +77,7 @@ _GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under 
 
 
 def set_up(options: Options) -> str:
-    """Apply the ``DEVICE`` option group of a command; return the device, "cpu" or "cuda".
+    """Apply the options of the group ``DEVICE``; return the device, "cpu" or "cuda".
 
     Raises DeviceError if a GPU was asked for and cannot be used.
     """
@@ -90,21 +89,21 @@ def set_up(options: Options) -> str:
 
 
 def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions:
-    """The optimizer's options from the ``OPTIM`` group; a pass that does not exist is not run.
-
-    ``prefixed`` says whether the command has the group with its prefix or without.
-    """
+    """Return the optimizer's options, of the group ``OPTIM``, which a command has with or without its prefix."""
     return fields_from(options, OptimizeOptions(), "optimization." if prefixed else "")
 
 
 def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:
-    """Return the compiler's options, of the groups ``COMPILER`` (with its prefix or without) and ``DEVICE``."""
+    """Return the compiler's options, of the groups ``DEVICE`` and ``COMPILER`` (with or without its prefix)."""
     with_prefix = fields_from(options, CompilerOptions(), "compiler.")
     return with_prefix if prefixed else fields_from(options, with_prefix)
 
 
 def log_diagnostics(diagnostics: Any, examples: Iterable[tuple[str, Any]]) -> int:
-    """Add (key, example) pairs to diagnostics and log the totals; the exit status, 1 if no output had any weight."""
+    """Add (key, example) pairs to diagnostics and log the totals; return the exit status.
+
+    The status is 1 if no output had any weight.
+    """
     for key, eg in examples:
         with within(f"example {key}"):
             diagnostics.compute(eg)
@@ -114,10 +113,10 @@ def log_diagnostics(diagnostics: Any, examples: Iterable[tuple[str, Any]]) -> in
 
 
 def chosen_device(options: Options) -> str:
-    """The device that ``--device``, else ``--use-gpu``, asks for. Only ``yes`` (and ``cuda``) fails without a GPU.
+    """Return the device that ``--device``, else ``--use-gpu``, asks for: "cpu" or "cuda".
 
-    ``wait`` waits for a GPU that others use; where there is none to wait for, the CPU computes, as in a Kaldi that was
-    built without CUDA: recipes have it as their default.
+    Only ``--use-gpu=yes`` and ``--device=cuda`` fail without a GPU. ``--use-gpu=wait``, the default of Kaldi's recipes,
+    waits for a GPU that others use; without any GPU the CPU computes, as with a Kaldi that was built without CUDA.
     """
     wish = options.use_gpu
     if options.device:
@@ -126,7 +125,7 @@ def chosen_device(options: Options) -> str:
 
 
 def device_for(wish: str, use_tensor_cores: bool = False) -> str:
-    """The device that a value of ``--use-gpu`` asks for."""
+    """Return the device that a value of ``--use-gpu`` asks for: "cpu" or "cuda"."""
     if wish == "no":
         return "cpu"
     reason = _wait_for_gpu(wish)
@@ -149,7 +148,7 @@ def device_for(wish: str, use_tensor_cores: bool = False) -> str:
 
 
 def _wait_for_gpu(wish: str) -> str | None:
-    """As :func:`why_no_gpu`, but where all GPUs are busy ``yes`` tries once again, ``wait`` until one is free."""
+    """Return the result of :func:`why_no_gpu`; with all GPUs busy, "yes" tries once more, "wait" until one is free."""
     seconds, waited = {"yes": RETRY_ONCE_AFTER, "wait": RETRY_EVERY}.get(wish, 0), 0
     while True:
         busy: list[DeviceError] = []
@@ -173,7 +172,10 @@ def _describe_gpu() -> str:
 
 
 def has_gpu_files() -> bool:
-    """Whether a GPU's driver is loaded (or numba simulates a GPU), and the process may see it. Imports nothing."""
+    """Return whether a GPU's driver is loaded (or numba simulates a GPU) and visible to the process.
+
+    No module is imported for this.
+    """
     if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1":
         return True
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -181,9 +183,9 @@ def has_gpu_files() -> bool:
 
 
 def why_no_gpu(busy: list[DeviceError] | None = None) -> str | None:
-    """Why no GPU can be used, or None if one can. Looks for a driver before numba.cuda is imported.
+    """Return the reason why no GPU can be used, or None if one can.
 
-    The error goes into ``busy`` if there are GPUs that others use.
+    Without a driver, numba.cuda is not imported. The error is appended to ``busy`` if other processes use all GPUs.
     """
     if not has_gpu_files():
         return "this machine has no NVIDIA GPU that the process can see"

@@ -1,18 +1,11 @@
-"""Options of commands: their types, how a command declares them, and their values.
+"""Options of commands: their declaration, their types, the parser of command lines and config files, their values.
 
-An :class:`Option` is an option of click with a name that is normalized as Kaldi compares names (lower case, ``-`` for
-``_``); ``parser.py`` reads a command line, ``command.py`` declares commands.
+An :class:`Option` is an option of click. :class:`KaldiParser`, in place of click's parser, reads command lines as Kaldi
+does: ``--name=value`` with the value attached, names compared in lower case with ``-`` for ``_``, options only before
+the first argument, ``--`` after the last option, ``--config=FILE`` read before the command line. ``command.py``
+declares commands.
 
-Kaldi: util/parse-options.h; ParseOptions::ToBool, ToInt and their kind.
-
-Kaldi's way of reading a command line, as a parser for click.
-
-``--name=value`` with the value attached, names folded to lower case with ``-`` for ``_``, options only before the
-first argument, ``--`` to end them, ``--config=FILE`` read before the command line.
-
-Kaldi: ParseOptions::Read.
-
-Option values that are lists.
+Kaldi: util/parse-options.h; ParseOptions::Read, ToBool, ToInt and the other conversions.
 """
 from __future__ import annotations
 
@@ -29,7 +22,8 @@ from nnet3py.option_file import INT_MAX, INT_MIN, normalize, read_option_lines, 
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
            "fields_from", "normalize", "option", "print_error_text", "quote", "usage_text"]
 
-COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the variable by which shells ask, the same for all our names
+COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # environment variable by which a shell asks any command for completions
+ARGUMENTS = "arguments"     # click's parameter for the words that are not options; no option can have this name
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
 T = TypeVar("T")
 Idle = Callable[[Any, "Options"], str]
@@ -337,28 +331,26 @@ def print_error_text(text: str) -> None:
     log.write_text(text)
 
 
-ARGUMENTS = "arguments"     # where the words that are not options are found; no option can have this name
-
-
 class KaldiParser:
-    """Reads the words of a command line, in place of click's own parser.
+    """Parser of a command line, in place of click's own.
 
     Parameters
     ----------
-    options : of the command
-    resilient : nothing is read, for the completion of a line that is not whole: click works from its words
+    options : the options of the command
+    resilient : whether to read nothing, for the completion of an unfinished line, which click does from the words
     """
 
-    _opt_prefixes = frozenset(("-", "--"))      # which words click's completion takes for options
+    _opt_prefixes = frozenset(("-", "--"))      # click's completion takes words with these beginnings for options
 
     def __init__(self, options: Iterable[Option], resilient: bool = False) -> None:
         self._options = {option_.name: option_ for option_ in options}
         self._resilient = resilient
 
     def parse_args(self, args: Sequence[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
-        """The values of the options that were given and of ARGUMENTS, by name; words left over, and order: none.
+        """Read a command line: return the values by name, and two empty lists, as click expects.
 
-        ``--help`` alone is read where it is asked for. Raises :class:`OptionError`.
+        The values are of the options that were given, and of ARGUMENTS. A line with ``--help`` gives the value of help
+        alone. Raises :class:`OptionError`.
         """
         if self._resilient:
             return {}, [], []
@@ -380,7 +372,7 @@ class KaldiParser:
         return {**values, ARGUMENTS: rest}, [], []
 
     def _take(self, word: str, values: dict[str, Any], where: str = "") -> None:
-        """Read one option; of an option that may be repeated, another value."""
+        """Read one option into ``values``; an option that may be repeated gets the value in addition."""
         key, text = _split(word)
         if key not in self._options:
             raise OptionError(f"Invalid option {word}{where}", _suggestion(key, self._options), show_usage=True)
@@ -399,7 +391,10 @@ class KaldiParser:
 
 
 def options_of_file(path: str, options: Iterable[Option]) -> Options:
-    """The options in a file that an option such as ``--splice-config`` names; defaults for the rest. OptionError."""
+    """Read a config file that an option such as ``--splice-config`` names ("" for none); other options get defaults.
+
+    Raises :class:`OptionError`.
+    """
     declared = list(options)
     values: dict[str, Any] = {}
     if path:
@@ -408,7 +403,7 @@ def options_of_file(path: str, options: Iterable[Option]) -> Options:
 
 
 def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
-    """The words with ``--name value`` written as ``--name=value``, as Kaldi's scripts in Python take both.
+    """Return the words with ``--name value`` written as ``--name=value``; Kaldi's Python scripts accept both.
 
     A word after an option that has no ``=`` is its value, unless it begins with ``--`` and has no space in it, or the
     option is a boolean and the word is neither true nor false. With a space it can only be a value, as in
@@ -430,14 +425,14 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
 
 
 def options_first(words: Sequence[str]) -> list[str]:
-    """The words with those that are options in front, up to ``--``, for commands whose options may come last."""
+    """Return the words with options in front of arguments, up to ``--``, for commands whose options may come last."""
     end = words.index("--") if "--" in words else len(words)
     return [*(word for word in words[:end] if word.startswith("--")),
             *(word for word in words[:end] if not word.startswith("--")), *words[end:]]
 
 
 def program_apart(words: Sequence[str]) -> list[str]:
-    """The words with ``--`` before the first that is not an option: what follows belongs to another program."""
+    """Return the words with ``--`` before the first argument, from which on they are another program's."""
     first = next((number for number, word in enumerate(words) if not word.startswith("--") or word == "--"), len(words))
     return [*words] if words[first:first + 1] == ["--"] else [*words[:first], "--", *words[first:]]
 
@@ -457,7 +452,7 @@ def _suggestion(key: str, options: Iterable[str]) -> str | None:
 
 
 def int_list(text: str, what: str) -> list[int]:
-    """The integers, 0 or more, of a list such as ``13:14:15``; OptionError for anything else."""
+    """Read a list of integers of 0 or more, such as ``13:14:15``; OptionError, with the list's name ``what``, else."""
     numbers = option_file.integers(text)
     if numbers is None:
         raise OptionError(f"Bad {what} (should be colon-separated list of integers): '{text}'")
@@ -465,7 +460,7 @@ def int_list(text: str, what: str) -> list[int]:
 
 
 def float_list(text: str, what: str) -> list[float]:
-    """The numbers of a list such as ``0.5:0.5``; OptionError for anything else."""
+    """Read a list of numbers such as ``0.5:0.5``; OptionError, with the list's name ``what``, for anything else."""
     try:
         return [float(part) for part in text.split(":")] if text else []
     except ValueError:
